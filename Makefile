@@ -1,0 +1,80 @@
+# One verb per job. Each sets up what it needs in .venv; `make` alone lists them.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv/bin/python
+VERSION_OF := -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup demo test check bench clean FORCE
+
+help:  ## list the verbs
+	@echo 'usage: make VERB [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
+
+setup: .venv/.stamp-dev  ## install everything for development into .venv
+	@echo 'setup: .venv is ready; activate it with: . .venv/bin/activate' >&2
+
+demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data; ARGS=--json for machines
+	@echo 'demo: running devices, aggregator and analyst on this machine' >&2
+	@$(VENV) deploy/demo/run_demo.py $(ARGS)
+
+test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" for some
+	@echo 'test: running the tests on every core' >&2
+	@$(VENV) -m pytest -n auto $(ARGS)
+
+check: .venv/.stamp-dev  ## lint, format, types and the direction of imports; changes no file
+	@echo 'check: lint, format, types, direction of imports' >&2
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@$(VENV) -m mypy
+	@.venv/bin/lint-imports
+
+bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/latest.jsonl
+	@echo 'bench: running the quick benchmarks into benchmarks/results/latest.jsonl' >&2
+	@mkdir -p benchmarks/results
+	@# Moved into place at the end, so that a failed run does not destroy the last good one.
+	@$(VENV) -m benchmarks --quick --json $(ARGS) > benchmarks/results/.latest.part
+	@mv benchmarks/results/.latest.part benchmarks/results/latest.jsonl
+
+clean:  ## remove .venv, caches and build leftovers
+	@echo 'clean: removing .venv, caches and build leftovers' >&2
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The environment is made anew when its interpreter is gone, or is not the one asked for by name.
+ifneq ($(wildcard .venv/.stamp-venv),)
+HAVE := $(shell $(VENV) $(VERSION_OF))
+WANT := $(if $(filter file,$(origin PYTHON)),$(HAVE),$(shell $(PYTHON) $(VERSION_OF)))
+ifneq ($(or $(HAVE),gone),$(or $(WANT),none))
+.venv/.stamp-venv: FORCE
+endif
+endif
+
+.venv/.stamp-venv:
+	@command -v '$(PYTHON)' >/dev/null || { \
+		echo "error: there is no '$(PYTHON)'. Install Python 3.11 or later (Debian: apt install python3 python3-venv), or name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: '$(PYTHON)' is older than Python 3.11. Install a later one and name it: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@'$(PYTHON)' -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "error: '$(PYTHON)' cannot make virtual environments. Install the module (Debian: apt install python3-venv)." >&2; exit 1; }
+	@echo 'setting up .venv' >&2
+	@'$(PYTHON)' -m venv --clear .venv >&2
+	@touch $@
+
+.venv/.stamp-demo: .venv/.stamp-venv pyproject.toml
+	@echo 'installing what the demo needs into .venv' >&2
+	@$(VENV) -m pip install --quiet --editable '.[demo]' >&2
+	@touch $@
+
+.venv/.stamp-dev: .venv/.stamp-venv pyproject.toml
+	@echo 'installing what development needs into .venv' >&2
+	@$(VENV) -m pip install --quiet --editable '.[dev]' >&2
+	@# All that the demo needs is part of it.
+	@touch .venv/.stamp-demo $@

@@ -1,0 +1,5 @@
+"""What a device and the aggregator both speak: the mathematics, the plan and the wire format.
+
+Every package of the tree may import it. It imports none of them, and needs only numpy, cbor2
+and cryptography.
+"""

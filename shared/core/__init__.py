@@ -1,0 +1,24 @@
+"""The integer sketch: pure mathematics, defined once and bit-identical in every engine.
+
+Importable by every package. Imports numpy and ``shared.errors`` only; randomness and clocks come in
+as arguments. ``README.md`` beside this file is the definition that a port has to follow.
+"""
+
+from shared.core.features import AMPLITUDE, compute_features, feature_table
+from shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
+from shared.core.masks import MaskSchedule
+from shared.core.quantise import Quantiser
+from shared.core.sketch import SketchAccumulator, SketchOperator
+
+__all__ = [
+    "AMPLITUDE",
+    "FrequencyMatrix",
+    "MaskSchedule",
+    "Quantiser",
+    "RadiusLaw",
+    "SketchAccumulator",
+    "SketchOperator",
+    "compute_features",
+    "draw_frequencies",
+    "feature_table",
+]

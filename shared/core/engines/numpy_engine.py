@@ -1,0 +1,90 @@
+"""The NumPy engine: an exact integer product in float64, and a look-up of the feature table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.features import feature_table
+from shared.core.frequencies import FrequencyMatrix
+from shared.core.masks import BLOCK_RECORDS, MaskSchedule
+from shared.core.quantise import Quantiser
+
+_CHUNK_PHASES = 1 << 16
+"""Phases computed at a time, so that they stay in the second-level cache."""
+
+
+@cache
+def _packed_table() -> NDArray[np.int64]:
+    """(cos, sin) of each phase as ``cos 2^32 + sin``: one look-up and one sum for the two."""
+    table = feature_table().astype(np.int64)
+    return (table[:, 0] << 32) + table[:, 1]
+
+
+@dataclass(frozen=True)
+class NumpyEngine:
+    """The reference engine; needs nothing but NumPy."""
+
+    name: str = "numpy"
+
+    def add_records(
+        self,
+        records: NDArray[np.floating],
+        *,
+        quantiser: Quantiser,
+        frequencies: FrequencyMatrix,
+        masks: MaskSchedule | None,
+        first_record: int,
+        sums: NDArray[np.int64],
+    ) -> int:
+        """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
+        n_unsketchable = 0
+        # A double holds every integer below 2^53; a phase is at most d 2^30 before it wraps.
+        turns = frequencies.turns.astype(np.float64)
+        for start, stop in _block_bounds(first_record, len(records)):
+            steps, sketchable = quantiser.quantise(records[start:stop])
+            n_unsketchable += int(np.count_nonzero(~sketchable))
+            if masks is None:
+                _add_features(steps[sketchable], turns, frequencies.bits, sums)
+                continue
+            counter = first_record + start
+            group_of_record = masks.assign_groups(counter, stop - start)
+            group_of_record[~sketchable] = -1
+            for group, features in enumerate(masks.permute_features(counter // BLOCK_RECORDS)):
+                members = steps[group_of_record == group]
+                part = np.zeros(2 * features.size, dtype=np.int64)
+                _add_features(members, turns[:, features], frequencies.bits, part)
+                sums[features] += part[: features.size]
+                sums[features + frequencies.n_frequencies] += part[features.size :]
+        return n_unsketchable
+
+
+def _block_bounds(first_record: int, n_records: int) -> Iterator[tuple[int, int]]:
+    """Cut records where their counter enters a new mask block, which also bounds working memory."""
+    start = 0
+    while start < n_records:
+        to_next_block = BLOCK_RECORDS - (first_record + start) % BLOCK_RECORDS
+        stop = min(n_records, start + to_next_block)
+        yield start, stop
+        start = stop
+
+
+def _add_features(
+    steps: NDArray[np.int16], turns: NDArray[np.float64], bits: int, sums: NDArray[np.int64]
+) -> None:
+    """Add the features of quantised records to ``sums`` of shape ``(2 m,)``."""
+    table = _packed_table()
+    m = turns.shape[1]
+    # At most 2^16 records a chunk: sums of sines stay within 2^30, below their half of the word.
+    rows = max(1, _CHUNK_PHASES // m)
+    for start in range(0, len(steps), rows):
+        product = steps[start : start + rows].astype(np.float64) @ turns
+        phase = (product.astype(np.int64) >> (bits - 16)) & 0xFFFF
+        packed = np.take(table, phase).sum(axis=0)
+        sine = ((packed & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+        sums[:m] += (packed - sine) >> 32
+        sums[m:] += sine

@@ -1,0 +1,232 @@
+"""Frequencies from a published seed, the same bits on every machine.
+
+Only operations that IEEE 754 rounds correctly are used (+, -, *, /, sqrt, conversion, scaling by
+powers of two), in a fixed order. The logarithm that normal variates need is a fixed sequence of
+those: mathematical libraries, and even one library on two processors, round theirs differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.quantise import STEPS, Quantiser
+from shared.core.seeds import WordStream
+from shared.errors import PlanError
+
+Floats = NDArray[np.float64]
+
+RADIUS_KINDS = ("adapted", "folded-gaussian", "gaussian")
+_LN2 = 0.6931471805599453
+_TWO_PI = 6.283185307179586
+_BATCH = 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusLaw:
+    """How far from the origin frequencies are drawn: ``omega = R phi / sigma``.
+
+    Parameters
+    ----------
+    kind
+        ``adapted``: density of R proportional to ``sqrt(R^2 + R^4/4) exp(-R^2/2)``;
+        ``folded-gaussian``: R = abs(N(0,1)); ``gaussian``: omega is Gaussian (poor beyond d = 10).
+    sigma_low, sigma_high
+        sigma is drawn log-uniformly between them, in multiples of each dimension's scale. Equal
+        values give a single scale.
+    """
+
+    kind: Literal["adapted", "folded-gaussian", "gaussian"] = "adapted"
+    sigma_low: float = 1.0
+    sigma_high: float = 4.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in RADIUS_KINDS:
+            raise PlanError(f"must be one of {', '.join(RADIUS_KINDS)}", field="radius_law.kind")
+        if not (0.0 < self.sigma_low <= self.sigma_high < math.inf):
+            raise PlanError(
+                "must satisfy 0 < sigma_low <= sigma_high, both finite",
+                field="radius_law.sigma_low",
+                fix="use 1 and 4, which is the multi-scale default",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrequencyMatrix:
+    """Integer frequencies W: shape ``(d, m)``, int16, in ``2^-bits`` turns a quantisation step."""
+
+    turns: NDArray[np.int16]
+    bits: int
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        head = f"{self.turns.shape[0]},{self.turns.shape[1]},{self.bits};".encode()
+        body = np.ascontiguousarray(self.turns, dtype="<i2").tobytes()
+        object.__setattr__(self, "digest", hashlib.sha256(head + body).digest())
+        self.turns.setflags(write=False)
+
+    @property
+    def n_dimensions(self) -> int:
+        """The number of dimensions d."""
+        return int(self.turns.shape[0])
+
+    @property
+    def n_frequencies(self) -> int:
+        """The number of frequencies m."""
+        return int(self.turns.shape[1])
+
+    def to_angular(self, quantiser: Quantiser) -> Floats:
+        """Return Omega: shape ``(d, m)``, radians per data unit, of exactly these integers."""
+        per_step = _TWO_PI * 2.0**-self.bits * STEPS / quantiser.half_width
+        return per_step[:, None] * self.turns.astype(np.float64)
+
+
+def draw_frequencies(
+    seed: bytes, *, n_frequencies: int, law: RadiusLaw, quantiser: Quantiser, scale: Floats
+) -> FrequencyMatrix:
+    """Draw the frequency matrix of a plan.
+
+    Parameters
+    ----------
+    seed
+        32 published bytes.
+    n_frequencies
+        m.
+    law
+        The radius law.
+    quantiser
+        Gives the half widths of the public box.
+    scale
+        Shape ``(d,)``, positive, data units: a public guess of the spread inside one cluster.
+
+    Returns
+    -------
+    FrequencyMatrix
+        The first m' columns for a smaller m' are the same directions and radii.
+
+    Raises
+    ------
+    PlanError
+        A size or scale is not positive, or a frequency turns more than once in two quantisation
+        steps, so that 16-bit records could not resolve it.
+    """
+    if n_frequencies < 1:
+        raise PlanError("must be at least 1", field="n_frequencies", fix="use 2 to 5 times k d")
+    if scale.shape != quantiser.half_width.shape or not np.all((scale > 0) & np.isfinite(scale)):
+        raise PlanError("each scale must be finite and positive", field="dimensions.scale")
+    omega = _draw_scaled(seed, quantiser.n_dimensions, n_frequencies, law)
+    turns_per_step = omega * ((quantiser.half_width / scale) / (STEPS * _TWO_PI))[:, None]
+    largest = float(np.max(np.abs(turns_per_step)))
+    bits = 32
+    while bits >= 16 and np.rint(largest * 2.0**bits) > STEPS:
+        bits -= 1
+    if bits < 16:
+        raise PlanError(
+            "a frequency turns more than once in two quantisation steps",
+            field="dimensions.scale",
+            fix="raise the scale or narrow the bounds: they differ by more than 16 bits can hold",
+        )
+    return FrequencyMatrix(turns=np.rint(turns_per_step * 2.0**bits).astype(np.int16), bits=bits)
+
+
+def _draw_scaled(seed: bytes, d: int, m: int, law: RadiusLaw) -> Floats:
+    """Frequencies in radians per scale unit, shape (d, m)."""
+    gaussians = _take(_gaussians(WordStream(seed, "frequencies/direction")), d * m)
+    direction = gaussians.reshape(m, d).T
+    norm = np.sqrt(_sum_of_squares(direction))
+    if law.kind == "gaussian":
+        radius = norm
+    elif law.kind == "folded-gaussian":
+        radius = np.abs(_take(_gaussians(WordStream(seed, "frequencies/radius")), m))
+    else:
+        radius = _take(_adapted_radii(WordStream(seed, "frequencies/radius")), m)
+    sigma = _take(_log_uniform(WordStream(seed, "frequencies/sigma"), law), m)
+    return (radius / (norm * sigma)) * direction
+
+
+def _take(batches: Iterator[Floats], count: int) -> Floats:
+    """Return the first ``count`` numbers of a sequence that arrives in batches."""
+    taken: list[Floats] = []
+    missing = count
+    while missing > 0:
+        batch = next(batches)[:missing]
+        taken.append(batch)
+        missing -= batch.size
+    return np.concatenate(taken)
+
+
+def _sum_of_squares(rows: Floats) -> Floats:
+    """Sum of squares over the first axis, added in order: library sums choose their own order."""
+    total = np.zeros(rows.shape[1:])
+    for row in rows:
+        total = total + row * row
+    return total
+
+
+def _unit(words: NDArray[np.uint64]) -> Floats:
+    """(2k + 1) 2^-53 for the top 52 bits k of each word: exact, inside (0, 1)."""
+    odd = 2 * (words >> np.uint64(12)).astype(np.int64) + 1
+    return odd.astype(np.float64) * 2.0**-53
+
+
+def _gaussians(stream: WordStream) -> Iterator[Floats]:
+    """Marsaglia's polar method: attempt i reads words 2i, 2i + 1 and yields two numbers or none."""
+    while True:
+        words = stream.take(2 * _BATCH).reshape(_BATCH, 2)
+        u, v = 2.0 * _unit(words[:, 0]) - 1.0, 2.0 * _unit(words[:, 1]) - 1.0
+        s = u * u + v * v
+        inside = s < 1.0
+        u, v, s = u[inside], v[inside], s[inside]
+        factor = np.sqrt((-2.0 * _log(s)) / s)
+        yield np.stack([u * factor, v * factor], axis=1).ravel()
+
+
+def _adapted_radii(stream: WordStream) -> Iterator[Floats]:
+    """R = sqrt(q - 4) for q = abs(g)^2 of a Gaussian g in three dimensions, given q >= 4.
+
+    Substituting R^2 = q - 4 in the density of q, sqrt(q) exp(-q/2), gives the adapted radius law
+    exactly, without a table and without cutting its tail.
+    """
+    rest = np.empty(0)
+    for batch in _gaussians(stream):
+        gaussians = np.concatenate([rest, batch])
+        whole = gaussians.size // 3 * 3
+        rest = gaussians[whole:]
+        q = _sum_of_squares(gaussians[:whole].reshape(-1, 3).T)
+        yield np.sqrt(q[q >= 4.0] - 4.0)
+
+
+def _log_uniform(stream: WordStream, law: RadiusLaw) -> Iterator[Floats]:
+    """Uniform on [low, high], kept with probability low / sigma: density as 1 / sigma."""
+    low, high = law.sigma_low, law.sigma_high
+    while True:
+        if low == high:
+            yield np.full(_BATCH, low)
+            continue
+        words = stream.take(2 * _BATCH).reshape(_BATCH, 2)
+        sigma = low + (high - low) * _unit(words[:, 0])
+        yield sigma[_unit(words[:, 1]) * sigma <= low]
+
+
+def _log(x: Floats) -> Floats:
+    """Natural logarithm of numbers in (0, 1) by correctly rounded operations only.
+
+    ``log(f 2^e) = e log 2 + 2 artanh((f - 1) / (f + 1))`` for f in [sqrt(1/2), sqrt 2), the series
+    of artanh cut after z^21; within 3e-16 of the exact value, relative to max(1, abs(log x)).
+    """
+    f, exponent = np.frexp(x)
+    small = f < 0.7071067811865476
+    f = np.where(small, f + f, f)
+    e = exponent.astype(np.float64) - np.where(small, 1.0, 0.0)
+    z = (f - 1.0) / (f + 1.0)
+    w = z * z
+    series = np.full_like(z, 1.0 / 21.0)
+    for k in range(9, -1, -1):
+        series = series * w + 1.0 / (2 * k + 1)
+    return e * _LN2 + 2.0 * (z * series)

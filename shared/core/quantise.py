@@ -1,0 +1,99 @@
+"""Step 1 of the sketch: records to 16-bit integers, by the plan's public bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shared.errors import PlanError, RecordError
+
+STEPS = 32767
+"""Quantisation steps from the centre of the box to its edge."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quantiser:
+    """Map each dimension's public interval onto the integers -32767 .. 32767.
+
+    ``u = round(32767 (x - centre) / half_width)``, saturated. All operations are IEEE 754 binary64,
+    in the order written in :meth:`quantise`, rounding halves to even.
+
+    Parameters
+    ----------
+    centre, half_width
+        Shape ``(d,)``, float64, data units; ``half_width`` is positive.
+    """
+
+    centre: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+
+    @classmethod
+    def from_bounds(cls, lower: ArrayLike, upper: ArrayLike) -> Quantiser:
+        """Build the quantiser of the box ``[lower, upper]``, both of shape ``(d,)``, data units.
+
+        Raises
+        ------
+        PlanError
+            A bound is not finite, or a lower bound is not below its upper bound.
+        """
+        low = np.asarray(lower, dtype=np.float64)
+        high = np.asarray(upper, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            centre = (low + high) / 2.0
+            half_width = (high - low) / 2.0
+            finite = np.isfinite(centre) & np.isfinite(half_width) & np.isfinite(STEPS / half_width)
+        for i in np.flatnonzero(~((low < high) & finite & (half_width > 0))):
+            raise PlanError(
+                "the lower bound must be finite and below the upper bound",
+                field=f"dimensions[{i}]",
+                fix="swap or widen the bounds; they are public and must not be read off the data",
+            )
+        return cls(centre=centre, half_width=half_width)
+
+    @property
+    def n_dimensions(self) -> int:
+        """The number of dimensions d."""
+        return int(self.centre.size)
+
+    def quantise(
+        self, records: NDArray[np.floating]
+    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+        """Quantise records.
+
+        Parameters
+        ----------
+        records
+            Shape ``(n, d)``, float32 or float64, data units. Values outside the box saturate.
+
+        Returns
+        -------
+        quantised, sketchable
+            Shape ``(n, d)``, int16, steps; and shape ``(n,)``, bool: false where a value is not
+            finite, in which case the row of ``quantised`` is zero and must add nothing.
+
+        Raises
+        ------
+        RecordError
+            The array is not two-dimensional with d columns, or not of a floating-point type.
+        """
+        if records.ndim != 2 or records.shape[1] != self.n_dimensions:
+            raise RecordError(
+                f"must have shape (n, {self.n_dimensions}) and has {records.shape}",
+                field="records",
+                fix="pass one row a record and one column a dimension of the plan",
+            )
+        if records.dtype not in (np.float32, np.float64):
+            raise RecordError(
+                f"must be float32 or float64 and is {records.dtype}",
+                field="records",
+                fix="convert the array before sketching",
+            )
+        x = records.astype(np.float64)
+        sketchable: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(x), axis=1)
+        x[~sketchable] = self.centre
+        scale = STEPS / self.half_width
+        with np.errstate(over="ignore"):
+            steps = (x - self.centre) * scale
+        return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int16), sketchable

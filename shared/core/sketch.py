@@ -1,0 +1,121 @@
+"""The integer sketch: an operator frozen by a plan, and a sum that merges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.engines import SketchEngine, default_engine
+from shared.core.features import AMPLITUDE
+from shared.core.frequencies import FrequencyMatrix
+from shared.core.masks import MaskSchedule
+from shared.core.quantise import Quantiser
+from shared.errors import RecordError
+
+MAX_RECORDS = (2**63 - 1) // AMPLITUDE
+"""Most records in one sum: beyond it a 64-bit coordinate could overflow."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SketchOperator:
+    """All that decides the sums of given records: quantiser, frequencies, masks.
+
+    ``masks`` is None when every record adds to every feature (r = m).
+    """
+
+    quantiser: Quantiser
+    frequencies: FrequencyMatrix
+    masks: MaskSchedule | None = None
+
+    @property
+    def n_coordinates(self) -> int:
+        """Real coordinates of a sum, 2 m: real parts, then imaginary parts."""
+        return 2 * self.frequencies.n_frequencies
+
+
+class SketchAccumulator:
+    """The exact sum of the features of records, one pass, O(m) memory.
+
+    ``S_j = sum over records of b_j (c_j + i s_j)`` with integer features and masks b.
+
+    Guarantees
+    ----------
+    Without masks, the order of records and how they are split among accumulators change no bit.
+    With masks, the record counter decides the mask; split points change no bit. Merging is integer
+    addition: associative and commutative. A record with a value that is not finite keeps its
+    place: it counts, advances the counter and adds zero.
+
+    Parameters
+    ----------
+    operator
+        The definition.
+    first_record
+        The stream's record counter at the first record to be added.
+    engine
+        How to compute; changes no result.
+    """
+
+    def __init__(
+        self,
+        operator: SketchOperator,
+        *,
+        first_record: int = 0,
+        engine: SketchEngine | None = None,
+    ) -> None:
+        self.operator = operator
+        self.sums: NDArray[np.int64] = np.zeros(operator.n_coordinates, dtype=np.int64)
+        self.n_records = 0
+        self.n_unsketchable = 0
+        self._first_record = first_record
+        self._engine = engine or default_engine()
+
+    @property
+    def next_record(self) -> int:
+        """The counter of the record that would be added next."""
+        return self._first_record + self.n_records
+
+    def add(self, records: NDArray[np.floating]) -> None:
+        """Add records: shape ``(n, d)``, float32 or float64, data units.
+
+        Raises
+        ------
+        RecordError
+            Wrong shape or type, or more records than a 64-bit sum can hold; nothing is added.
+        """
+        self._require_room(len(records))
+        part = np.zeros_like(self.sums)
+        unsketchable = self._engine.add_records(
+            records,
+            quantiser=self.operator.quantiser,
+            frequencies=self.operator.frequencies,
+            masks=self.operator.masks,
+            first_record=self.next_record,
+            sums=part,
+        )
+        self._add_part(part, len(records), unsketchable)
+
+    def merge(self, other: SketchAccumulator) -> None:
+        """Add the sum of other records of the same plan."""
+        if other.operator.frequencies.digest != self.operator.frequencies.digest:
+            raise RecordError(
+                "sums over different frequency matrices cannot be merged",
+                field="frequencies",
+                fix="merge only sketches of one plan",
+            )
+        self._require_room(other.n_records)
+        self._add_part(other.sums, other.n_records, other.n_unsketchable)
+
+    def _require_room(self, n_more: int) -> None:
+        if self.n_records + n_more > MAX_RECORDS:
+            raise RecordError(
+                f"one sum holds at most {MAX_RECORDS} records",
+                field="records",
+                fix="close the window earlier",
+            )
+
+    def _add_part(self, sums: NDArray[np.int64], n_records: int, n_unsketchable: int) -> None:
+        self.sums += sums
+        self.n_records += n_records
+        self.n_unsketchable += n_unsketchable

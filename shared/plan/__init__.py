@@ -1,0 +1,37 @@
+"""The plan: everything that privacy depends on, frozen and hashed.
+
+Importable by every package. A plan is the only way to get frequencies, sensitivities and a
+mechanism, so that what a device computes is what the digest in each of its sketches promises.
+"""
+
+from shared.plan.encoding import (
+    compute_plan_digest,
+    decode_plan,
+    encode_plan,
+    plan_from_json,
+    plan_to_json,
+)
+from shared.plan.model import (
+    Dimension,
+    Label,
+    Release,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from shared.plan.spec import plan_from_spec
+
+__all__ = [
+    "Dimension",
+    "Label",
+    "Release",
+    "SketchPlan",
+    "WindowRule",
+    "compute_plan_digest",
+    "create_plan",
+    "decode_plan",
+    "encode_plan",
+    "plan_from_json",
+    "plan_from_spec",
+    "plan_to_json",
+]

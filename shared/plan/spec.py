@@ -1,0 +1,70 @@
+"""A plan as a person writes it: the choices, without what follows from them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from shared.core import RadiusLaw
+from shared.core.seeds import SEED_BYTES
+from shared.errors import PlanError
+from shared.plan.encoding import structure
+from shared.plan.model import Dimension, Label, SketchPlan, WindowRule, create_plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSpec:
+    """The fields of a plan that a person chooses; see :class:`SketchPlan` for their meaning.
+
+    ``seed`` is 64 hexadecimal digits, or any other text, of which the SHA-256 is taken.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    n_frequencies: int
+    seed: str
+    epsilon: Fraction
+    window: WindowRule
+    most_records: int
+    least_records: int = 1
+    measurements_per_record: int | None = None
+    radius_law: RadiusLaw = field(default_factory=RadiusLaw)
+    max_records_per_person: int | None = None
+    most_sketches: int = 1 << 20
+    labels: tuple[Label, ...] = ()
+
+
+def plan_from_spec(document: Any) -> SketchPlan:
+    """Make a plan from the choices of a person, as read from TOML or JSON.
+
+    Raises
+    ------
+    PlanError, PrivacyError
+        A field is missing, unknown or breaks its rule.
+    """
+    spec = structure(PlanSpec, document, "")
+    return create_plan(
+        dimensions=spec.dimensions,
+        n_frequencies=spec.n_frequencies,
+        seed=_read_seed(spec.seed),
+        epsilon=spec.epsilon,
+        window=spec.window,
+        most_records=spec.most_records,
+        least_records=spec.least_records,
+        measurements_per_record=spec.measurements_per_record,
+        radius_law=spec.radius_law,
+        max_records_per_person=spec.max_records_per_person,
+        most_sketches=spec.most_sketches,
+        labels=spec.labels,
+    )
+
+
+def _read_seed(text: str) -> bytes:
+    if not text:
+        raise PlanError("must not be empty", field="seed", fix="use `openssl rand -hex 32`")
+    try:
+        seed = bytes.fromhex(text)
+    except ValueError:
+        seed = b""
+    return seed if len(seed) == SEED_BYTES else hashlib.sha256(text.encode()).digest()

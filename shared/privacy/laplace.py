@@ -1,0 +1,117 @@
+"""The seed paper's mechanism, on the integers: discrete Laplace noise, exactly sampled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
+
+_LEAST_RATE = 1 << 10
+_LARGEST_RATE = (1 << 62) - 1
+_BOUND_SCALES = 45
+"""exp(-45) < 2^-64: noise beyond this many scales is never seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplace:
+    """Independent noise ``P(y)`` proportional to ``exp(-|y| rate / 2^52)`` on each real coordinate.
+
+    Guarantees
+    ----------
+    If no two neighbouring data sets have sums further apart than ``sensitivity_l1`` in L1 norm, one
+    release is ``(sensitivity_l1 rate / 2^52, 0)`` differentially private: the ratio of the
+    probabilities of any output is at most ``exp(rate / 2^52)`` to the power of the L1 distance.
+
+    Parameters
+    ----------
+    sensitivity_l1
+        Enumerated L1 sensitivity of the sum.
+    rate
+        Integer in units of 2^-52; the scale of the noise is ``2^52 / rate``.
+    neighbouring
+        The relation that the sensitivity was computed for.
+    """
+
+    sensitivity_l1: int
+    rate: int
+    neighbouring: str
+
+    @classmethod
+    def calibrate(
+        cls, *, sensitivity_l1: int, epsilon: Fraction, neighbouring: str
+    ) -> DiscreteLaplace:
+        """Find the least noise that guarantees epsilon (seed Prop. 1: ``b = Delta_1 / epsilon``).
+
+        The rate is rounded down, so the noise is never less than asked.
+
+        Raises
+        ------
+        PrivacyError
+            epsilon is not a positive rational, or so small that noise would not fit 64-bit sums.
+        """
+        rate = math.floor(require_epsilon(epsilon) * UNIT / sensitivity_l1)
+        if rate < _LEAST_RATE:
+            raise PrivacyError(
+                "is so small that the noise would not fit 64-bit sums",
+                field="epsilon",
+                fix="use a larger epsilon or fewer measurements per record",
+            )
+        return cls(
+            sensitivity_l1=sensitivity_l1,
+            rate=min(rate, _LARGEST_RATE),
+            neighbouring=neighbouring,
+        )
+
+    @property
+    def scale(self) -> Fraction:
+        """The scale b of the noise, exact, in units of the sum."""
+        return Fraction(UNIT, self.rate)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one real coordinate, ``2 q / (1 - q)^2`` with ``q = exp(-1 / b)``."""
+        x = self.rate / UNIT
+        return 0.5 / math.sinh(x / 2) ** 2 if x < 1400 else 0.0
+
+    @property
+    def noise_bound(self) -> int:
+        """A magnitude that one coordinate exceeds with probability below 2^-60."""
+        return math.ceil(_BOUND_SCALES * self.scale)
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The proved bound for one release."""
+        return PrivacyGuarantee(
+            epsilon=Fraction(self.sensitivity_l1 * self.rate, UNIT),
+            delta=Fraction(0),
+            neighbouring=self.neighbouring,
+        )
+
+    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+        """Return ``sums`` plus fresh noise; arithmetic modulo 2^64, which is post-processing."""
+        # Drawn in full before the sums are read, so that timing cannot depend on both.
+        noise = draw_laplace(source, self.rate, sums.size)
+        return sums + noise
+
+
+def draw_laplace(source: RandomSource, rate: int, count: int) -> NDArray[np.int64]:
+    """Draw discrete Laplace variates: shape ``(count,)``, int64.
+
+    A sign and a geometric magnitude; "minus zero" is drawn again, so that zero counts once.
+    """
+    drawn = np.empty(count, dtype=np.int64)
+    wanted = np.arange(count)
+    while wanted.size:
+        magnitude = draw_geometric(source, rate, wanted.size)
+        negative = (draw_words(source, wanted.size) >> np.uint64(63)).astype(bool)
+        keep = ~(negative & (magnitude == 0))
+        drawn[wanted[keep]] = np.where(negative, -magnitude, magnitude)[keep]
+        wanted = wanted[~keep]
+    return drawn

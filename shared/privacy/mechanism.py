@@ -1,0 +1,96 @@
+"""What every noise mechanism offers, and what a guarantee says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+from shared.privacy.samplers import RandomSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyGuarantee:
+    """A proved bound on the privacy loss of one release.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Exact; the loss of the law that is sampled, at most what the plan promises.
+    neighbouring
+        Which data sets the bound compares.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    neighbouring: str
+
+    def describe(self) -> str:
+        """Say the guarantee in words, with its relation and what it assumes."""
+        level = f"epsilon = {float(self.epsilon):.6g}"
+        if self.delta:
+            level += f", delta = {float(self.delta):.3g}"
+        return (
+            f"Each sketch is {level} differentially private under {self.neighbouring} "
+            "neighbouring: this compares two data sets of one device that differ in the values of "
+            "one record. The number of records, the window and the labels are public. A person "
+            "with q records in one window is protected at q times epsilon. It holds against anyone "
+            "who sees every sketch, the plan and all results, provided that the device runs this "
+            "code, its random generator is sound, and no record is sketched twice."
+        )
+
+
+class Mechanism(Protocol):
+    """Adds calibrated noise to an exact integer sum."""
+
+    @property
+    def variance(self) -> float:
+        """Noise variance of one real coordinate of the sum."""
+        ...
+
+    @property
+    def noise_bound(self) -> int:
+        """A magnitude that one coordinate's noise exceeds with probability below 2^-60."""
+        ...
+
+    @property
+    def scale(self) -> Fraction:
+        """The exact scale parameter of the noise, in units of the sum."""
+        ...
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The proved bound for one release."""
+        ...
+
+    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+        """Return ``sums`` plus fresh noise, shape ``(2 m,)``, int64.
+
+        A second call is a second release.
+        """
+        ...
+
+
+def require_epsilon(epsilon: Fraction) -> Fraction:
+    """Return ``epsilon`` if it is a positive exact rational.
+
+    Raises
+    ------
+    PrivacyError
+        It is zero or negative, or not a rational.
+    """
+    if not isinstance(epsilon, Fraction):
+        raise PrivacyError(
+            "must be an exact rational",
+            field="epsilon",
+            fix='write it as a fraction or decimal in quotes, such as "1/10" or "0.1"',
+        )
+    if epsilon <= 0:
+        raise PrivacyError(
+            "must be greater than zero", field="epsilon", fix="use a value such as 1 or 1/10"
+        )
+    return epsilon

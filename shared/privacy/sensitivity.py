@@ -1,0 +1,73 @@
+"""How far one record can move a sum: integers, read off the enumerated feature table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+
+NEIGHBOURINGS = ("replace-one", "add-remove-one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """The most that a sum can change between neighbouring data sets.
+
+    Parameters
+    ----------
+    l1
+        Sum over real and imaginary parts of absolute changes.
+    l2_squared
+        Sum of squared changes.
+    modulus_squared
+        Largest squared change of one complex feature.
+    """
+
+    l1: int
+    l2_squared: int
+    modulus_squared: int
+
+
+def compute_sensitivity(
+    table: NDArray[np.int16], *, measurements_per_record: int, neighbouring: str
+) -> Sensitivity:
+    """Enumerate the sensitivity of the sum S of integer features.
+
+    A record adds a row of the table, or zero, to each of the r features of its mask; a neighbour
+    has other values and the same mask. The bound treats the r features as free of each other.
+
+    Parameters
+    ----------
+    table
+        Shape ``(65536, 2)``: the feature of each phase.
+    measurements_per_record
+        r.
+    neighbouring
+        ``replace-one`` (values of one record change) or ``add-remove-one`` (a record is absent).
+
+    Raises
+    ------
+    PrivacyError
+        Unknown neighbouring relation, or a table whose diameter is not twice its radius.
+    """
+    if neighbouring not in NEIGHBOURINGS:
+        raise PrivacyError(f"must be one of {', '.join(NEIGHBOURINGS)}", field="neighbouring")
+    feature = np.vstack([table, np.zeros((1, 2), dtype=table.dtype)]).astype(np.int64)
+    cosine, sine = feature[:, 0], feature[:, 1]
+    # |a| + |b| is the larger of |a + b| and |a - b|, so two projections give the L1 diameter.
+    sides = (cosine + sine, cosine - sine)
+    modulus = int(np.max(cosine**2 + sine**2))
+    if neighbouring == "add-remove-one":
+        l1 = max(int(np.max(np.abs(side))) for side in sides)
+    else:
+        l1 = max(int(np.ptp(side)) for side in sides)
+        # No pair is further apart than twice the radius; opposite features attain it.
+        opposite = np.roll(table, table.shape[0] // 2, axis=0)
+        if not np.array_equal(opposite, -table):
+            raise PrivacyError("is not symmetric under half a turn", field="table")
+        modulus *= 4
+    r = measurements_per_record
+    return Sensitivity(l1=r * l1, l2_squared=r * modulus, modulus_squared=modulus)

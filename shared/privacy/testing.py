@@ -1,0 +1,22 @@
+"""A seeded random source, for tests alone.
+
+The import rules forbid every package of the product to import this module, so that no setting can
+make privacy noise predictable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+class SeededSource:
+    """SHAKE-256 of a seed and a counter, in the place of the operating system's generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed.to_bytes(16, "little")
+        self._calls = 0
+
+    def draw_bytes(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        self._calls += 1
+        return hashlib.shake_256(self._seed + self._calls.to_bytes(8, "little")).digest(count)

@@ -1,0 +1,57 @@
+"""The protocol between device and aggregator, version 1: messages, payloads, problems.
+
+Importable by every package. ``sketch.cddl`` beside this file describes the bytes.
+"""
+
+from shared.wire.enrolment import device_id_of, encode_proof_input, verify_proof
+from shared.wire.http_signature import (
+    RequestSignature,
+    parse_request_signature,
+    sign_request,
+    verify_request,
+)
+from shared.wire.message import (
+    SKETCH_MEDIA_TYPE,
+    SketchHeader,
+    SketchMessage,
+    compute_sketch_id,
+    decode_message,
+    encode_message,
+)
+from shared.wire.payload import decode_payload, encode_payload
+from shared.wire.problems import (
+    PROBLEM_MEDIA_TYPE,
+    DeviceAction,
+    ProblemType,
+    error_from_problem,
+    problem_document,
+    problem_type_of,
+    problem_types,
+)
+from shared.wire.study import compute_study_id
+
+__all__ = [
+    "PROBLEM_MEDIA_TYPE",
+    "SKETCH_MEDIA_TYPE",
+    "DeviceAction",
+    "ProblemType",
+    "RequestSignature",
+    "SketchHeader",
+    "SketchMessage",
+    "compute_sketch_id",
+    "compute_study_id",
+    "decode_message",
+    "decode_payload",
+    "device_id_of",
+    "encode_message",
+    "encode_payload",
+    "encode_proof_input",
+    "error_from_problem",
+    "parse_request_signature",
+    "problem_document",
+    "problem_type_of",
+    "problem_types",
+    "sign_request",
+    "verify_proof",
+    "verify_request",
+]

@@ -1,0 +1,44 @@
+"""Enrolment: how a device shows that it holds the private half of the key that it registers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from shared.cbor import encode_deterministic
+from shared.errors import SignatureError
+
+_DOMAIN = "sfumato/v1/enrolment"
+
+
+def device_id_of(public_key: bytes) -> bytes:
+    """Return the identity of a device: SHA-256 of the 32-byte Ed25519 key it enrolled with."""
+    return hashlib.sha256(public_key).digest()
+
+
+def encode_proof_input(
+    *, token: str, study: bytes, public_key: bytes, labels: Mapping[str, str]
+) -> bytes:
+    """Return the bytes that a device signs to enrol; they bind key, study, labels and token."""
+    return encode_deterministic([_DOMAIN, token, study, public_key, dict(labels)])
+
+
+def verify_proof(proof_input: bytes, *, public_key: bytes, proof: bytes) -> None:
+    """Check a proof of possession.
+
+    Raises
+    ------
+    SignatureError
+        The signature is not the key's over these bytes.
+    """
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(proof, proof_input)
+    except (InvalidSignature, ValueError) as error:
+        raise SignatureError(
+            "does not prove possession of the key",
+            field="proof",
+            fix="sign token, study, public key and labels with the key that is being enrolled",
+        ) from error

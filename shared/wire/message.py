@@ -1,0 +1,259 @@
+"""A sketch message: a signed header that carries the digest of a detached payload.
+
+The header alone is a COSE_Sign1 (RFC 9052, Ed25519), so that a second party can verify who released
+what, when, over how many records, without the vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from shared.cbor import decode_deterministic, encode_deterministic
+from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
+
+SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
+HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
+VERSION = 1
+KIND = "local.v1"
+MAX_STREAM_NAME = 64
+_COSE_SIGN1_TAG = 18
+_EDDSA = -8
+_ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchHeader:
+    """What a device signs about one sketch.
+
+    Parameters
+    ----------
+    study, plan_digest, device
+        32 bytes each.
+    stream, sequence
+        The source on the device, and the sketch's number in it: 0, 1, 2, ...
+    slots
+        First and last slot that the sketch covers, for windows by time; None for windows by count,
+        which carry no times.
+    n_records, n_public
+        Records in the sketch, and whether that number is public (always so under replace-one).
+    report_id
+        16 random bytes.
+    payload_length, payload_digest
+        Length and SHA-256 of the payload.
+    """
+
+    study: bytes
+    plan_digest: bytes
+    device: bytes
+    stream: str
+    sequence: int
+    slots: tuple[int, int] | None
+    n_records: int
+    n_public: bool
+    report_id: bytes
+    payload_length: int
+    payload_digest: bytes
+    version: int = VERSION
+    kind: str = KIND
+
+    @property
+    def sketch_id(self) -> bytes:
+        """The identity of the sketch."""
+        return compute_sketch_id(self.study, self.device, self.stream, self.sequence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchMessage:
+    """A decoded message; nothing in it is to be trusted before :meth:`verify`."""
+
+    header: SketchHeader
+    payload: bytes
+    header_bytes: bytes
+    protected_bytes: bytes
+    signature: bytes
+
+    def verify(self, public_key: bytes) -> None:
+        """Check the signature over the header, and the payload against the header.
+
+        Raises
+        ------
+        SignatureError
+            Either does not match.
+        """
+        try:
+            Ed25519PublicKey.from_public_bytes(public_key).verify(
+                self.signature, _signature_input(self.protected_bytes, self.header_bytes)
+            )
+        except (InvalidSignature, ValueError) as error:
+            raise SignatureError(
+                "does not verify with the device's enrolled key",
+                field="signature",
+                fix="send the bytes exactly as they were signed, or enrol the device again",
+            ) from error
+        if hashlib.sha256(self.payload).digest() != self.header.payload_digest:
+            raise SignatureError(
+                "does not have the digest that the header states",
+                field="payload",
+                fix="send the stored bytes again; they were altered on the way",
+            )
+
+
+def compute_sketch_id(study: bytes, device: bytes, stream: str, sequence: int) -> bytes:
+    """Return the SHA-256 of the deterministic encoding of ``[study, device, stream, sequence]``."""
+    return hashlib.sha256(encode_deterministic([study, device, stream, sequence])).digest()
+
+
+def encode_message(header: SketchHeader, payload: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+    """Sign a header and encode the message ``[COSE_Sign1, payload]``.
+
+    Parameters
+    ----------
+    header, payload
+        What is released.
+    sign
+        The device's Ed25519 signature of given bytes.
+    """
+    header_bytes = encode_deterministic(_header_to_map(header))
+    protected = encode_deterministic(
+        {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: header.device}
+    )
+    signature = sign(_signature_input(protected, header_bytes))
+    envelope = cbor2.CBORTag(_COSE_SIGN1_TAG, [protected, {}, header_bytes, signature])
+    return encode_deterministic([envelope, payload])
+
+
+def decode_message(data: bytes) -> SketchMessage:
+    """Decode a message; :meth:`SketchMessage.verify` comes after.
+
+    Raises
+    ------
+    MalformedMessageError
+        Not a message of this form; the error names the part.
+    UnsupportedVersionError
+        A version or kind that this release does not know.
+    """
+    match decode_deterministic(data, what="message"):
+        case [
+            cbor2.CBORTag(
+                tag=18, value=[bytes(protected), unprotected, bytes(header_bytes), bytes(sig)]
+            ),
+            bytes(payload),
+        ] if isinstance(unprotected, Mapping) and not unprotected:
+            pass
+        case _:
+            raise MalformedMessageError(
+                "must be an array of a tagged COSE_Sign1 and a byte string",
+                field="message",
+                fix="see shared/wire/sketch.cddl",
+            )
+    header = _header_from_map(decode_deterministic(header_bytes, what="header"))
+    _require_protected(protected, header.device)
+    _require(len(payload) == header.payload_length, "payload", "must have the length in the header")
+    return SketchMessage(
+        header=header,
+        payload=payload,
+        header_bytes=header_bytes,
+        protected_bytes=protected,
+        signature=sig,
+    )
+
+
+def _signature_input(protected: bytes, header_bytes: bytes) -> bytes:
+    """Return the Sig_structure of RFC 9052, section 4.4, without external data."""
+    return encode_deterministic(["Signature1", protected, b"", header_bytes])
+
+
+def _require(holds: bool, field: str, rule: str) -> None:
+    if not holds:
+        raise MalformedMessageError(rule, field=field, fix="see shared/wire/sketch.cddl")
+
+
+def _require_protected(protected: bytes, device: bytes) -> None:
+    stated = decode_deterministic(protected, what="protected")
+    expected = {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: device}
+    _require(stated == expected, "protected", "must name EdDSA, the header's type and the device")
+
+
+def _header_to_map(header: SketchHeader) -> dict[int, Any]:
+    return {
+        1: header.version,
+        2: header.kind,
+        3: header.study,
+        4: header.plan_digest,
+        5: header.device,
+        6: header.stream,
+        7: header.sequence,
+        8: None if header.slots is None else list(header.slots),
+        9: header.n_records,
+        10: header.n_public,
+        11: header.report_id,
+        12: [],
+        13: header.payload_length,
+        14: header.payload_digest,
+    }
+
+
+def _header_from_map(document: Any) -> SketchHeader:
+    _require(isinstance(document, dict), "header", "must be a map")
+    if (document.get(1), document.get(2)) != (VERSION, KIND):
+        raise UnsupportedVersionError(
+            f"this release knows version {VERSION} and kind {KIND!r}",
+            field="header",
+            fix="update the aggregator, or use a plan that it offers",
+        )
+    _require(set(document) == set(range(1, 15)), "header", "must have exactly the keys 1 to 14")
+    for key, name, size in (
+        (3, "study", _DIGEST_BYTES),
+        (4, "plan_digest", _DIGEST_BYTES),
+        (5, "device", _DIGEST_BYTES),
+        (11, "report_id", 16),
+        (14, "payload_digest", _DIGEST_BYTES),
+    ):
+        value = document[key]
+        _require(isinstance(value, bytes) and len(value) == size, name, f"must be {size} bytes")
+    stream = document[6]
+    _require(
+        isinstance(stream, str) and 1 <= len(stream) <= MAX_STREAM_NAME,
+        "stream",
+        f"must be text of 1 to {MAX_STREAM_NAME} characters",
+    )
+    for key, name in ((7, "sequence"), (9, "n_records"), (13, "payload_length")):
+        value = document[key]
+        _require(type(value) is int and 0 <= value < 1 << 63, name, "must be an integer, 0 or more")
+    _require(type(document[10]) is bool, "n_public", "must be true or false")
+    _require(document[12] == [], "sealed", "must be an empty array in this version")
+    return SketchHeader(
+        study=document[3],
+        plan_digest=document[4],
+        device=document[5],
+        stream=stream,
+        sequence=document[7],
+        slots=_slots_from(document[8]),
+        n_records=document[9],
+        n_public=document[10],
+        report_id=document[11],
+        payload_length=document[13],
+        payload_digest=document[14],
+    )
+
+
+def _slots_from(value: Any) -> tuple[int, int] | None:
+    match value:
+        case None:
+            return None
+        case [first, last] if type(first) is int and type(last) is int:
+            if -(1 << 53) < first <= last < 1 << 53:
+                return first, last
+    raise MalformedMessageError(
+        "must be null, or the first and last slot in order",
+        field="slots",
+        fix="see shared/wire/sketch.cddl",
+    )

@@ -1,0 +1,264 @@
+"""One table from error to problem type, status, and what a device does about it.
+
+Both sides use it: the aggregator to answer (RFC 9457), the device and the client library to turn an
+answer back into an error and to decide whether to send again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from shared import errors
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+PROBLEM_PATH = "/problems/"
+
+
+class DeviceAction(StrEnum):
+    """What a device does with a sketch that was answered with a problem."""
+
+    RETRY = "retry"
+    """Send the same bytes again later."""
+    HOLD = "hold"
+    """Send the same bytes again at the time the answer gives."""
+    SHELVE = "shelve"
+    """Set aside, visibly; it still counts as spent, and the next sketch is sent."""
+    SUSPEND = "suspend"
+    """Shelve, and release nothing more on this stream until the owner acts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemType:
+    """One kind of problem, with a page of its own at its URI.
+
+    Parameters
+    ----------
+    slug, title
+        Stable name, last part of the URI; and a short summary.
+    status
+        HTTP status.
+    action
+        What a device does with its sketch.
+    error
+        The class that it stands for.
+    explanation
+        What the page says: what happened, and what to do.
+    """
+
+    slug: str
+    title: str
+    status: int
+    action: DeviceAction
+    error: type[errors.SketchError]
+    explanation: str
+
+    @property
+    def uri(self) -> str:
+        """The problem type URI, relative to the server."""
+        return PROBLEM_PATH + self.slug
+
+
+def _problem(
+    slug: str,
+    title: str,
+    status: int,
+    action: DeviceAction,
+    error: type[errors.SketchError],
+    explanation: str,
+) -> ProblemType:
+    return ProblemType(
+        slug=slug, title=title, status=status, action=action, error=error, explanation=explanation
+    )
+
+
+_RETRY, _SHELVE, _SUSPEND = DeviceAction.RETRY, DeviceAction.SHELVE, DeviceAction.SUSPEND
+
+_TABLE: tuple[ProblemType, ...] = (
+    _problem(
+        "malformed-message",
+        "The message cannot be read",
+        400,
+        _SHELVE,
+        errors.MalformedMessageError,
+        "The bytes are not a message of this protocol, are not deterministically encoded, or a "
+        "field breaks its rule. Nothing was stored. A device shelves the sketch.",
+    ),
+    _problem(
+        "unsupported-version",
+        "The version is not supported",
+        422,
+        _SHELVE,
+        errors.UnsupportedVersionError,
+        "The message or plan is of a version or kind that this server does not know. Update it.",
+    ),
+    _problem(
+        "signature-invalid",
+        "The signature does not verify",
+        422,
+        _SHELVE,
+        errors.SignatureError,
+        "The signature, payload digest or proof of possession does not match the enrolled key. The "
+        "bytes were altered, or another device's key was used. Nothing was stored.",
+    ),
+    _problem(
+        "implausible-sketch",
+        "The sketch is not plausible",
+        422,
+        _SHELVE,
+        errors.ImplausibleSketchError,
+        "The number of records or a coordinate lies outside what the plan makes possible, or the "
+        "window overlaps one that this stream already released. Nothing was stored.",
+    ),
+    _problem(
+        "plan-mismatch",
+        "The plan is not the study's",
+        422,
+        _SHELVE,
+        errors.PlanMismatchError,
+        "The plan digest in the sketch is not the digest of the study's plan, or a derived field "
+        "of a plan differs from what the server derives. Fetch the study's plan again.",
+    ),
+    _problem(
+        "plan-invalid",
+        "The plan is not valid",
+        422,
+        _SHELVE,
+        errors.PlanError,
+        "A field of the plan is missing, unknown or breaks its rule; the answer names it.",
+    ),
+    _problem(
+        "privacy-invalid",
+        "The privacy parameters are not valid",
+        422,
+        _SHELVE,
+        errors.PrivacyError,
+        "The mechanism cannot give the guarantee that was asked for; the answer names the field.",
+    ),
+    _problem(
+        "not-found",
+        "There is no such resource",
+        404,
+        _SHELVE,
+        errors.NotFoundError,
+        "No study, device, sketch or decode has this identity here. Check it, and the server's "
+        "address.",
+    ),
+    _problem(
+        "duplicate-upload",
+        "Other bytes are already stored under this identity",
+        409,
+        _SUSPEND,
+        errors.DuplicateUploadError,
+        "A sketch with this study, device, stream and sequence is stored with another payload. Two "
+        "different releases of one window cost privacy twice, so the device stops this stream "
+        "until its owner acts: it may have been cloned, or restored from a backup.",
+    ),
+    _problem(
+        "study-closed",
+        "The study is closed",
+        403,
+        _SHELVE,
+        errors.StudyClosedError,
+        "The study does not accept sketches any more. The device shelves what it has.",
+    ),
+    _problem(
+        "access-denied",
+        "The key or token is not accepted",
+        401,
+        _SHELVE,
+        errors.AccessError,
+        "The key or token is missing, unknown, used up, expired, or lacks the scope for this call.",
+    ),
+    _problem(
+        "decoding-invalid",
+        "The sketch cannot be decoded as asked",
+        422,
+        _SHELVE,
+        errors.DecodingError,
+        "The number of clusters or a setting does not suit the sketch; the answer names it.",
+    ),
+    _problem(
+        "store-conflict",
+        "The store forbids the request",
+        409,
+        _SHELVE,
+        errors.StoreError,
+        "What is already stored forbids this request; the answer says what.",
+    ),
+    _problem(
+        "request-invalid",
+        "The request is not valid",
+        422,
+        _SHELVE,
+        errors.ConfigError,
+        "A field of the request is missing, unknown or breaks its rule; the answer names it.",
+    ),
+    _problem(
+        "too-large",
+        "The request is too large",
+        413,
+        _SHELVE,
+        errors.WireError,
+        "The body is larger than this server reads.",
+    ),
+    _problem(
+        "unavailable",
+        "The server cannot answer now",
+        503,
+        _RETRY,
+        errors.TransportError,
+        "The server or its database is starting, stopping or overloaded. Send the same again "
+        "later.",
+    ),
+    _problem(
+        "internal",
+        "The server failed",
+        500,
+        _RETRY,
+        errors.SketchError,
+        "The server met an error that it did not foresee; its log has the details. Nothing was "
+        "stored. Send the same again later.",
+    ),
+)
+_BY_SLUG = {problem.slug: problem for problem in _TABLE}
+_BY_ERROR = {problem.error: problem for problem in _TABLE}
+
+
+def problem_types() -> tuple[ProblemType, ...]:
+    """Return the whole table, in the order of the documentation."""
+    return _TABLE
+
+
+def problem_type_of(error: type[errors.SketchError]) -> ProblemType:
+    """Return the problem type of an error class, or of its nearest ancestor that has one."""
+    return next(_BY_ERROR[base] for base in error.__mro__ if base in _BY_ERROR)
+
+
+def problem_document(error: errors.SketchError) -> dict[str, Any]:
+    """Return the RFC 9457 document of an error, extended by field, rule and fix."""
+    problem = problem_type_of(type(error))
+    document: dict[str, Any] = {
+        "type": problem.uri,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": str(error),
+        "rule": error.rule,
+    }
+    if error.field:
+        document["field"] = error.field
+    if error.fix:
+        document["fix"] = error.fix
+    return document
+
+
+def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:
+    """Turn an answer back into the error it came from; an unknown type by its status alone."""
+    slug = str(document.get("type", "")).removeprefix(PROBLEM_PATH)
+    rule = str(document.get("rule") or document.get("detail") or f"the server answered {status}")
+    field, fix = document.get("field"), document.get("fix")
+    known = _BY_SLUG.get(slug)
+    kind = known.error if known else errors.TransportError
+    return kind(rule, field=str(field) if field else None, fix=str(fix) if fix else None)

@@ -1,0 +1,26 @@
+"""The published vectors are what the code computes; a port reads the same files."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.vectors import make_vectors
+
+
+def stored(name: str) -> Any:
+    return json.loads((make_vectors.HERE / f"{name}.json").read_text())
+
+
+def test_features_are_those_published() -> None:
+    assert stored("features") == make_vectors.make_feature_vectors()
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_frequencies_of_a_seed_are_those_published(index: int) -> None:
+    assert stored("frequencies")[index] == make_vectors.make_frequency_vectors()[index]
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_sums_of_records_are_those_published(index: int) -> None:
+    assert stored("sketches")[index] == make_vectors.make_sketch_vectors()[index]

@@ -1,0 +1,191 @@
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.errors import (
+    MalformedMessageError,
+    PlanError,
+    PlanMismatchError,
+    PrivacyError,
+    SketchError,
+    UnsupportedVersionError,
+)
+from shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    encode_plan,
+    plan_from_json,
+    plan_from_spec,
+    plan_to_json,
+)
+
+SPEC: dict[str, Any] = {
+    "dimensions": [
+        {"name": "temperature", "unit": "degF", "lower": -10.0, "upper": 110.0, "scale": 8.0},
+        {"name": "wind", "unit": "mph", "lower": 0, "upper": 50, "scale": 3},
+    ],
+    "n_frequencies": 20,
+    "seed": "a study of weather",
+    "epsilon": "1",
+    "window": {"kind": "time", "origin": 0, "length_s": 3600},
+    "most_records": 5000,
+    "labels": [{"name": "site", "values": ["north", "south"]}],
+}
+
+
+def make(**changes: Any) -> SketchPlan:
+    return plan_from_spec({**SPEC, **changes})
+
+
+def test_bytes_and_json_carry_the_plan_exactly() -> None:
+    plan = make(epsilon="1/3", measurements_per_record=5)
+    assert decode_plan(encode_plan(plan)) == plan
+    assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan
+    assert compute_plan_digest(plan_from_json(plan_to_json(plan))) == compute_plan_digest(plan)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": "2"},
+        {"seed": "another"},
+        {"n_frequencies": 21},
+        {"measurements_per_record": 10},
+        {"most_records": 5001},
+        {"least_records": 2},
+        {"max_records_per_person": 24},
+        {"window": {"kind": "time", "origin": 0, "length_s": 3601}},
+        {"radius_law": {"kind": "adapted", "sigma_low": 1.0, "sigma_high": 2.0}},
+        {"labels": []},
+    ],
+)
+def test_every_choice_changes_the_digest(change: dict[str, Any]) -> None:
+    assert compute_plan_digest(make(**change)) != compute_plan_digest(make())
+
+
+@given(st.decimals("0.001", "50", places=4))
+def test_the_scale_suffices_for_epsilon_in_whole_numbers(epsilon: Any) -> None:
+    release = make(epsilon=str(epsilon)).release
+    assert release.epsilon == Fraction(epsilon)
+    num, den = release.scale.numerator, release.scale.denominator
+    e_num, e_den = release.epsilon.numerator, release.epsilon.denominator
+    assert num * e_num >= release.sensitivity_l1 * e_den * den
+
+
+def test_the_payload_width_holds_every_coordinate() -> None:
+    plan = make()
+    assert plan.coordinate_bound < 1 << (8 * plan.payload_width - 1)
+    assert plan.coordinate_bound >= 1 << (8 * (plan.payload_width - 1) - 1)
+    assert plan.payload_bytes == 40 * plan.payload_width
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"epsilon": 0.1}, "epsilon"),
+        ({"epsilon": "0"}, "epsilon"),
+        ({"epsilon": "-1"}, "epsilon"),
+        ({"epsilon": "nan"}, "epsilon"),
+        ({"epsilon": "1/0"}, "epsilon"),
+        ({"epsilon": "1e-30"}, "epsilon"),
+        ({"n_frequencies": 0}, "n_frequencies"),
+        ({"n_frequencies": 2.5}, "n_frequencies"),
+        ({"n_frequencies": True}, "n_frequencies"),
+        ({"measurements_per_record": 3}, "measurements_per_record"),
+        ({"measurements_per_record": 0}, "measurements_per_record"),
+        ({"most_records": 0}, "most_records"),
+        ({"least_records": 0}, "least_records"),
+        ({"most_sketches": 1 << 50}, "most_sketches"),
+        ({"max_records_per_person": 0}, "max_records_per_person"),
+        ({"seed": ""}, "seed"),
+        ({"dimensions": []}, "dimensions"),
+        ({"dimensions": [SPEC["dimensions"][0]] * 2}, "dimensions"),
+        ({"dimensions": [{**SPEC["dimensions"][0], "lower": 120.0}]}, "dimensions.temperature"),
+        ({"dimensions": [{**SPEC["dimensions"][0], "scale": 0.0}]}, "dimensions.temperature"),
+        ({"dimensions": [{**SPEC["dimensions"][0], "scale": 1e-12}]}, "dimensions.scale"),
+        ({"dimensions": [{"name": "a"}]}, "dimensions[0].unit"),
+        ({"window": {"kind": "time", "length_s": 0}}, "window.length_s"),
+        ({"window": {"kind": "count", "length": 6000}}, "window.length"),
+        ({"window": {"kind": "moon"}}, "window.kind"),
+        ({"radius_law": {"kind": "cauchy"}}, "radius_law.kind"),
+        ({"labels": [{"name": "a", "values": []}]}, "labels.a"),
+        ({"labels": [{"name": "a", "values": [str(i) for i in range(65)]}]}, "labels"),
+        ({"colour": "blue"}, "colour"),
+    ],
+)
+def test_a_wrong_field_is_refused_by_name(change: dict[str, Any], field: str) -> None:
+    with pytest.raises((PlanError, PrivacyError)) as caught:
+        make(**change)
+    assert caught.value.field == field
+    assert caught.value.rule
+
+
+def test_a_missing_field_is_refused_by_name() -> None:
+    spec = {name: value for name, value in SPEC.items() if name != "most_records"}
+    with pytest.raises(PlanError, match="most_records: is missing"):
+        plan_from_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("frequencies_digest",), "00" * 32),
+        (("release", "scale"), "1"),
+        (("release", "sensitivity_l1"), 1),
+        (("release", "sensitivity_l2_squared"), 1),
+        (("coordinate_bound",), 10),
+        (("payload_width",), 8),
+    ],
+)
+def test_a_derived_field_that_differs_is_refused(path: tuple[str, ...], value: Any) -> None:
+    document = plan_to_json(make())
+    target = document
+    for name in path[:-1]:
+        target = target[name]
+    target[path[-1]] = value
+    with pytest.raises(PlanMismatchError) as caught:
+        plan_from_json(document)
+    assert caught.value.field == ".".join(path)
+
+
+def test_a_version_of_the_future_is_refused_before_its_fields() -> None:
+    with pytest.raises(UnsupportedVersionError, match="version 1"):
+        plan_from_json({"format_version": 2, "something": "new"})
+
+
+def test_bytes_that_are_not_a_plan_are_refused() -> None:
+    encoded = encode_plan(make())
+    for broken in (b"", b"\xff", encoded[:-1], encoded + b"\x00", b"\x01"):
+        with pytest.raises((MalformedMessageError, PlanError)):
+            decode_plan(broken)
+
+
+@given(st.integers(0, 5000), st.integers(1, 255))
+def test_no_flipped_byte_of_a_plan_passes_as_the_same_plan(position: int, mask: int) -> None:
+    encoded = bytearray(encode_plan(make()))
+    encoded[position % len(encoded)] ^= mask
+    try:
+        changed = decode_plan(bytes(encoded))
+    except SketchError:
+        return
+    assert compute_plan_digest(changed) != compute_plan_digest(make())
+
+
+def test_streams_get_masks_of_their_own_and_whole_plans_none() -> None:
+    masked = make(measurements_per_record=5)
+    first, second = masked.operator(b"a/s").masks, masked.operator(b"b/s").masks
+    assert first is not None
+    assert second is not None
+    assert first.assignment_key != second.assignment_key
+    assert make().operator(b"a/s").masks is None
+
+
+def test_slots_are_half_open() -> None:
+    window = make(window={"kind": "time", "origin": 100, "length_s": 10}).window
+    assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [-1, 0, 0, 1]
+    assert window.slot_bounds(1) == (110, 120)

@@ -1,0 +1,74 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.entropy import SystemSource
+from shared.errors import PrivacyError
+from shared.privacy import DiscreteLaplace
+from shared.privacy.samplers import UNIT
+from shared.privacy.testing import SeededSource
+
+
+def calibrate(epsilon: Fraction, l1: int = 46324) -> DiscreteLaplace:
+    return DiscreteLaplace.calibrate(sensitivity_l1=l1, epsilon=epsilon, neighbouring="replace-one")
+
+
+@given(st.fractions(Fraction(1, 1000), 100), st.integers(1, 10**8))
+def test_the_guarantee_never_exceeds_what_was_asked_and_loses_almost_nothing(
+    epsilon: Fraction, l1: int
+) -> None:
+    mechanism = calibrate(epsilon, l1)
+    assert mechanism.guarantee.epsilon <= epsilon
+    assert mechanism.guarantee.epsilon > epsilon - Fraction(l1, UNIT)
+    assert mechanism.scale >= l1 / epsilon
+
+
+def test_the_guarantee_says_relation_and_assumptions() -> None:
+    words = calibrate(Fraction(1)).guarantee.describe()
+    for part in ("replace-one", "one record", "number of records", "q times epsilon", "twice"):
+        assert part in words
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
+def test_epsilon_must_be_positive(epsilon: Fraction) -> None:
+    with pytest.raises(PrivacyError, match="greater than zero"):
+        calibrate(epsilon)
+
+
+def test_epsilon_must_be_exact() -> None:
+    with pytest.raises(PrivacyError, match="exact rational"):
+        calibrate(0.1)  # type: ignore[arg-type]
+
+
+def test_noise_too_large_for_the_sums_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="64-bit"):
+        calibrate(Fraction(1, 10**12))
+
+
+def test_sums_are_not_changed_in_place_and_noise_is_fresh() -> None:
+    sums = np.zeros(100, dtype=np.int64)
+    mechanism = calibrate(Fraction(1))
+    first, second = (
+        mechanism.add_noise(sums, SystemSource()),
+        mechanism.add_noise(sums, SystemSource()),
+    )
+    assert not sums.any()
+    # Equal by chance with probability below 1e-400.
+    assert not np.array_equal(first, second)
+
+
+def test_a_seeded_source_repeats_for_tests() -> None:
+    sums = np.arange(100, dtype=np.int64)
+    mechanism = calibrate(Fraction(1))
+    assert np.array_equal(
+        mechanism.add_noise(sums, SeededSource(1)), mechanism.add_noise(sums, SeededSource(1))
+    )
+
+
+def test_the_bound_holds_with_probability_beyond_chance() -> None:
+    mechanism = calibrate(Fraction(1))
+    assert math.exp(-mechanism.noise_bound / float(mechanism.scale)) < 2.0**-60

@@ -1,0 +1,68 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.privacy.samplers import UNIT, draw_below, draw_bernoulli_exp, draw_geometric
+from shared.privacy.testing import SeededSource
+
+
+class FixedWords:
+    """A source that yields given 64-bit words, to steer a sampler into a rare branch."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._words = words
+
+    def draw_bytes(self, count: int) -> bytes:
+        taken, self._words = self._words[: count // 8], self._words[count // 8 :]
+        return b"".join(word.to_bytes(8, "little") for word in taken)
+
+
+@given(st.integers(1, 2**63 - 1), st.integers(0, 2**32))
+def test_draws_below_n_are_below_n(n: int, seed: int) -> None:
+    drawn = draw_below(SeededSource(seed), n, 50)
+    assert int(drawn.min()) >= 0
+    assert int(drawn.max()) < n
+
+
+def test_a_word_beyond_the_last_multiple_of_n_is_drawn_again() -> None:
+    # 2^64 = 1 modulo 3, so exactly the largest word is refused.
+    assert draw_below(FixedWords([2**64 - 1, 2**64 - 2]), 3, 1).tolist() == [(2**64 - 2) % 3]
+
+
+def test_small_ranges_are_uniform() -> None:
+    counts = np.bincount(draw_below(SeededSource(1), 7, 70_000), minlength=7)
+    # Chi-square with 6 degrees of freedom: 38.3 once in 1e6; the seed is fixed.
+    assert np.sum((counts - 10_000) ** 2 / 10_000) < 38.3
+
+
+@pytest.mark.parametrize("x", [0.0, 0.1, 0.5, 1.0])
+def test_bernoulli_exp_has_its_probability(x: float) -> None:
+    n = 200_000
+    drawn = draw_bernoulli_exp(SeededSource(2), np.full(n, round(x * UNIT), dtype=np.int64))
+    p = math.exp(-x)
+    # Five standard deviations: once in 1.7e6.
+    assert abs(drawn.mean() - p) <= 5 * math.sqrt(p * (1 - p) / n)
+
+
+@pytest.mark.parametrize("rate", [UNIT // 3, UNIT, 3 * UNIT])
+def test_geometric_draws_follow_their_law(rate: int) -> None:
+    n = 100_000
+    drawn = draw_geometric(SeededSource(3), rate, n)
+    q = math.exp(-rate / UNIT)
+    cells = int(math.log(20 / n) / math.log(q))
+    observed = np.bincount(np.minimum(drawn, cells), minlength=cells + 1)
+    law = (1 - q) * q ** np.arange(cells)
+    expected = n * np.append(law, 1 - law.sum())
+    statistic = float(np.sum((observed - expected) ** 2 / expected))
+    # Wilson-Hilferty bound at 4.9 standard deviations: below 1e-6 for each rate.
+    k = cells
+    assert statistic < k * (1 - 2 / (9 * k) + 4.9 * math.sqrt(2 / (9 * k))) ** 3
+
+
+def test_large_scales_have_the_right_mean() -> None:
+    n, scale = 100_000, 1 << 30
+    drawn = draw_geometric(SeededSource(4), UNIT // scale, n)
+    assert abs(drawn.mean() / scale - 1) < 5 / math.sqrt(n)

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from shared.core import AMPLITUDE, feature_table
+from shared.errors import PrivacyError
+from shared.privacy import compute_sensitivity
+
+
+def test_enumeration_agrees_with_a_search_over_every_pair_of_a_coarser_table() -> None:
+    coarse = feature_table()[::256]
+    points = np.vstack([coarse, [[0, 0]]]).astype(np.int64)
+    difference = points[:, None, :] - points[None, :, :]
+    sensitivity = compute_sensitivity(coarse, measurements_per_record=3, neighbouring="replace-one")
+    assert sensitivity.l1 == 3 * int(np.abs(difference).sum(axis=2).max())
+    assert sensitivity.modulus_squared == int((difference**2).sum(axis=2).max())
+    assert sensitivity.l2_squared == 3 * sensitivity.modulus_squared
+
+
+def test_replace_one_costs_twice_add_remove_one() -> None:
+    replace = compute_sensitivity(
+        feature_table(), measurements_per_record=5, neighbouring="replace-one"
+    )
+    remove = compute_sensitivity(
+        feature_table(), measurements_per_record=5, neighbouring="add-remove-one"
+    )
+    assert replace.l1 == 2 * remove.l1
+    assert replace.modulus_squared == 4 * remove.modulus_squared
+
+
+def test_integers_stay_below_the_formula_and_close_to_it() -> None:
+    # Seed Prop. 1 and the table of sensitivities: 2 sqrt(2) A r in L1, 2 sqrt(r) A in L2.
+    found = compute_sensitivity(
+        feature_table(), measurements_per_record=100, neighbouring="replace-one"
+    )
+    formula = 2 * 2**0.5 * AMPLITUDE * 100
+    assert 0.999 * formula < found.l1 <= formula
+    assert found.l2_squared <= 4 * 100 * AMPLITUDE**2
+
+
+def test_no_pair_of_neighbouring_records_moves_a_sum_further_than_the_sensitivity() -> None:
+    from shared.core import SketchAccumulator
+    from tests.shared.core.strategies import N_FREQUENCIES, make_operator
+
+    operator = make_operator()
+    sensitivity = compute_sensitivity(
+        feature_table(), measurements_per_record=N_FREQUENCIES, neighbouring="replace-one"
+    )
+    rng = np.random.default_rng(5)
+    low, high = [-1, 0, -50], [1, 10, 50]
+
+    def sums(record: np.ndarray) -> np.ndarray:
+        accumulator = SketchAccumulator(operator)
+        accumulator.add(record[None, :])
+        return accumulator.sums
+
+    records = [*rng.uniform(low, high, size=(60, 3)), np.full(3, np.nan)]
+    vectors = [sums(record) for record in records]
+    worst = max(int(np.abs(a - b).sum()) for a in vectors for b in vectors)
+    assert worst <= sensitivity.l1
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="replace-one, add-remove-one"):
+        compute_sensitivity(feature_table(), measurements_per_record=1, neighbouring="both")
+
+
+def test_a_table_without_half_turn_symmetry_is_refused() -> None:
+    broken = feature_table().copy()
+    broken[5] = 0
+    with pytest.raises(PrivacyError, match="half a turn"):
+        compute_sensitivity(broken, measurements_per_record=1, neighbouring="replace-one")

@@ -1,0 +1,144 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import pycddl
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+from pycose.keys.okp import OKPKey
+from pycose.messages.sign1message import Sign1Message
+
+import shared.wire
+from shared.cbor import encode_deterministic
+from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError, WireError
+from shared.wire import compute_sketch_id, decode_message, encode_message
+from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, make_header, make_message
+
+CDDL = (Path(shared.wire.__file__).parent / "sketch.cddl").read_text()
+
+
+@pytest.mark.parametrize("slots", [None, (0, 0), (-5, 7)])
+def test_a_message_decodes_to_the_header_and_payload_it_was_made_of(slots: Any) -> None:
+    message = decode_message(make_message(slots=slots))
+    message.verify(PUBLIC_KEY)
+    assert message.header == make_header(slots=slots)
+    assert message.payload == PAYLOAD
+
+
+def cddl_rule(name: str) -> pycddl.Schema:
+    # The validator does not look inside byte strings, so each encoded part is checked by its rule.
+    return pycddl.Schema(f"root = {name}\n" + re.sub(r"bstr \.cbor [a-z-]+", "bstr", CDDL))
+
+
+@pytest.mark.parametrize("slots", [None, (-5, 7)])
+def test_the_message_is_what_the_cddl_file_describes(slots: Any) -> None:
+    data = make_message(slots=slots)
+    protected, _, header, _ = cbor2.loads(data)[0].value
+    cddl_rule("sketch-message").validate_cbor(data)
+    cddl_rule("protected-header").validate_cbor(protected)
+    cddl_rule("sketch-header").validate_cbor(header)
+
+
+@pytest.mark.parametrize("change", [{"kind": "sealed.v1"}, {"report_id": b""}, {"slots": (1,)}])
+def test_the_cddl_file_refuses_what_the_decoder_refuses(change: dict[str, Any]) -> None:
+    data = make_message(**change)
+    with pytest.raises(pycddl.ValidationError):
+        cddl_rule("sketch-header").validate_cbor(cbor2.loads(data)[0].value[2])
+    with pytest.raises(WireError):
+        decode_message(data)
+
+
+def test_the_envelope_is_a_cose_sign1_to_another_implementation() -> None:
+    envelope = cbor2.loads(make_message())[0]
+    message = Sign1Message.decode(cbor2.dumps(envelope))
+    message.key = OKPKey(crv="ED25519", x=PUBLIC_KEY)
+    assert message.verify_signature()
+    message.payload = (message.payload or b"") + b"\x00"
+    assert not message.verify_signature()
+
+
+def test_the_header_alone_can_be_verified_without_the_payload() -> None:
+    envelope = cbor2.loads(make_message())[0]
+    assert len(cbor2.dumps(envelope)) < 400
+    assert PAYLOAD not in cbor2.dumps(envelope)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_no_flipped_byte_of_a_message_verifies(position: int, mask: int) -> None:
+    data = bytearray(make_message())
+    data[position % len(data)] ^= mask
+    with pytest.raises(WireError):
+        decode_message(bytes(data)).verify(PUBLIC_KEY)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_and_never_crash(data: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_message(data)
+
+
+def test_another_devices_key_does_not_verify() -> None:
+    other = Ed25519PrivateKey.from_private_bytes(b"\x02" * 32)
+    with pytest.raises(SignatureError, match="enrolled key"):
+        decode_message(make_message()).verify(other.public_key().public_bytes_raw())
+
+
+def test_a_payload_exchanged_for_another_of_its_length_does_not_verify() -> None:
+    envelope = cbor2.loads(make_message())[0]
+    swapped = encode_deterministic([envelope, bytes(len(PAYLOAD))])
+    with pytest.raises(SignatureError, match="payload"):
+        decode_message(swapped).verify(PUBLIC_KEY)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"kind": "sealed.v1"}])
+def test_versions_and_kinds_of_the_future_are_refused_as_such(change: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedVersionError):
+        decode_message(make_message(**change))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"study": b"short"}, "study"),
+        ({"plan_digest": "text"}, "plan_digest"),
+        ({"stream": ""}, "stream"),
+        ({"stream": "x" * 65}, "stream"),
+        ({"sequence": -1}, "sequence"),
+        ({"sequence": 1 << 63}, "sequence"),
+        ({"n_records": 1.5}, "n_records"),
+        ({"n_public": 1}, "n_public"),
+        ({"slots": (5, 4)}, "slots"),
+        ({"slots": (1, 2, 3)}, "slots"),
+        ({"slots": (0, 1 << 60)}, "slots"),
+        ({"report_id": b""}, "report_id"),
+        ({"payload_length": 39}, "payload"),
+    ],
+)
+def test_a_header_field_that_breaks_its_rule_is_refused_by_name(
+    change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(MalformedMessageError) as caught:
+        decode_message(make_message(**change))
+    assert caught.value.field == field
+
+
+def test_the_protected_part_must_name_the_device_of_the_header() -> None:
+    tag = cbor2.loads(make_message())[0]
+    other = cbor2.loads(encode_message(make_header(device=b"d" * 32), PAYLOAD, KEY.sign))[0]
+    mixed = cbor2.CBORTag(18, [other.value[0], {}, tag.value[2], tag.value[3]])
+    with pytest.raises(MalformedMessageError, match="protected"):
+        decode_message(encode_deterministic([mixed, PAYLOAD]))
+
+
+def test_identities_differ_by_every_part() -> None:
+    parts: list[tuple[bytes, bytes, str, int]] = [
+        (b"s" * 32, b"d" * 32, "a", 0),
+        (b"t" * 32, b"d" * 32, "a", 0),
+        (b"s" * 32, b"e" * 32, "a", 0),
+        (b"s" * 32, b"d" * 32, "b", 0),
+        (b"s" * 32, b"d" * 32, "a", 1),
+    ]
+    assert len({compute_sketch_id(*part) for part in parts}) == len(parts)

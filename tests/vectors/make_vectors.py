@@ -1,0 +1,142 @@
+"""Write the JSON test vectors: what a port of the sketch has to reproduce.
+
+Run ``python -m tests.vectors.make_vectors`` after a deliberate change of the format, which also
+changes its version. Records are given in data units as exact doubles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shared.core import (
+    MaskSchedule,
+    Quantiser,
+    RadiusLaw,
+    SketchAccumulator,
+    SketchOperator,
+    draw_frequencies,
+    feature_table,
+)
+from shared.core.masks import BLOCK_RECORDS
+
+HERE = Path(__file__).parent
+SEED = hashlib.sha256(b"sfumato test vectors, version 1").digest()
+LOWER, UPPER, SCALE = [-10.0, 0.0, 980.0], [110.0, 1.0, 1050.0], [8.0, 0.15, 5.0]
+RECORDS: list[list[float | None]] = [
+    [39.02, 0.5937, 1012.0],
+    [39.92, 0.6221, 1012.2],
+    [110.0, 1.0, 1050.0],
+    [-10.0, 0.0, 980.0],
+    [50.0, 0.5, 1015.0],
+    [999.0, -3.0, 1015.0],
+    [None, 0.5, 1015.0],
+    [72.3, 0.31, 1021.7],
+]
+
+
+def as_array(records: list[list[float | None]]) -> np.ndarray:
+    """Turn records into doubles; null stands for a value that is not a number."""
+    return np.array(
+        [[np.nan if value is None else value for value in record] for record in records]
+    )
+
+
+def make_frequency_vectors() -> list[dict[str, Any]]:
+    """Seed to W, for each radius law."""
+    quantiser = Quantiser.from_bounds(LOWER, UPPER)
+    vectors = []
+    for kind, low, high in (
+        ("adapted", 1.0, 4.0),
+        ("adapted", 1.0, 1.0),
+        ("folded-gaussian", 0.5, 2.0),
+        ("gaussian", 1.0, 4.0),
+    ):
+        law = RadiusLaw(kind=kind, sigma_low=low, sigma_high=high)  # type: ignore[arg-type]
+        matrix = draw_frequencies(
+            SEED, n_frequencies=12, law=law, quantiser=quantiser, scale=np.array(SCALE)
+        )
+        vectors.append(
+            {
+                "seed": SEED.hex(),
+                "lower": LOWER,
+                "upper": UPPER,
+                "scale": SCALE,
+                "n_frequencies": 12,
+                "radius_law": {"kind": kind, "sigma_low": low, "sigma_high": high},
+                "bits": matrix.bits,
+                "turns": matrix.turns.tolist(),
+                "digest": matrix.digest.hex(),
+            }
+        )
+    return vectors
+
+
+def make_sketch_vectors() -> list[dict[str, Any]]:
+    """Records to sums, without masks and with."""
+    quantiser = Quantiser.from_bounds(LOWER, UPPER)
+    matrix = draw_frequencies(
+        SEED, n_frequencies=12, law=RadiusLaw(), quantiser=quantiser, scale=np.array(SCALE)
+    )
+    records = as_array(RECORDS)
+    vectors = []
+    for name, r, first in (("every feature", 12, 0), ("masked", 3, BLOCK_RECORDS - 3)):
+        masks = None
+        if r < 12:
+            masks = MaskSchedule.from_seed(
+                SEED, b"device/stream", n_frequencies=12, measurements_per_record=r
+            )
+        accumulator = SketchAccumulator(
+            SketchOperator(quantiser=quantiser, frequencies=matrix, masks=masks),
+            first_record=first,
+        )
+        accumulator.add(records)
+        vectors.append(
+            {
+                "name": name,
+                "seed": SEED.hex(),
+                "lower": LOWER,
+                "upper": UPPER,
+                "scale": SCALE,
+                "n_frequencies": 12,
+                "frequencies_digest": matrix.digest.hex(),
+                "measurements_per_record": r,
+                "stream_id": b"device/stream".hex(),
+                "first_record": first,
+                "records": RECORDS,
+                "quantised": quantiser.quantise(records)[0].tolist(),
+                "groups": None if masks is None else masks.assign_groups(first, 8).tolist(),
+                "n_records": accumulator.n_records,
+                "n_unsketchable": accumulator.n_unsketchable,
+                "sums": accumulator.sums.tolist(),
+            }
+        )
+    return vectors
+
+
+def make_feature_vectors() -> dict[str, Any]:
+    """Phase to feature: a few, and the digest of all."""
+    table = feature_table()
+    some = [0, 1, 8191, 8192, 16383, 16384, 32767, 32768, 49151, 49152, 65535]
+    return {
+        "features": [[phase, *table[phase].tolist()] for phase in some],
+        "table_sha256": hashlib.sha256(table.astype("<i2").tobytes()).hexdigest(),
+    }
+
+
+def main() -> None:
+    """Write every file."""
+    for name, vectors in (
+        ("features", make_feature_vectors()),
+        ("frequencies", make_frequency_vectors()),
+        ("sketches", make_sketch_vectors()),
+    ):
+        (HERE / f"{name}.json").write_text(json.dumps(vectors, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
