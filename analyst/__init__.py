@@ -1,5 +1,9 @@
-"""The client library, plots and commands for people who use the REST interface.
+"""The client library and plots for people who use the REST interface.
 
-This is the package that users import in their own programs. Inside the tree only tests and
-benchmarks may. It imports `shared` and never the aggregator, which it reaches over HTTP.
+Importable by anyone who installs ``sfumato[analyst]``; imports ``shared`` and nothing of the
+aggregator or the device.
 """
+
+from analyst.client import Client, Decode, DecodeResult
+
+__all__ = ["Client", "Decode", "DecodeResult"]

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
+from shared.errors import SketchError
+
 GROUP = "sfumato.commands"
 
 EXIT_USAGE = 2
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        What the command returned; 2 when there is no such command or it is not installed.
+        What the command returned; 2 when it refused its input, is not there or not installed.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # All that follows a command's name is its own, options such as --help included.
@@ -126,7 +128,10 @@ def _run_command(name: str, arguments: list[str]) -> int:
     command = load_command(entries[name])
     if isinstance(command, Missing):
         return _refuse(f"the command {name!r} is not installed here: {command.fix}")
-    return command(arguments)
+    try:
+        return command(arguments)
+    except SketchError as error:
+        return _refuse(f"error: {error}")
 
 
 def _refuse(message: str) -> int:

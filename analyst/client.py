@@ -1,0 +1,282 @@
+"""A client of the REST interface for analysts and operators.
+
+Importable by ``analyst`` and by the people who install it: ``from analyst import Client``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import DecodingError, TransportError
+from shared.plan import SketchPlan, plan_from_json, plan_to_json
+from shared.wire import error_from_problem
+
+_POLL_S = 0.2
+_FINAL_STATES = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeResult:
+    """Centroids recovered from a snapshot, with what they rest on.
+
+    Parameters
+    ----------
+    decode_id, snapshot_id
+        Where the result and the sketch it came from can be found again.
+    names, units
+        Of the dimensions, d each.
+    centroids
+        Shape ``(k, d)``, data units, by falling weight.
+    weights
+        Shape ``(k,)``, summing to 1.
+    snr
+        Estimated signal-to-noise ratio of the global sketch.
+    quality, privacy
+        Statements in words: what quality to expect, and what each sketch protects.
+    residual, noise_floor
+        Mean squared residual of the fit, and what the noise alone would leave.
+    warnings
+        What the decoder wants a reader to know.
+    solver
+        Name and version of the decoder.
+    seconds
+        Time that decoding took.
+    """
+
+    decode_id: str
+    snapshot_id: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    centroids: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    snr: float
+    quality: str
+    privacy: str
+    residual: float
+    noise_floor: float
+    warnings: tuple[str, ...]
+    solver: str
+    seconds: float
+
+
+class Client:
+    """Talks to an aggregator.
+
+    Parameters
+    ----------
+    url
+        Where it listens, such as ``http://127.0.0.1:8750``.
+    key
+        An API key of scope analyst or operator; public resources need none.
+    timeout
+        Seconds to wait for one answer.
+
+    Raises
+    ------
+    TransportError
+        From every call: the server did not answer.
+    SketchError
+        From every call: the class that the server's problem document names.
+    """
+
+    def __init__(self, url: str, *, key: str | None = None, timeout: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def is_ready(self) -> bool:
+        """Tell whether the server and its database answer."""
+        try:
+            return self._http.get("/readyz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def create_study(self, name: str, plan: SketchPlan) -> dict[str, Any]:
+        """Publish a study; the same name and plan again return the same study."""
+        return self._call("POST", "/v1/studies", {"name": name, "plan": plan_to_json(plan)})
+
+    def studies(self) -> Iterator[dict[str, Any]]:
+        """Yield every study."""
+        return self._pages("/v1/studies")
+
+    def study(self, study_id: str) -> dict[str, Any]:
+        """Return a study: name, state, counts."""
+        return self._call("GET", f"/v1/studies/{study_id}")
+
+    def plan(self, study_id: str) -> SketchPlan:
+        """Return a study's plan, verified."""
+        return plan_from_json(self._call("GET", f"/v1/studies/{study_id}/plan")["plan"])
+
+    def set_state(self, study_id: str, state: str) -> dict[str, Any]:
+        """Open or close a study: ``state`` is ``open`` or ``closed``."""
+        return self._call("PATCH", f"/v1/studies/{study_id}", {"state": state})
+
+    def create_token(self, study_id: str, *, max_uses: int = 1) -> str:
+        """Return a new enrolment token; it is shown this once."""
+        answer = self._call("POST", f"/v1/studies/{study_id}/tokens", {"max_uses": max_uses})
+        return str(answer["token"])
+
+    def sketches(self, study_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the sketches of a study."""
+        return self._pages(f"/v1/studies/{study_id}/sketches")
+
+    def devices(self, study_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the devices of a study, with when each was last seen."""
+        return self._pages(f"/v1/studies/{study_id}/devices")
+
+    def snapshot(
+        self,
+        study_id: str,
+        *,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        weighting: str = "size",
+    ) -> dict[str, Any]:
+        """Freeze the weighted global sketch over a selection; everything by default."""
+        selection = {
+            "first_slot": first_slot,
+            "last_slot": last_slot,
+            "labels": dict(labels or {}),
+            "weighting": weighting,
+        }
+        return self._call("POST", f"/v1/studies/{study_id}/snapshots", selection)
+
+    def decode(
+        self,
+        study_id: str,
+        *,
+        n_clusters: int,
+        snapshot_id: str | None = None,
+        decoder: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> Decode:
+        """Ask for k centroids of a snapshot, or of everything now; see :meth:`Decode.wait`."""
+        request = {
+            "snapshot_id": snapshot_id,
+            "n_clusters": n_clusters,
+            "decoder": decoder,
+            "settings": dict(settings or {}),
+            "seed": seed,
+        }
+        answer = self._call("POST", f"/v1/studies/{study_id}/decodes", request)
+        return Decode(self, str(answer["decode_id"]))
+
+    def decode_state(self, decode_id: str) -> dict[str, Any]:
+        """Return a decode: state, progress, result or problem."""
+        return self._call("GET", f"/v1/decodes/{decode_id}")
+
+    def cancel(self, decode_id: str) -> None:
+        """Cancel a decode."""
+        self._call("DELETE", f"/v1/decodes/{decode_id}")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        params: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        try:
+            answer = self._http.request(method, path, json=body, params=params)
+        except httpx.TransportError as error:
+            raise TransportError(
+                f"{self.url} does not answer ({type(error).__name__})",
+                field="url",
+                fix="check that the aggregator runs there, for instance with `sfumato serve`",
+            ) from error
+        if answer.is_success:
+            return dict(answer.json()) if answer.content else {}
+        try:
+            document = answer.json()
+        except ValueError:
+            document = {}
+        problem = document if isinstance(document, dict) else {}
+        raise error_from_problem(problem, answer.status_code)
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        page: str | None = None
+        while True:
+            answer = self._call("GET", path, params={"page": page} if page else None)
+            yield from answer["items"]
+            page = answer.get("next_page")
+            if not page:
+                return
+
+
+class Decode:
+    """A decode that runs on the server."""
+
+    def __init__(self, client: Client, decode_id: str) -> None:
+        self.decode_id = decode_id
+        self._client = client
+
+    def wait(self, *, progress: Callable[[float], None] | None = None) -> DecodeResult:
+        """Wait for the result.
+
+        Parameters
+        ----------
+        progress
+            Called with the share that is done, 0 to 1.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed or was cancelled.
+        """
+        while True:
+            state = self._client.decode_state(self.decode_id)
+            if progress:
+                progress(float(state["progress"]))
+            if state["state"] in _FINAL_STATES:
+                return _read_result(state)
+            time.sleep(_POLL_S)
+
+
+def _read_result(state: Mapping[str, Any]) -> DecodeResult:
+    if state["state"] != "succeeded":
+        problem = state.get("problem")
+        if problem:
+            raise error_from_problem(problem, int(problem.get("status", 500)))
+        raise DecodingError(f"was {state['state']}", field="decode", fix="ask for it again")
+    result = state["result"]
+    return DecodeResult(
+        decode_id=str(state["decode_id"]),
+        snapshot_id=str(state["snapshot_id"]),
+        names=tuple(dimension["name"] for dimension in result["dimensions"]),
+        units=tuple(dimension["unit"] for dimension in result["dimensions"]),
+        centroids=np.array(result["centroids"], dtype=np.float64),
+        weights=np.array(result["weights"], dtype=np.float64),
+        snr=float(result["snr"]),
+        quality=str(result["quality"]["statement"]),
+        privacy=str(result["privacy"]["statement"]),
+        residual=float(result["residual"]),
+        noise_floor=float(result["noise_floor"]),
+        warnings=tuple(result["warnings"]),
+        solver=str(result["solver"]),
+        seconds=float(result["seconds"]),
+    )

@@ -1,0 +1,150 @@
+"""Pictures of recovered centroids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from analyst.client import DecodeResult
+
+# Okabe and Ito's colours, which people with any colour vision can tell apart.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#7A7A7A",
+    "#F0E442",
+)
+_GREY = "#9AA0A6"
+
+
+def plot_centroids(
+    result: DecodeResult,
+    *,
+    pairs: Sequence[tuple[int, int]],
+    title: str,
+    readings: Sequence[str] | None = None,
+    records: NDArray[np.float64] | None = None,
+    baseline: NDArray[np.float64] | None = None,
+) -> Figure:
+    """Draw centroids over pairs of dimensions, and their weights.
+
+    Parameters
+    ----------
+    result
+        What was decoded.
+    pairs
+        Pairs of dimension numbers, one panel each.
+    title
+        Above the figure.
+    readings
+        A few words for each centroid; its number if not given.
+    records
+        Shape ``(n, d)``, data units: raw records to show faintly behind. Only a demonstration has
+        them; an analyst does not.
+    baseline
+        Shape ``(k', d)``: centroids of k-means on the raw records, drawn as crosses.
+    """
+    figure = Figure(figsize=(4.6 * len(pairs) + 4.4, 4.8), layout="constrained", facecolor="white")
+    axes = figure.subplots(
+        1, len(pairs) + 1, gridspec_kw={"width_ratios": [1.0] * len(pairs) + [0.95]}
+    )
+    for panel, (x, y) in zip(axes[:-1], pairs, strict=True):
+        _draw_pair(panel, result, x, y, records, baseline)
+    words = readings or [f"pattern {i + 1}" for i in range(len(result.weights))]
+    _draw_weights(axes[-1], result, words)
+    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG."""
+    figure.savefig(path, dpi=130, format="png")
+
+
+def _draw_pair(
+    panel: Axes,
+    result: DecodeResult,
+    x: int,
+    y: int,
+    records: NDArray[np.float64] | None,
+    baseline: NDArray[np.float64] | None,
+) -> None:
+    if records is not None:
+        panel.scatter(
+            records[:, x],
+            records[:, y],
+            s=3,
+            color=_GREY,
+            alpha=0.10,
+            linewidths=0,
+            rasterized=True,
+            label="raw records (never sent)",
+        )
+    for i, centroid in enumerate(result.centroids):
+        panel.scatter(
+            centroid[x],
+            centroid[y],
+            s=200 + 2200 * result.weights[i],
+            color=COLOURS[i % len(COLOURS)],
+            alpha=0.85,
+            edgecolors="white",
+            linewidths=1.5,
+            zorder=3,
+        )
+        panel.annotate(
+            str(i + 1),
+            (centroid[x], centroid[y]),
+            ha="center",
+            va="center",
+            color="white",
+            fontweight="bold",
+            zorder=4,
+        )
+    if baseline is not None:
+        panel.scatter(
+            baseline[:, x],
+            baseline[:, y],
+            marker="x",
+            s=70,
+            color="black",
+            linewidths=1.6,
+            zorder=5,
+            label="k-means on the raw records",
+        )
+    panel.set_xlabel(f"{result.names[x]} ({result.units[x]})")
+    panel.set_ylabel(f"{result.names[y]} ({result.units[y]})")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    if records is not None or baseline is not None:
+        legend = panel.legend(loc="best", fontsize=8, frameon=True, framealpha=0.9)
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1.0)
+
+
+def _draw_weights(panel: Axes, result: DecodeResult, readings: Sequence[str]) -> None:
+    rows = np.arange(len(result.weights))
+    colours = [COLOURS[i % len(COLOURS)] for i in rows]
+    panel.barh(rows, 100 * result.weights, color=colours, height=0.36)
+    for i, words in enumerate(readings):
+        panel.text(
+            0, i - 0.30, f"{i + 1}  {words}", va="bottom", ha="left", fontsize=9, color="#222222"
+        )
+        panel.text(
+            100 * result.weights[i] + 0.6, i, f"{result.weights[i]:.0%}", va="center", fontsize=9
+        )
+    panel.set_ylim(len(rows) - 0.5, -0.75)
+    panel.set_xlim(0, max(100 * result.weights) * 1.25)
+    panel.set_yticks([])
+    panel.set_xlabel("share of all records (%)")
+    panel.spines[["top", "right", "left"]].set_visible(False)

@@ -1,0 +1,167 @@
+"""A small deployment of real processes: one aggregator, and one agent an airport."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analyst import Client
+from shared.errors import SketchError
+
+BIN = Path(sys.executable).parent
+SEND_FOR_S = 60
+
+
+class DemoError(SketchError):
+    """A process of the demo failed; the message holds what it said."""
+
+
+def run_command(*arguments: str) -> str:
+    """Run a command of the project and return what it printed."""
+    program = str(BIN / arguments[0])
+    done = subprocess.run([program, *arguments[1:]], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DemoError(f"`{' '.join(arguments[:2])}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+@dataclass(kw_only=True)
+class Aggregator:
+    """A running aggregator process with an operator's key."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    key: str
+    log: Path
+
+    @classmethod
+    def start(cls, folder: Path) -> Aggregator:
+        """Start an aggregator on a free port of the loopback address, on SQLite in ``folder``."""
+        database = str(folder / "aggregator.sqlite")
+        created = run_command(
+            "sfumato", "key", "create", "--scope", "operator", "--name", "demo",
+            "--database", database, "--json",
+        )  # fmt: skip
+        port, log = _free_port(), folder / "aggregator.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        aggregator = cls(
+            process=process,
+            url=f"http://127.0.0.1:{port}",
+            key=json.loads(created)["key"],
+            log=log,
+        )
+        aggregator.wait_until_ready()
+        return aggregator
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server and its database answer."""
+        with Client(self.url) as client:
+            for _ in range(600):
+                if client.is_ready():
+                    return
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        raise DemoError(f"the aggregator did not start: {self.log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """End the server and its workers."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGTERM)
+            self.process.wait()
+
+
+def enrol_device(
+    folder: Path, *, airport: str, data: Path, aggregator: Aggregator, study_id: str, token: str
+) -> Path:
+    """Write an agent's configuration, enrol it, and return the configuration's path."""
+    home = folder / airport.lower()
+    home.mkdir()
+    config = home / "agent.toml"
+    config.write_text(
+        _CONFIG.format(
+            state_dir=home / "state",
+            server=aggregator.url,
+            study=study_id,
+            airport=airport,
+            path=data,
+        )
+    )
+    run_command("sfumato-agent", "init", "--config", str(config), "--token", token)
+    return config
+
+
+def start_agent(config: Path) -> subprocess.Popen[str]:
+    """Start ``sfumato-agent once``, which reads, releases and sends."""
+    return subprocess.Popen(
+        [
+            BIN / "sfumato-agent",
+            "once",
+            "--config",
+            config,
+            "--json",
+            "--send-for",
+            str(SEND_FOR_S),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish_agent(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for an agent and return its report."""
+    output, complaints = process.communicate()
+    if process.returncode:
+        raise DemoError(f"sfumato-agent ended with {process.returncode}: {complaints.strip()}")
+    report: dict[str, Any] = json.loads(output)
+    return report
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_CONFIG = """\
+state_dir = "{state_dir}"
+server = "{server}"
+study = "{study}"
+
+[labels]
+airport = "{airport}"
+
+[budget]
+per_record = "1"
+
+[[streams]]
+name = "weather"
+
+[streams.source]
+kind = "csv"
+path = "{path}"
+timestamp = "time_hour"
+timestamp_format = "iso8601"
+
+[streams.columns]
+temperature = "temp"
+"dew point" = "dewp"
+"wind speed" = "wind_speed"
+visibility = "visib"
+"""
