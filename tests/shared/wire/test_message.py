@@ -53,7 +53,8 @@ def test_the_cddl_file_refuses_what_the_decoder_refuses(change: dict[str, Any]) 
 
 def test_the_envelope_is_a_cose_sign1_to_another_implementation() -> None:
     envelope = cbor2.loads(make_message())[0]
-    message = Sign1Message.decode(cbor2.dumps(envelope))
+    # Its own decoder expects what older releases of cbor2 returned, so it gets the parts as a list.
+    message = Sign1Message.from_cose_obj([*envelope.value[:1], {}, *envelope.value[2:]], True)
     message.key = OKPKey(crv="ED25519", x=PUBLIC_KEY)
     assert message.verify_signature()
     message.payload = (message.payload or b"") + b"\x00"

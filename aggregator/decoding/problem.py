@@ -1,0 +1,190 @@
+"""The inverse problem: to find k weighted points that have a given sketch.
+
+Notation (MATH.md section 1): s = `sketch` (m,), Omega = `frequencies` (d, m), C = centroids (k, d),
+a = weights.
+
+    s_j = sum_k a_k exp(i omega_j . (c_k - centre)) + noise_j,     E|noise_j|^2 = `noise_variance`
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import DecodingError
+
+__all__ = ["DecodingProblem", "Vector"]
+
+Vector = NDArray[np.float64]
+
+# An average of features of modulus 1 has modulus at most 1. Masks divide by the expected and not
+# the actual number of records of a feature, hence the 2; 20 standard deviations are never reached
+# even by Laplace noise (probability e^-28 per real coordinate), so whatever is larger was not
+# divided by A alpha n.
+_PLAUSIBLE_MODULUS: Final = 2.0
+_PLAUSIBLE_DEVIATIONS: Final = 20.0
+# Beyond this many radians a float64 phase is off by 1e-7 rad or more: surely units were mixed.
+_LARGEST_PHASE: Final = 1e9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecodingProblem:
+    """A global sketch with all the public knowledge needed to recover its centroids.
+
+    Parameters
+    ----------
+    sketch : complex128 (m,)
+        Normalised sketch; a point mass at `centre` has modulus 1 in each coordinate.
+    frequencies : float64 (d, m)
+        Omega, radians per data unit.
+    lower, upper : float64 (d,)
+        The plan's public box, data units.
+    centre : float64 (d,)
+        Origin of the phases, data units.
+    unit : float64 (d,)
+        Public length per dimension (the plan's scale), data units; it only conditions the
+        optimisation.
+    noise_variance : float
+        E|noise_j|^2 per complex coordinate of `sketch`, privacy noise and sampling together; >= 0.
+    n_clusters : int
+        k >= 1, with k (d + 1) <= 2 m.
+
+    Raises
+    ------
+    DecodingError
+        If a field has the wrong shape or range; the message names field, rule and fix.
+
+    Guarantees
+    ----------
+    The arrays are read-only copies of the stated type: later changes to the caller's arrays have no
+    effect. Instances compare by identity.
+    """
+
+    sketch: NDArray[np.complex128]
+    frequencies: Vector
+    lower: Vector
+    upper: Vector
+    centre: Vector
+    unit: Vector
+    noise_variance: float
+    n_clusters: int
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays and refuse what cannot be decoded."""
+        object.__setattr__(self, "sketch", _freeze("sketch", self.sketch, np.complex128, 1))
+        object.__setattr__(
+            self, "frequencies", _freeze("frequencies", self.frequencies, np.float64, 2)
+        )
+        for name in ("lower", "upper", "centre", "unit"):
+            object.__setattr__(self, name, _freeze(name, getattr(self, name), np.float64, 1))
+        self._check_shapes()
+        self._check_geometry()
+        self._check_noise()
+        self._check_modulus()
+        self._check_n_clusters()
+
+    @property
+    def n_dimensions(self) -> int:
+        """The number d of dimensions of a record."""
+        return int(self.frequencies.shape[0])
+
+    @property
+    def n_frequencies(self) -> int:
+        """The number m of complex coordinates of the sketch."""
+        return int(self.frequencies.shape[1])
+
+    def _check_shapes(self) -> None:
+        n_dimensions, n_frequencies = self.frequencies.shape
+        if n_dimensions < 1 or n_frequencies < 1:
+            raise DecodingError(
+                f"is (d, m) with d, m >= 1, not {self.frequencies.shape}",
+                field="frequencies",
+                fix="take it from the plan",
+            )
+        if self.sketch.size != n_frequencies:
+            raise DecodingError(
+                f"has one coordinate per frequency, {n_frequencies}, not {self.sketch.size}",
+                field="sketch",
+                fix="use the frequencies of the plan that made the sketch",
+            )
+        for name in ("lower", "upper", "centre", "unit"):
+            if getattr(self, name).size != n_dimensions:
+                raise DecodingError(
+                    f"has one entry per dimension, {n_dimensions}, not {getattr(self, name).size}",
+                    field=name,
+                    fix="give it in the order of the plan's dimensions",
+                )
+
+    def _check_geometry(self) -> None:
+        wrong = np.flatnonzero(self.lower >= self.upper)
+        if wrong.size:
+            raise DecodingError(
+                f"need lower < upper, broken in dimension {wrong[0]}",
+                field="lower, upper",
+                fix="exchange the bounds or drop a dimension that does not vary",
+            )
+        if np.any(self.unit <= 0.0):
+            raise DecodingError("is > 0", field="unit", fix="use the plan's scale per dimension")
+        reach = np.maximum(np.abs(self.lower - self.centre), np.abs(self.upper - self.centre))
+        if not np.all(reach @ np.abs(self.frequencies) <= _LARGEST_PHASE):
+            raise DecodingError(
+                f"turn by at most {_LARGEST_PHASE:g} rad from the centre to a corner of the box",
+                field="frequencies",
+                fix="give bounds and frequencies in the same data unit",
+            )
+
+    def _check_noise(self) -> None:
+        if not (math.isfinite(self.noise_variance) and self.noise_variance >= 0.0):
+            raise DecodingError(
+                "is finite and >= 0",
+                field="noise_variance",
+                fix="compute it from the plan's noise and the number of records",
+            )
+
+    def _check_modulus(self) -> None:
+        limit = _PLAUSIBLE_MODULUS + _PLAUSIBLE_DEVIATIONS * math.sqrt(self.noise_variance)
+        largest = float(np.max(np.abs(self.sketch)))
+        if largest > limit:
+            raise DecodingError(
+                f"has modulus <= 2 + 20 sqrt(noise_variance) = {limit:.3g}, not {largest:.3g}",
+                field="sketch",
+                fix=(
+                    "divide the sum by amplitude, share of features and number of records, or "
+                    "state the noise variance"
+                ),
+            )
+
+    def _check_n_clusters(self) -> None:
+        if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int | np.integer):
+            raise DecodingError("is an integer", field="n_clusters", fix="give a whole number")
+        if self.n_clusters < 1:
+            raise DecodingError(
+                f"is >= 1, not {self.n_clusters}", field="n_clusters", fix="ask for at least one"
+            )
+        most = 2 * self.n_frequencies // (self.n_dimensions + 1)
+        if self.n_clusters > most:
+            raise DecodingError(
+                f"has k (d + 1) <= 2 m: the sketch supports {most}, not {self.n_clusters}",
+                field="n_clusters",
+                fix="ask for fewer clusters or plan more frequencies",
+            )
+
+
+def _freeze(name: str, value: Any, dtype: type[np.generic], n_axes: int) -> NDArray[Any]:
+    """Copy `value` to a read-only finite array of the stated type and number of axes."""
+    try:
+        array = np.array(value, dtype=dtype, order="C")
+    except (TypeError, ValueError) as error:
+        raise DecodingError(
+            f"is an array of {dtype.__name__}", field=name, fix="give numbers"
+        ) from error
+    if array.ndim != n_axes:
+        raise DecodingError(f"has {n_axes} axes, not {array.ndim}", field=name, fix="reshape it")
+    if not np.all(np.isfinite(array)):
+        raise DecodingError(
+            "is finite", field=name, fix="find where the infinite or missing value comes from"
+        )
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,93 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from shared import command
+from shared.plan import compute_plan_digest, plan_from_json
+
+SPEC = Path(__file__).parents[2] / "deploy" / "demo" / "plan.toml"
+
+
+def test_plan_new_prints_a_plan_that_verifies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "new", str(SPEC)]) == 0
+    plan = plan_from_json(json.loads(capsys.readouterr().out))
+    assert plan.n_frequencies == 100
+    assert plan.payload_width <= 4
+
+
+def test_plan_new_writes_a_file_and_says_what_is_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", str(SPEC), "-o", str(output)]) == 0
+    plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "sfumato study create" in captured.err
+
+
+def test_plan_show_explains_what_is_protected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "show", str(SPEC)]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "epsilon = 1 differentially private under replace-one" in words
+    assert "800 bytes" in words
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("lower = -10.0", "lower = 200.0"), "dimensions.temperature: the lower bound"),
+        (("n_frequencies = 100", "n_frequencies = 0"), "n_frequencies: must be between 1"),
+        (
+            ("n_frequencies = 100", "n_frequencies = 100\nmeasurements_per_record = 7"),
+            "measurements_per_record: must be a divisor of n_frequencies (100) and is 7",
+        ),
+        (('epsilon = "1"', 'epsilon = "0"'), "epsilon: must be greater than zero"),
+        (('epsilon = "1"', "epsilon = 0.1"), "epsilon: must be an exact number"),
+        (("seed = ", "sede = "), "sede: is not a known field"),
+        (("[window]", "[window"), "is not TOML"),
+    ],
+)
+def test_a_wrong_specification_is_refused_with_field_rule_and_exit_status(
+    change: tuple[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "plan.toml"
+    broken.write_text(SPEC.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+    assert command.main(["plan", "new", str(broken)]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_plan_that_was_tampered_with_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "plan.json"
+    command.main(["plan", "new", str(SPEC), "-o", str(output)])
+    document = json.loads(output.read_text(encoding="utf-8"))
+    document["release"]["scale"] = "1"
+    output.write_text(json.dumps(document), encoding="utf-8")
+    assert command.main(["plan", "show", str(output)]) == 2
+    assert "release.scale: is not what this machine derives" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "show", "nowhere.json"]) == 2
+    assert "nowhere.json: cannot be read" in capsys.readouterr().err
+
+
+def test_a_dead_server_is_named_with_the_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    # Port 9 of the loopback address: the discard service, which nothing runs.
+    status = command.main(["study", "list", "--url", "http://127.0.0.1:9", "--key", "sfk_none"])
+    assert status == 2
+    message = capsys.readouterr().err
+    assert "http://127.0.0.1:9 does not answer" in message
+    assert "sfumato serve" in message
+
+
+def test_digest_on_the_page_is_the_plans(capsys: pytest.CaptureFixture[str]) -> None:
+    command.main(["plan", "new", str(SPEC)])
+    digest = compute_plan_digest(plan_from_json(json.loads(capsys.readouterr().out))).hex()
+    command.main(["plan", "show", str(SPEC)])
+    assert digest in capsys.readouterr().out

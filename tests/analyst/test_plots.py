@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyst import DecodeResult
+from analyst.plots import plot_centroids, save_figure
+
+
+def make_result(k: int) -> DecodeResult:
+    rng = np.random.default_rng(0)
+    return DecodeResult(
+        decode_id="d",
+        snapshot_id="s",
+        names=("a", "b", "c"),
+        units=("m", "s", "1"),
+        centroids=rng.normal(size=(k, 3)),
+        weights=np.full(k, 1 / k),
+        snr=50.0,
+        quality="",
+        privacy="",
+        residual=0.0,
+        noise_floor=0.0,
+        warnings=(),
+        solver="cl-ompr/1",
+        seconds=0.1,
+    )
+
+
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_a_picture_is_written_for_any_number_of_centroids(k: int, tmp_path: Path) -> None:
+    figure = plot_centroids(make_result(k), pairs=((0, 1), (1, 2)), title="t")
+    save_figure(figure, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert [panel.get_xlabel() for panel in figure.axes[:2]] == ["a (m)", "b (s)"]
+
+
+def test_every_centroid_has_its_share_and_its_words() -> None:
+    words = [f"reading {i}" for i in range(4)]
+    figure = plot_centroids(make_result(4), pairs=((0, 1),), title="t", readings=words)
+    drawn = {text.get_text() for text in figure.axes[-1].texts}
+    assert {f"{i + 1}  reading {i}" for i in range(4)} | {"25%"} == drawn
