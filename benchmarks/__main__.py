@@ -1,0 +1,18 @@
+"""Run every benchmark: ``python -m benchmarks [--quick] [--json]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks import noise, sketching
+from benchmarks.rows import Row, run_benchmark
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Yield the rows of every benchmark in turn."""
+    for module in (sketching, noise):
+        yield from module.measure(quick)
+
+
+if __name__ == "__main__":
+    run_benchmark("__main__", "Run every benchmark.", measure)

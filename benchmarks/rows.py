@@ -1,0 +1,91 @@
+"""One benchmark figure as a row: a JSON line for scripts, a table for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure of one case, with what it is measured against."""
+
+    benchmark: str
+    case: str
+    figure: str
+    value: float
+    unit: str
+    runs: int
+    baseline: str
+
+    def to_json(self) -> str:
+        """Return the row as one line of JSON, with the commit and machine it was measured on."""
+        return json.dumps({**asdict(self), "commit": find_commit(), "machine": describe_machine()})
+
+
+@cache
+def find_commit() -> str:
+    """Return the abbreviated commit, marked when the tree differs from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+@cache
+def describe_machine() -> str:
+    """Return processor, cores and Python in words."""
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = (
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
+            model = next(names, model)
+    except OSError:
+        pass
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def measure_cpu_seconds(work: Callable[[], object], runs: int) -> float:
+    """Return the median thread CPU time of some runs, after one that is not counted."""
+    work()
+    seconds = []
+    for _ in range(runs):
+        start = time.thread_time()
+        work()
+        seconds.append(time.thread_time() - start)
+    return float(np.median(seconds))
+
+
+def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[Row]]) -> None:
+    """Read ``--quick`` and ``--json`` and print what ``measure(quick)`` yields."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=describe)
+    parser.add_argument("--quick", action="store_true", help="fewer runs and cases")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
+    options = parser.parse_args()
+    print_rows(measure(options.quick), as_json=options.json)
+
+
+def print_rows(rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print rows as they come."""
+    if not as_json:
+        print(f"{'case':<48} {'figure':<24} {'value':>12} unit  (against)")
+    for row in rows:
+        if as_json:
+            print(row.to_json(), flush=True)
+        else:
+            line = (
+                f"{row.case:<48} {row.figure:<24} {row.value:>12.5g} {row.unit}  ({row.baseline})"
+            )
+            print(line, flush=True)
