@@ -43,14 +43,14 @@ class Aggregator:
     log: Path
 
     @classmethod
-    def start(cls, folder: Path) -> Aggregator:
-        """Start an aggregator on a free port of the loopback address, on SQLite in ``folder``."""
+    def start(cls, folder: Path, *, port: int | None = None) -> Aggregator:
+        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port."""
         database = str(folder / "aggregator.sqlite")
         created = run_command(
             "sfumato", "key", "create", "--scope", "operator", "--name", "demo",
             "--database", database, "--json",
         )  # fmt: skip
-        port, log = _free_port(), folder / "aggregator.log"
+        port, log = port or _free_port(), folder / "aggregator.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],

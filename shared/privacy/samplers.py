@@ -7,6 +7,7 @@ laws are exact; there is no rounding to analyse.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -33,19 +34,17 @@ def draw_words(source: RandomSource, count: int) -> NDArray[np.uint64]:
     return np.frombuffer(source.draw_bytes(8 * count), dtype=np.uint64)
 
 
-def draw_unit(source: RandomSource, count: int) -> NDArray[np.int64]:
-    """Draw integers uniform on 0 .. 2^52 - 1: shape ``(count,)``, dtype int64."""
-    return (draw_words(source, count) >> np.uint64(64 - UNIT_BITS)).astype(np.int64)
-
-
 def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
     """Draw integers uniform on 0 .. n - 1 for ``1 <= n < 2^63``: shape ``(count,)``, dtype int64.
 
     Words beyond the largest multiple of n are drawn again, so the law is exact; a word is refused
     with probability below n / 2^64.
     """
+    words = draw_words(source, count)
+    if n & (n - 1) == 0:
+        return (words & np.uint64(n - 1)).astype(np.int64)
     limit = np.uint64(2**64 - 1 - (2**64 % n))
-    words = draw_words(source, count).copy()
+    words = words.copy()
     refused = np.flatnonzero(words > limit)
     while refused.size:
         words[refused] = draw_words(source, refused.size)
@@ -53,17 +52,19 @@ def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
     return (words % np.uint64(n)).astype(np.int64)
 
 
-def draw_bernoulli_exp(source: RandomSource, rates: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Draw Bernoulli(exp(-u / 2^52)) for each u of ``rates``, ``0 <= u <= 2^52``.
+def draw_bernoulli_exp(
+    source: RandomSource, rates: NDArray[np.int64], unit: int = UNIT
+) -> NDArray[np.bool_]:
+    """Draw Bernoulli(exp(-u / unit)) for each u of ``rates``, ``0 <= u <= unit < 2^63``.
 
-    CKS Algorithm 1: the j-th test passes with probability ``(u / 2^52) / j``; the number of the
+    CKS Algorithm 1: the j-th test passes with probability ``(u / unit) / j``; the number of the
     first failure is odd with probability ``sum (-x)^i / i! = exp(-x)``.
     """
     trial = np.ones(rates.size, dtype=np.int64)
     running = np.arange(rates.size)
     j = 1
     while running.size:
-        passed = draw_unit(source, running.size) < rates[running]
+        passed = draw_below(source, unit, running.size) < rates[running]
         if j > 1:
             passed &= draw_below(source, j, running.size) == 0
         running = running[passed]
@@ -72,15 +73,48 @@ def draw_bernoulli_exp(source: RandomSource, rates: NDArray[np.int64]) -> NDArra
     return (trial & 1).astype(bool)
 
 
-def _count_whole(source: RandomSource, count: int) -> NDArray[np.int64]:
+def draw_whole(source: RandomSource, count: int) -> NDArray[np.int64]:
     """Draw V, the successes of Bernoulli(exp(-1)) before the first failure: shape ``(count,)``."""
     whole = np.zeros(count, dtype=np.int64)
     running = np.arange(count)
     while running.size:
-        # A rate of 2^52 passes every first test, which is Bernoulli(exp(-1)).
-        running = running[draw_bernoulli_exp(source, np.full(running.size, UNIT, dtype=np.int64))]
+        ones = np.ones(running.size, dtype=np.int64)
+        running = running[draw_bernoulli_exp(source, ones, unit=1)]
         whole[running] += 1
     return whole
+
+
+def collect_accepted(
+    draw_batch: Callable[[int], NDArray[np.int64]], *, count: int, share: float
+) -> NDArray[np.int64]:
+    """Take the first ``count`` accepted of an independent stream of candidates.
+
+    Parameters
+    ----------
+    draw_batch
+        Draws that many candidates and returns those accepted, along the last axis.
+    count
+        How many are wanted.
+    share
+        About how many of the candidates are accepted; decides the time, not the law.
+    """
+    parts: list[NDArray[np.int64]] = []
+    missing = count
+    while missing > 0:
+        part = draw_batch(int(1.1 * missing / share) + 16)[..., :missing]
+        parts.append(part)
+        missing -= part.shape[-1]
+    return np.concatenate(parts, axis=-1) if parts else draw_batch(0)
+
+
+def draw_digit(source: RandomSource, unit: int, count: int) -> NDArray[np.int64]:
+    """Draw U on 0 .. unit - 1 with probability proportional to ``exp(-U / unit)``: ``(count,)``."""
+
+    def draw_batch(size: int) -> NDArray[np.int64]:
+        candidates = draw_below(source, unit, size)
+        return candidates[draw_bernoulli_exp(source, candidates, unit)]
+
+    return collect_accepted(draw_batch, count=count, share=0.63)
 
 
 def draw_geometric(source: RandomSource, rate: int, count: int) -> NDArray[np.int64]:
@@ -93,19 +127,13 @@ def draw_geometric(source: RandomSource, rate: int, count: int) -> NDArray[np.in
     Parameters
     ----------
     rate
-        Integer, ``1 <= rate < 2^63``, in units of 2^-52.
+        Integer, ``2^10 <= rate < 2^63``, in units of 2^-52.
     """
-    unit = np.empty(count, dtype=np.int64)
-    wanted = np.arange(count)
-    while wanted.size:
-        candidates = draw_unit(source, wanted.size)
-        accepted = draw_bernoulli_exp(source, candidates)
-        unit[wanted[accepted]] = candidates[accepted]
-        wanted = wanted[~accepted]
-    whole = _count_whole(source, count)
-    # V reaches 2^10 with probability exp(-1024): Python integers keep even that draw exact.
-    large = np.flatnonzero(whole >= _INT64_WHOLE)
+    unit = draw_digit(source, UNIT, count)
+    whole = draw_whole(source, count)
     drawn = (unit + (np.minimum(whole, _INT64_WHOLE - 1) << UNIT_BITS)) // rate
-    for i in large:
+    # V reaches 2^10 with probability exp(-1024): Python integers keep even that draw exact, up to
+    # 2^62, which is reached with probability below exp(-2^19).
+    for i in np.flatnonzero(whole >= _INT64_WHOLE):
         drawn[i] = min((int(unit[i]) + (int(whole[i]) << UNIT_BITS)) // rate, 2**62)
     return drawn

@@ -1,0 +1,252 @@
+"""Discrete Gaussian noise, exactly sampled, with a proved (epsilon, delta).
+
+The formula of Balle and Wang is for the continuous Gaussian and is not a bound for the discrete
+one. Peikert's convolution makes it one: the discrete Gaussian of variance sigma^2 is, up to a
+factor within 10^-25 of 1, a rounding of the continuous Gaussian of variance sigma^2 - 4
+(``PROOFS.md``, section 4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.normal import bound_gaussian_delta
+from shared.privacy.samplers import (
+    RandomSource,
+    collect_accepted,
+    draw_below,
+    draw_bernoulli_exp,
+    draw_digit,
+    draw_whole,
+    draw_words,
+)
+
+LEAST_DELTA = Fraction(1, 10**30)
+LARGEST_EPSILON = 100
+LARGEST_SIGMA = 1 << 40
+_ROUNDING_VARIANCE = 4
+_CLOSENESS = Fraction(1, 10**33)
+"""Per coordinate, more than the logarithm of the ratio of the two laws (``PROOFS.md``)."""
+_TAIL = 10
+"""P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
+_MOST_WHOLE = 1 << 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian:
+    """Independent noise ``P(y)`` proportional to ``exp(-y^2 / (2 sigma^2))`` on each coordinate.
+
+    Guarantees
+    ----------
+    If no two neighbouring data sets have sums further apart than ``sqrt(sensitivity_l2_squared)``,
+    one release is ``(epsilon, delta)`` differentially private, and rho-zero-concentrated with
+    ``rho = sensitivity_l2_squared / (2 sigma^2)``.
+
+    Parameters
+    ----------
+    n_coordinates
+        D, the integers in a sum.
+    sensitivity_l2_squared
+        Enumerated, squared L2 sensitivity of the sum.
+    sigma
+        Integer scale.
+    epsilon, delta
+        The guarantee that sigma was calibrated for.
+    neighbouring
+        The relation that the sensitivity was computed for.
+    """
+
+    n_coordinates: int
+    sensitivity_l2_squared: int
+    sigma: int
+    epsilon: Fraction
+    delta: Fraction
+    neighbouring: str
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n_coordinates: int,
+        sensitivity_l2_squared: int,
+        epsilon: Fraction,
+        delta: Fraction,
+        neighbouring: str,
+    ) -> DiscreteGaussian:
+        """Find the least integer sigma that is proved to guarantee (epsilon, delta).
+
+        Raises
+        ------
+        PrivacyError
+            epsilon or delta lies outside what can be guaranteed.
+        """
+        _require_level(require_epsilon(epsilon), delta)
+        low, high = 3, 6
+        while _bound_delta(n_coordinates, sensitivity_l2_squared, high, epsilon) > delta:
+            low, high = high, 2 * high
+            if high > LARGEST_SIGMA:
+                raise PrivacyError(
+                    "is so small that the noise would not fit 64-bit sums",
+                    field="epsilon",
+                    fix="use a larger epsilon or delta, or fewer frequencies",
+                )
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _bound_delta(n_coordinates, sensitivity_l2_squared, middle, epsilon) > delta:
+                low = middle
+            else:
+                high = middle
+        return cls(
+            n_coordinates=n_coordinates,
+            sensitivity_l2_squared=sensitivity_l2_squared,
+            sigma=high,
+            epsilon=epsilon,
+            delta=delta,
+            neighbouring=neighbouring,
+        )
+
+    @property
+    def scale(self) -> Fraction:
+        """Return sigma, in units of the sum."""
+        return Fraction(self.sigma)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one real coordinate: sigma^2 up to a relative error below 10^-70."""
+        return float(self.sigma) ** 2
+
+    @property
+    def noise_bound(self) -> int:
+        """A magnitude that one coordinate exceeds with probability below 2^-60."""
+        return _TAIL * self.sigma
+
+    @property
+    def rho(self) -> Fraction:
+        """The zero-concentrated privacy loss (Canonne, Kamath and Steinke 2020, Theorem 14)."""
+        return Fraction(self.sensitivity_l2_squared, 2 * self.sigma**2)
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The proved bound for one release."""
+        return PrivacyGuarantee(
+            epsilon=self.epsilon, delta=self.delta, neighbouring=self.neighbouring
+        )
+
+    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+        """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
+
+        A second call is a second release.
+        """
+        noise = draw_gaussian(source, self.sigma, sums.size)
+        return sums + noise
+
+
+def _require_level(epsilon: Fraction, delta: Fraction) -> None:
+    if not LEAST_DELTA <= delta < 1:
+        raise PrivacyError(
+            "must be an exact rational from 1e-30 to below 1",
+            field="delta",
+            fix='use less than one over the number of records, such as "1e-9"',
+        )
+    if epsilon > LARGEST_EPSILON:
+        raise PrivacyError(
+            f"must be at most {LARGEST_EPSILON}", field="epsilon", fix="use a smaller epsilon"
+        )
+
+
+def _bound_delta(
+    n_coordinates: int, sensitivity_squared: int, sigma: int, epsilon: Fraction
+) -> Decimal:
+    """Bound delta of the discrete mechanism at epsilon from above."""
+    closeness = n_coordinates * _CLOSENESS
+    continuous = bound_gaussian_delta(
+        sensitivity_squared=Fraction(sensitivity_squared),
+        variance=Fraction(sigma**2 - _ROUNDING_VARIANCE),
+        epsilon=max(epsilon - 2 * closeness, Fraction(0)),
+    )
+    # exp(x) <= 1 + 2 x for 0 <= x <= 1.
+    return continuous * (1 + 2 * Decimal(closeness.numerator) / Decimal(closeness.denominator))
+
+
+def draw_gaussian(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
+    """Draw discrete Gaussian variates: shape ``(count,)``, int64, for ``1 <= sigma <= 2^40``.
+
+    CKS Algorithm 3 with integer sigma: a discrete Laplace candidate of scale sigma is accepted with
+    probability ``exp(-(|y| - sigma)^2 / (2 sigma^2))``.
+    """
+
+    def draw_batch(size: int) -> NDArray[np.int64]:
+        candidates = _draw_candidates(source, sigma, size)
+        return candidates[_accept(source, np.abs(candidates), sigma)]
+
+    return collect_accepted(draw_batch, count=count, share=0.76)
+
+
+def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
+    """Draw ``count`` discrete Laplace candidates of scale sigma, less those that do not count."""
+    digit, whole = draw_digit(source, sigma, count), draw_whole(source, count)
+    negative = (draw_words(source, count) >> np.uint64(63)).astype(bool)
+    magnitude = digit + sigma * np.minimum(whole, _MOST_WHOLE)
+    # "Minus zero" would count zero twice. Beyond 2^13 scales acceptance is below exp(-3e7):
+    # refusing such a candidate changes the law by less than that.
+    proper = ~(negative & (magnitude == 0)) & (whole < _MOST_WHOLE)
+    candidates: NDArray[np.int64] = np.where(negative, -magnitude, magnitude)[proper]
+    return candidates
+
+
+def _accept(source: RandomSource, magnitude: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
+    """Draw Bernoulli(exp(-(x/sigma)^2 / 2)), x = |magnitude - sigma| = i sigma + f.
+
+    ``(i + f/sigma)^2 / 2 = i^2/2 + i f/sigma + (f/sigma)^2/2``, each factor by itself.
+    """
+    distance = np.abs(magnitude - sigma)
+    i, f = distance // sigma, distance % sigma
+    half = np.ones(i.size, dtype=np.int64)
+    accepted = _all_succeed(source, i * i, half, 2)
+    accepted[accepted] = _all_succeed(source, i[accepted], f[accepted], sigma)
+    accepted[accepted] = _draw_half_square(source, f[accepted], sigma)
+    return accepted
+
+
+def _all_succeed(
+    source: RandomSource, counts: NDArray[np.int64], rates: NDArray[np.int64], unit: int
+) -> NDArray[np.bool_]:
+    """Draw ``counts`` times Bernoulli(exp(-rate / unit)) and tell where all succeeded."""
+    succeeded = np.ones(counts.size, dtype=np.bool_)
+    left = counts.copy()
+    running = np.flatnonzero(left > 0)
+    while running.size:
+        passed = draw_bernoulli_exp(source, rates[running], unit)
+        succeeded[running[~passed]] = False
+        left[running] -= 1
+        running = running[passed]
+        running = running[left[running] > 0]
+    return succeeded
+
+
+def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
+    """Draw Bernoulli(exp(-(f/sigma)^2 / 2)) by CKS Algorithm 1 with three independent tests."""
+    trial = np.ones(f.size, dtype=np.int64)
+    running = np.arange(f.size)
+    j = 1
+    while running.size:
+        passed = draw_below(source, sigma, running.size) < f[running]
+        passed &= draw_below(source, sigma, running.size) < f[running]
+        passed &= draw_below(source, 2 * j, running.size) == 0
+        running = running[passed]
+        j += 1
+        trial[running] = j
+    return (trial & 1).astype(bool)
+
+
+def sigma_for_rho(sensitivity_l2_squared: int, rho: Fraction) -> int:
+    """Return the least integer sigma that is rho-zero-concentrated."""
+    return math.isqrt(math.ceil(Fraction(sensitivity_l2_squared) / (2 * rho)) - 1) + 1

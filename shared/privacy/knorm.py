@@ -1,0 +1,187 @@
+"""K-norm noise on the lattice 24-gon: the same pure epsilon for a quarter of Laplace's variance.
+
+Noise is spread over the body that holds every change of one record (Hardt and Talwar 2010): a
+common radius T for all features, and each feature uniform on the lattice points of T P. The law of
+T is a shifted sum of geometrics, so nothing is rejected on T; ``PROOFS.md`` proves it private as
+sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.polygon import GON24, LatticePolygon
+from shared.privacy.samplers import (
+    UNIT,
+    RandomSource,
+    collect_accepted,
+    draw_below,
+    draw_geometric,
+)
+
+_LEAST_RATE = 1 << 10
+_LARGEST_RATE = (1 << 62) - 1
+_TAIL = 64 * math.log(2.0)
+"""Bounds on noise fail with probability below exp of minus this, 2^-64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteKNorm:
+    """Noise on m complex features, all of them used by every record (r = m).
+
+    Guarantees
+    ----------
+    If the change of every feature between neighbouring data sets has norm at most
+    ``norm_sensitivity``, one release is ``(norm_sensitivity rate / 2^52, 0)`` differentially
+    private (``PROOFS.md``, section 3).
+
+    Parameters
+    ----------
+    n_frequencies
+        m.
+    norm_sensitivity
+        Delta, enumerated by ``compute_norm_sensitivity``.
+    rate
+        Integer in units of 2^-52: radii fall off as ``exp(-t rate / 2^52)``.
+    neighbouring
+        The relation that the sensitivity was computed for.
+    """
+
+    polygon: ClassVar[LatticePolygon] = GON24
+
+    n_frequencies: int
+    norm_sensitivity: int
+    rate: int
+    neighbouring: str
+
+    @classmethod
+    def calibrate(
+        cls, *, n_frequencies: int, norm_sensitivity: int, epsilon: Fraction, neighbouring: str
+    ) -> DiscreteKNorm:
+        """Find the least noise that guarantees epsilon; the rate is rounded down.
+
+        Raises
+        ------
+        PrivacyError
+            epsilon is not a positive rational, or so small that noise would not fit 64-bit sums, or
+            so large that the fixed shift of the radius would waste what it allows.
+        """
+        rate = math.floor(require_epsilon(epsilon) * UNIT / norm_sensitivity)
+        mechanism = cls(
+            n_frequencies=n_frequencies,
+            norm_sensitivity=norm_sensitivity,
+            rate=min(rate, _LARGEST_RATE),
+            neighbouring=neighbouring,
+        )
+        if rate < _LEAST_RATE or mechanism.noise_bound >= 1 << 52:
+            raise PrivacyError(
+                "is so small that the noise would not fit 64-bit sums",
+                field="epsilon",
+                fix="use a larger epsilon or fewer frequencies",
+            )
+        if 10 * epsilon > norm_sensitivity:
+            raise PrivacyError(
+                f"is above {norm_sensitivity // 10}, where the grid of this noise is too coarse",
+                field="epsilon",
+                fix="use a smaller epsilon, or discrete-laplace",
+            )
+        return mechanism
+
+    @property
+    def n_coordinates(self) -> int:
+        """D = 2 m, the real coordinates of a sum."""
+        return 2 * self.n_frequencies
+
+    @cached_property
+    def shift(self) -> int:
+        """s, the least radius: ``ceil((D + 1) / 2 - b)``."""
+        return math.ceil(Fraction(self.n_coordinates + 1, 2) - self.polygon.linear_share)
+
+    @property
+    def scale(self) -> Fraction:
+        """``2^52 / rate``: radii fall by a factor e over this many steps; exact."""
+        return Fraction(UNIT, self.rate)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one real coordinate: mean of x^2 over T P, over the law of T.
+
+        The lattice points of t P have mean square ``second_moment t^2`` up to a relative error of
+        order 1 / t^2, and t is at least m Delta / epsilon.
+        """
+        x = self.rate / UNIT
+        mean_one = 1.0 / math.expm1(x)
+        variance_one = mean_one * (1.0 + mean_one)
+        n = self.n_coordinates + 1
+        mean = self.shift + n * mean_one
+        return float(self.polygon.second_moment) * (mean**2 + n * variance_one)
+
+    @property
+    def noise_bound(self) -> int:
+        """A magnitude that one coordinate exceeds with probability below 2^-60."""
+        # A geometric is at most an exponential of the same rate, so T - s is at most a Gamma
+        # variate G of shape n; P(G > n (1 + x)) <= exp(-n (x - log(1 + x))) (Chernoff).
+        n = self.n_coordinates + 1
+        low, high = 0.0, 2 * _TAIL + 2
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            if n * (middle - math.log1p(middle)) < _TAIL:
+                low = middle
+            else:
+                high = middle
+        # Rounded so that the bound, which a plan states, does not hang on the last bit of a float.
+        spread = Fraction(math.ceil(high * 1000), 1000)
+        return self.polygon.inradius * (self.shift + math.ceil(self.scale * n * (1 + spread)))
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The proved bound for one release."""
+        return PrivacyGuarantee(
+            epsilon=Fraction(self.norm_sensitivity * self.rate, UNIT),
+            delta=Fraction(0),
+            neighbouring=self.neighbouring,
+        )
+
+    def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
+        """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
+
+        A second call is a second release.
+        """
+        # Drawn in full before the sums are read. The radius must never leave this call: given it,
+        # noise is uniform on a bounded body, and an output outside would exclude a data set.
+        noise = self.draw_noise(source)
+        return sums + noise
+
+    def draw_noise(self, source: RandomSource) -> NDArray[np.int64]:
+        """Draw one noise vector: shape ``(2 m,)``, real parts, then imaginary parts."""
+        steps = draw_geometric(source, self.rate, self.n_coordinates + 1)
+        radius = self.shift + sum(int(step) for step in steps)
+        x, y = draw_in_polygon(source, self.polygon, radius, self.n_frequencies)
+        return np.concatenate([x, y])
+
+
+def draw_in_polygon(
+    source: RandomSource, polygon: LatticePolygon, radius: int, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw points uniform on the lattice points of ``radius * P``: two arrays, ``(count,)``.
+
+    Uniform on the square around it, kept when inside: the share kept does not depend on the radius
+    beyond its rounding, and nor does the time.
+    """
+    reach = polygon.inradius * radius
+
+    def draw_batch(size: int) -> NDArray[np.int64]:
+        square = (draw_below(source, 2 * reach + 1, 2 * size) - reach).reshape(2, size)
+        return square[:, polygon.contains(square[0], square[1], radius)]
+
+    x, y = collect_accepted(draw_batch, count=count, share=0.79)
+    return x, y

@@ -1,0 +1,76 @@
+"""The normal tail and the Gaussian privacy curve, in decimal arithmetic with stated errors.
+
+Decimal, because binary functions of mathematical libraries differ between machines in their last
+bits, and a device has to accept the very scale that a planner computed elsewhere.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+_DIGITS = 80
+_FAR = 40
+"""Beyond 40 standard deviations a tail is below 1e-349 and is replaced by a bound."""
+_ROUNDING = Decimal("1e-50")
+"""More than all rounding in one evaluation can add up to."""
+
+
+def to_decimal(value: Fraction) -> Decimal:
+    """Return a rational in the precision of the current context."""
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def bound_gaussian_delta(
+    *, sensitivity_squared: Fraction, variance: Fraction, epsilon: Fraction
+) -> Decimal:
+    """Bound from above the delta of the continuous Gaussian mechanism (Balle and Wang 2018).
+
+    ``delta = Phi(D/(2s) - eps s/D) - exp(eps) Phi(-D/(2s) - eps s/D)``, with D the L2 sensitivity
+    and s^2 the variance of one coordinate.
+
+    Returns
+    -------
+    Decimal
+        At least the exact value, by at most ``2e-50``.
+    """
+    # exp(epsilon) multiplies an absolute error, so it takes its digits on top.
+    with localcontext(prec=_DIGITS + int(epsilon)):
+        ratio = (to_decimal(sensitivity_squared) / to_decimal(variance)).sqrt()
+        shift = to_decimal(epsilon) / ratio
+        first = _normal_below(ratio / 2 - shift)
+        second = to_decimal(epsilon).exp() * _normal_below(-ratio / 2 - shift)
+        return max(first - second, Decimal(0)) + _ROUNDING
+
+
+def _normal_below(x: Decimal) -> Decimal:
+    """Phi(x): within 10^-70 of the exact value; at -40 and below, 0, at 40 and above, 1.
+
+    ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)``; all terms have one sign.
+    """
+    if abs(x) >= _FAR:
+        return Decimal(x > 0)
+    square = x * x
+    term = total = x
+    k = 1
+    while abs(term) > abs(total) * Decimal(10) ** -(_DIGITS + 10) and term:
+        k += 2
+        term = term * square / k
+        total += term
+    density = (-square / 2).exp() / (2 * _pi()).sqrt()
+    return Decimal(1) / 2 + density * total
+
+
+def _pi() -> Decimal:
+    """Machin: pi = 16 arctan(1/5) - 4 arctan(1/239), in the precision of the context."""
+    return 16 * _inverse_tangent(5) - 4 * _inverse_tangent(239)
+
+
+def _inverse_tangent(n: int) -> Decimal:
+    term = total = Decimal(1) / n
+    k = 1
+    while abs(term) > Decimal(10) ** -(_DIGITS + 20):
+        term = -term / (n * n)
+        k += 2
+        total += term / k
+    return total

@@ -1,0 +1,133 @@
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.entropy import SystemSource
+from shared.errors import PrivacyError
+from shared.privacy.gaussian import DiscreteGaussian, sigma_for_rho
+
+L2 = 4 * 16380**2
+
+
+def calibrate(
+    epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6), m: int = 100
+) -> DiscreteGaussian:
+    return DiscreteGaussian.calibrate(
+        n_coordinates=2 * m,
+        sensitivity_l2_squared=m * L2,
+        epsilon=epsilon,
+        delta=delta,
+        neighbouring="replace-one",
+    )
+
+
+def exact_delta(sigma: int, distance: int, epsilon: Fraction) -> float:
+    """Delta of the one-dimensional discrete Gaussian by summing its law: no formula, no bound."""
+    with localcontext(prec=50):
+        reach = 40 * sigma
+        weight = [(-Decimal(k * k) / (2 * sigma * sigma)).exp() for k in range(-reach, reach + 1)]
+        total = sum(weight)
+        factor = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
+        loss = Decimal(0)
+        for i, p in enumerate(weight):
+            j = i - distance
+            q = weight[j] if 0 <= j < len(weight) else Decimal(0)
+            loss += max(p - factor * q, Decimal(0))
+        return float(loss / total)
+
+
+@pytest.mark.parametrize(("distance", "epsilon"), [(3, Fraction(1)), (5, Fraction(1, 3))])
+@pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10**5)])
+def test_the_exact_delta_of_the_discrete_law_is_below_the_claim_and_close_to_it(
+    distance: int, epsilon: Fraction, delta: Fraction
+) -> None:
+    mechanism = DiscreteGaussian.calibrate(
+        n_coordinates=1,
+        sensitivity_l2_squared=distance**2,
+        epsilon=epsilon,
+        delta=delta,
+        neighbouring="replace-one",
+    )
+    assert exact_delta(mechanism.sigma, distance, epsilon) <= float(delta)
+    assert exact_delta(max(1, mechanism.sigma * 2 // 3), distance, epsilon) > float(delta)
+
+
+def test_the_continuous_formula_is_no_bound_for_the_discrete_law() -> None:
+    from shared.privacy.normal import bound_gaussian_delta
+
+    # The counterexample that forbids calibrating with it: sigma^2 = 400, distance 41.
+    found = [
+        exact_delta(20, distance, Fraction(4))
+        > float(
+            bound_gaussian_delta(
+                sensitivity_squared=Fraction(distance**2),
+                variance=Fraction(400),
+                epsilon=Fraction(4),
+            )
+        )
+        for distance in range(40, 61)
+    ]
+    assert any(found)
+
+
+def test_the_scale_is_that_of_the_analytic_calibration_within_a_thousandth() -> None:
+    # c(1, 1e-6) = 4.22 and c(0.1, 1e-6) = 36.3, sigma = c Delta_2.
+    assert calibrate().sigma / math.sqrt(100 * L2) == pytest.approx(4.2247, rel=1e-3)
+    assert calibrate(Fraction(1, 10)).sigma / math.sqrt(100 * L2) == pytest.approx(36.305, rel=1e-3)
+
+
+def test_the_noise_is_a_small_part_of_laplace_noise_at_m_1000() -> None:
+    ratio = calibrate(m=1000).variance / (16 * (1000 * 16380) ** 2)
+    assert ratio == pytest.approx(1 / 224, rel=0.01)
+
+
+@given(st.fractions(Fraction(1, 50), 20), st.integers(2, 12))
+def test_one_step_less_of_sigma_would_not_be_proved(epsilon: Fraction, digits: int) -> None:
+    from shared.privacy.gaussian import _bound_delta
+
+    delta = Fraction(1, 10**digits)
+    mechanism = calibrate(epsilon, delta, m=3)
+    assert _bound_delta(6, 3 * L2, mechanism.sigma, epsilon) <= delta
+    assert _bound_delta(6, 3 * L2, mechanism.sigma - 1, epsilon) > delta
+
+
+def test_rho_is_exact_and_inverts() -> None:
+    mechanism = calibrate()
+    assert mechanism.rho == Fraction(100 * L2, 2 * mechanism.sigma**2)
+    assert sigma_for_rho(100 * L2, mechanism.rho) == mechanism.sigma
+    assert sigma_for_rho(100 * L2, mechanism.rho * Fraction(999, 1000)) > mechanism.sigma
+
+
+def test_noise_is_fresh_and_sums_are_not_changed_in_place() -> None:
+    sums = np.zeros(200, dtype=np.int64)
+    mechanism = calibrate()
+    first = mechanism.add_noise(sums, SystemSource())
+    second = mechanism.add_noise(sums, SystemSource())
+    assert not sums.any()
+    assert not np.array_equal(first, second)
+    assert int(np.abs(first).max()) < mechanism.noise_bound
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "field"),
+    [
+        (Fraction(0), Fraction(1, 100), "epsilon"),
+        (Fraction(-1), Fraction(1, 100), "epsilon"),
+        (Fraction(101), Fraction(1, 100), "epsilon"),
+        (Fraction(1, 10**12), Fraction(1, 10**9), "epsilon"),
+        (Fraction(1), Fraction(0), "delta"),
+        (Fraction(1), Fraction(1), "delta"),
+        (Fraction(1), Fraction(1, 10**31), "delta"),
+    ],
+)
+def test_levels_that_cannot_be_guaranteed_are_refused_by_name(
+    epsilon: Fraction, delta: Fraction, field: str
+) -> None:
+    with pytest.raises(PrivacyError) as caught:
+        calibrate(epsilon, delta)
+    assert caught.value.field == field

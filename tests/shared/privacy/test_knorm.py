@@ -1,0 +1,96 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.entropy import SystemSource
+from shared.errors import PrivacyError
+from shared.privacy.knorm import DiscreteKNorm
+from shared.privacy.polygon import GON24
+from shared.privacy.samplers import UNIT
+from shared.privacy.testing import SeededSource
+
+
+def calibrate(epsilon: Fraction = Fraction(1), m: int = 100, delta: int = 2730) -> DiscreteKNorm:
+    return DiscreteKNorm.calibrate(
+        n_frequencies=m, norm_sensitivity=delta, epsilon=epsilon, neighbouring="replace-one"
+    )
+
+
+def log_tail_loss(m: int, delta: int, epsilon: float, shift: int, reach: int) -> float:
+    """Largest of log h(k) / h(k + delta), h(k) = sum over t >= max(k, s) of p(t) / V(t).
+
+    This is the whole privacy loss of the sampled law: no randomness, sums of 60-digit numbers.
+    """
+    from decimal import Decimal, localcontext
+
+    with localcontext(prec=60):
+        q = (-Decimal(epsilon) / delta).exp()
+        n = 2 * m
+        terms = {}
+        weight = Decimal(1)
+        for t in range(shift, reach):
+            if t > shift:
+                weight = weight * q * (t - shift + n) / (t - shift)
+            terms[t] = weight / Decimal(GON24.count_points(t)) ** m
+        tail = [Decimal(0)] * (reach + 1)
+        for t in range(reach - 1, -1, -1):
+            tail[t] = tail[t + 1] + terms.get(t, Decimal(0))
+        # The cut at `reach` would dominate the last ratios, so the far end is left out.
+        last = reach // 2
+        return max(float((tail[k] / tail[k + delta]).ln()) for k in range(last - delta))
+
+
+@pytest.mark.parametrize(("m", "delta"), [(1, 3), (2, 3), (5, 4), (12, 3)])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_the_exact_privacy_loss_of_the_sampled_law_is_at_most_epsilon(
+    m: int, delta: int, epsilon: float
+) -> None:
+    shift = calibrate(m=m).shift
+    reach = int(60 * (2 * m + 1) * max(1.0, delta / epsilon))
+    assert log_tail_loss(m, delta, epsilon, shift, reach) <= epsilon + 1e-9
+
+
+def test_a_radius_shifted_by_one_step_less_is_caught() -> None:
+    assert calibrate(m=12).shift == 13
+    assert log_tail_loss(12, 3, 1.0, 13, 2000) < 1.0
+    assert log_tail_loss(12, 3, 1.0, 12, 2000) > 1.0004
+
+
+@given(st.fractions(Fraction(1, 1000), 200), st.integers(1, 3000))
+def test_the_guarantee_never_exceeds_what_was_asked(epsilon: Fraction, m: int) -> None:
+    mechanism = calibrate(epsilon, m)
+    assert epsilon - Fraction(2730, UNIT) < mechanism.guarantee.epsilon <= epsilon
+    assert mechanism.guarantee.delta == 0
+
+
+def test_noise_lies_in_one_polygon_for_all_features() -> None:
+    noise = calibrate().draw_noise(SeededSource(1))
+    norms = GON24.norm(noise[:100], noise[100:])
+    # The largest of 100 uniform points nearly touches the body: their norms bound its radius.
+    assert norms.max() < 1.2 * np.median(norms) * math.sqrt(2)
+
+
+def test_noise_stays_far_below_its_bound() -> None:
+    mechanism = calibrate()
+    largest = max(int(np.abs(mechanism.draw_noise(SeededSource(i))).max()) for i in range(50))
+    assert largest < mechanism.noise_bound
+    assert mechanism.noise_bound < 3 * largest
+
+
+def test_sums_are_not_changed_in_place_and_noise_is_fresh() -> None:
+    sums = np.zeros(200, dtype=np.int64)
+    mechanism = calibrate()
+    first = mechanism.add_noise(sums, SystemSource())
+    second = mechanism.add_noise(sums, SystemSource())
+    assert not sums.any()
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), Fraction(1, 10**12), Fraction(300)])
+def test_an_epsilon_beyond_what_the_noise_can_give_is_refused(epsilon: Fraction) -> None:
+    with pytest.raises(PrivacyError, match="epsilon"):
+        calibrate(epsilon)

@@ -1,0 +1,67 @@
+"""Run the device agent as the process that an operator runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deploy.demo.cluster import BIN
+
+CONFIG = """\
+state_dir = "{state}"
+server = "{url}"
+study = "{study_id}"
+
+[labels]
+site = "{site}"
+
+[[streams]]
+name = "points"
+
+[streams.source]
+kind = "csv"
+path = "{data}"
+timestamp = "time"
+timestamp_format = "unix"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """An enrolled agent with its configuration file."""
+
+    config: Path
+
+    def run(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one command of the agent."""
+        return subprocess.run(
+            [BIN / "sfumato-agent", verb, "--config", str(self.config), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def once(self) -> dict[str, Any]:
+        """Run ``once`` and return its report."""
+        done = self.run("once", "--json")
+        assert done.returncode == 0, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+
+def make_agent(
+    folder: Path, *, data: Path, url: str, study_id: str, site: str, token: str
+) -> Agent:
+    """Write the configuration of an agent and enrol it."""
+    folder.mkdir()
+    agent = Agent(config=folder / "agent.toml")
+    agent.config.write_text(
+        CONFIG.format(state=folder / "state", url=url, study_id=study_id, site=site, data=data),
+        encoding="utf-8",
+    )
+    done = agent.run("init", "--token", token)
+    assert done.returncode == 0, done.stderr
+    return agent
