@@ -71,6 +71,32 @@ class SketchAccumulator:
         self._first_record = first_record
         self._engine = engine or default_engine()
 
+    @classmethod
+    def restore(
+        cls,
+        operator: SketchOperator,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+        n_records: int,
+        n_unsketchable: int,
+    ) -> SketchAccumulator:
+        """Go on with a sum that was saved: ``sums`` of shape ``(2 m,)``, and its counts.
+
+        Raises
+        ------
+        RecordError
+            The sums or counts cannot be those of this operator.
+        """
+        accumulator = cls(operator, first_record=first_record)
+        if sums.shape != accumulator.sums.shape or not 0 <= n_unsketchable <= n_records:
+            raise RecordError(
+                "is not a sum of this plan", field="sums", fix="start the window again"
+            )
+        accumulator._require_room(n_records)
+        accumulator._add_part(sums, n_records, n_unsketchable)
+        return accumulator
+
     @property
     def next_record(self) -> int:
         """The counter of the record that would be added next."""

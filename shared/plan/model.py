@@ -19,17 +19,18 @@ from shared.core import (
     RadiusLaw,
     SketchOperator,
     draw_frequencies,
-    feature_table,
 )
 from shared.core.seeds import SEED_BYTES
 from shared.errors import PlanError, PlanMismatchError
-from shared.privacy import DiscreteLaplace, Mechanism, Sensitivity, compute_sensitivity
+from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
 
 FORMAT_VERSION = 1
 RING_BITS = 64
 PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 MAX_LABEL_SETS = 64
 MAX_FREQUENCIES = 1 << 20
+
+MechanismName = Literal["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,26 +101,29 @@ class Release:
     kind, noise_by
         ``local.v1`` and ``device``: every device's sketch is private by itself.
     mechanism
-        ``discrete-laplace``, the seed paper's.
+        ``discrete-knorm`` (pure epsilon, the least variance of the pure ones), ``discrete-laplace``
+        (the seed paper's, the one that masks go with), or ``discrete-gaussian`` (needs a delta).
     neighbouring
         ``replace-one``.
     epsilon, delta
         What is promised for one record, exact.
-    sensitivity_l1, sensitivity_l2_squared, sensitivity_modulus_squared
-        Integers in units of the sum, enumerated from the feature table.
+    sensitivity_l1, sensitivity_l2_squared, sensitivity_modulus_squared, sensitivity_norm
+        Integers in units of the sum, enumerated from the feature table; the last in the norm of the
+        K-norm mechanism.
     scale
         Exact scale of the noise, at least what epsilon needs.
     """
 
     kind: Literal["local.v1"] = "local.v1"
     noise_by: Literal["device"] = "device"
-    mechanism: Literal["discrete-laplace"] = "discrete-laplace"
+    mechanism: MechanismName
     neighbouring: Literal["replace-one"] = "replace-one"
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     sensitivity_l1: int = 0
     sensitivity_l2_squared: int = 0
     sensitivity_modulus_squared: int = 0
+    sensitivity_norm: int = 0
     scale: Fraction = Fraction(0)
 
 
@@ -226,23 +230,22 @@ class SketchPlan:
             scale=self.scale,
         )
 
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """The sensitivity of the sum, enumerated."""
-        return compute_sensitivity(
-            feature_table(),
+    @property
+    def privacy_target(self) -> PrivacyTarget:
+        """What a release has to guarantee."""
+        return PrivacyTarget(
+            mechanism=self.release.mechanism,
+            n_frequencies=self.n_frequencies,
             measurements_per_record=self.measurements_per_record,
+            epsilon=self.release.epsilon,
+            delta=self.release.delta,
             neighbouring=self.release.neighbouring,
         )
 
     @cached_property
     def mechanism(self) -> Mechanism:
         """The noise that a device adds to its sum."""
-        return DiscreteLaplace.calibrate(
-            sensitivity_l1=self.sensitivity.l1,
-            epsilon=self.release.epsilon,
-            neighbouring=self.release.neighbouring,
-        )
+        return calibrate_mechanism(self.privacy_target)
 
     def operator(self, stream_id: bytes) -> SketchOperator:
         """Return the sketch operator of one stream; ``stream_id`` names device and stream."""
@@ -278,6 +281,7 @@ class SketchPlan:
             "sensitivity_l1",
             "sensitivity_l2_squared",
             "sensitivity_modulus_squared",
+            "sensitivity_norm",
             "scale",
         ):
             _require_same(
@@ -297,7 +301,8 @@ def _require_same(name: str, stated: object, derived: object) -> None:
 
 def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
-    mechanism, sensitivity = plan.mechanism, plan.sensitivity
+    mechanism, target = plan.mechanism, plan.privacy_target
+    sensitivity = target.sensitivity
     bound = plan.most_records * plan.amplitude + mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
     if width is None or plan.most_sketches * bound >= 1 << (plan.ring_bits - 1):
@@ -316,6 +321,7 @@ def derive(plan: SketchPlan) -> SketchPlan:
             sensitivity_l1=sensitivity.l1,
             sensitivity_l2_squared=sensitivity.l2_squared,
             sensitivity_modulus_squared=sensitivity.modulus_squared,
+            sensitivity_norm=target.norm_sensitivity,
             scale=mechanism.scale,
         ),
     )
@@ -329,6 +335,8 @@ def create_plan(
     epsilon: Fraction,
     window: WindowRule,
     most_records: int,
+    mechanism: MechanismName | None = None,
+    delta: Fraction = Fraction(0),
     least_records: int = 1,
     measurements_per_record: int | None = None,
     radius_law: RadiusLaw | None = None,
@@ -337,6 +345,9 @@ def create_plan(
     labels: tuple[Label, ...] = (),
 ) -> SketchPlan:
     """Make a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
+
+    Without a ``mechanism``, the best that the other choices allow: the discrete Gaussian if there
+    is a delta, discrete Laplace with masks, K-norm otherwise.
 
     Raises
     ------
@@ -351,7 +362,11 @@ def create_plan(
         measurements_per_record=(
             n_frequencies if measurements_per_record is None else measurements_per_record
         ),
-        release=Release(epsilon=epsilon),
+        release=Release(
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism or _choose_mechanism(delta, n_frequencies, measurements_per_record),
+        ),
         window=window,
         least_records=least_records,
         most_records=most_records,
@@ -361,6 +376,12 @@ def create_plan(
     )
     require_valid(plan)
     return derive(plan)
+
+
+def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> MechanismName:
+    if delta:
+        return "discrete-gaussian"
+    return "discrete-laplace" if r is not None and r < m else "discrete-knorm"
 
 
 def require_valid(plan: SketchPlan) -> None:
@@ -390,7 +411,6 @@ def require_valid(plan: SketchPlan) -> None:
         "choose a divisor, or leave it out to use every feature",
     )
     _require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
-    _require(plan.release.delta == 0, "delta", "must be 0 with discrete-laplace")
     _require(plan.least_records >= 1, "least_records", "must be at least 1")
     _require(
         plan.least_records <= plan.most_records,

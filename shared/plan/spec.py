@@ -11,7 +11,7 @@ from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.errors import PlanError
 from shared.plan.encoding import structure
-from shared.plan.model import Dimension, Label, SketchPlan, WindowRule, create_plan
+from shared.plan.model import Dimension, Label, MechanismName, SketchPlan, WindowRule, create_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,8 @@ class PlanSpec:
     epsilon: Fraction
     window: WindowRule
     most_records: int
+    mechanism: MechanismName | None = None
+    delta: Fraction = Fraction(0)
     least_records: int = 1
     measurements_per_record: int | None = None
     radius_law: RadiusLaw = field(default_factory=RadiusLaw)
@@ -51,6 +53,8 @@ def plan_from_spec(document: Any) -> SketchPlan:
         epsilon=spec.epsilon,
         window=spec.window,
         most_records=spec.most_records,
+        mechanism=spec.mechanism,
+        delta=spec.delta,
         least_records=spec.least_records,
         measurements_per_record=spec.measurements_per_record,
         radius_law=spec.radius_law,

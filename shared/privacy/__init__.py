@@ -11,20 +11,28 @@ from shared.privacy.accounting import (
     compute_per_record_loss,
     require_within_budget,
 )
+from shared.privacy.calibration import MECHANISMS, PrivacyTarget, calibrate_mechanism
+from shared.privacy.gaussian import DiscreteGaussian
+from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
 
 __all__ = [
+    "MECHANISMS",
     "NEIGHBOURINGS",
     "Budget",
+    "DiscreteGaussian",
+    "DiscreteKNorm",
     "DiscreteLaplace",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
+    "PrivacyTarget",
     "RandomSource",
     "Sensitivity",
+    "calibrate_mechanism",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",

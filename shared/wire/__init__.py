@@ -11,6 +11,7 @@ from shared.wire.http_signature import (
     verify_request,
 )
 from shared.wire.message import (
+    MAX_STREAM_NAME,
     SKETCH_MEDIA_TYPE,
     SketchHeader,
     SketchMessage,
@@ -31,6 +32,7 @@ from shared.wire.problems import (
 from shared.wire.study import compute_study_id
 
 __all__ = [
+    "MAX_STREAM_NAME",
     "PROBLEM_MEDIA_TYPE",
     "SKETCH_MEDIA_TYPE",
     "DeviceAction",

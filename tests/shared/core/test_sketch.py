@@ -163,6 +163,35 @@ def test_more_records_than_64_bits_can_sum_are_refused_before_anything_is_added(
     assert np.array_equal(accumulator.sums, before)
 
 
+@given(record_arrays(), record_arrays(), st.integers(0, 2 * BLOCK_RECORDS))
+def test_a_restored_sum_goes_on_where_it_was_saved(
+    before: NDArray[np.float64], after: NDArray[np.float64], first: int
+) -> None:
+    saved = sketch(MASKED, before, first_record=first)
+    restored = SketchAccumulator.restore(
+        MASKED,
+        first_record=first,
+        sums=saved.sums,
+        n_records=saved.n_records,
+        n_unsketchable=saved.n_unsketchable,
+    )
+    restored.add(after)
+    whole = sketch(MASKED, before, after, first_record=first)
+    assert np.array_equal(restored.sums, whole.sums)
+    assert (restored.n_records, restored.n_unsketchable, restored.next_record) == (
+        whole.n_records,
+        whole.n_unsketchable,
+        whole.next_record,
+    )
+
+
+def test_a_saved_sum_that_cannot_be_of_this_plan_is_refused() -> None:
+    with pytest.raises(RecordError, match="not a sum of this plan"):
+        SketchAccumulator.restore(
+            WHOLE, first_record=0, sums=np.zeros(3, dtype=np.int64), n_records=0, n_unsketchable=0
+        )
+
+
 def test_sums_of_another_plan_do_not_merge() -> None:
     other = make_operator()
     narrower = SketchOperator(

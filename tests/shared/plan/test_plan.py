@@ -68,13 +68,52 @@ def test_every_choice_changes_the_digest(change: dict[str, Any]) -> None:
     assert compute_plan_digest(make(**change)) != compute_plan_digest(make())
 
 
-@given(st.decimals("0.001", "50", places=4))
-def test_the_scale_suffices_for_epsilon_in_whole_numbers(epsilon: Any) -> None:
-    release = make(epsilon=str(epsilon)).release
+@pytest.mark.parametrize(
+    ("mechanism", "sensitivity"),
+    [("discrete-laplace", "sensitivity_l1"), ("discrete-knorm", "sensitivity_norm")],
+)
+@given(epsilon=st.decimals("0.001", "50", places=4))
+def test_the_scale_suffices_for_epsilon_in_whole_numbers(
+    mechanism: str, sensitivity: str, epsilon: Any
+) -> None:
+    release = make(epsilon=str(epsilon), mechanism=mechanism).release
     assert release.epsilon == Fraction(epsilon)
     num, den = release.scale.numerator, release.scale.denominator
     e_num, e_den = release.epsilon.numerator, release.epsilon.denominator
-    assert num * e_num >= release.sensitivity_l1 * e_den * den
+    assert num * e_num >= getattr(release, sensitivity) * e_den * den
+
+
+def test_the_mechanism_is_the_best_that_the_other_choices_allow() -> None:
+    assert make().release.mechanism == "discrete-knorm"
+    assert make(measurements_per_record=5).release.mechanism == "discrete-laplace"
+    assert make(delta="1e-9").release.mechanism == "discrete-gaussian"
+    assert make(delta="1e-9").mechanism.guarantee.delta == Fraction(1, 10**9)
+    assert make(mechanism="discrete-laplace").release.mechanism == "discrete-laplace"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"mechanism": "discrete-knorm", "measurements_per_record": 5}, "measurements_per_record"),
+        (
+            {"mechanism": "discrete-gaussian", "delta": "1e-6", "measurements_per_record": 5},
+            "measurements_per_record",
+        ),
+        ({"mechanism": "discrete-knorm", "delta": "1e-6"}, "delta"),
+        ({"mechanism": "discrete-laplace", "delta": "1e-6"}, "delta"),
+        ({"mechanism": "discrete-gaussian"}, "delta"),
+        ({"mechanism": "gaussian"}, "mechanism"),
+        ({"delta": "1"}, "delta"),
+        ({"delta": "-1e-6"}, "delta"),
+        ({"delta": 1e-6}, "delta"),
+    ],
+)
+def test_a_combination_that_is_wrong_or_wasteful_is_refused_with_the_reason(
+    change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises((PlanError, PrivacyError)) as caught:
+        make(**change)
+    assert caught.value.field == field
 
 
 def test_the_payload_width_holds_every_coordinate() -> None:
@@ -138,6 +177,7 @@ def test_a_missing_field_is_refused_by_name() -> None:
         (("release", "scale"), "1"),
         (("release", "sensitivity_l1"), 1),
         (("release", "sensitivity_l2_squared"), 1),
+        (("release", "sensitivity_norm"), 1),
         (("coordinate_bound",), 10),
         (("payload_width",), 8),
     ],

@@ -1,0 +1,189 @@
+"""A dry run: everything that can go wrong is looked at; no noise is drawn and no sum is made."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from device_agent.agent.clocks import Clocks, describe_difference, find_ahead
+from device_agent.agent.device import Clock, Device, make_event, open_device
+from device_agent.agent.enrol import verify_plan
+from device_agent.agent.reading import open_stream_source
+from device_agent.settings import Settings, StreamSettings
+from device_agent.sources import RecordBatch
+from device_agent.store import DATABASE_NAME, load_entries, load_stream
+from device_agent.transport import ServerClient
+from device_agent.windows import WindowCutter
+from shared.core.engines import default_engine
+from shared.errors import ConfigError, LedgerError, PlanMismatchError, SketchError, StoreError
+from shared.privacy import require_within_budget
+
+_SHOWN_RECORDS = 3
+_ENVELOPE_BYTES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Parameters
+    ----------
+    text
+        What was found, if it is well.
+    error
+        What is wrong with it.
+    values
+        Records, for the eyes of whoever sits at the terminal: never to be logged or stored.
+    """
+
+    text: str = ""
+    error: SketchError | None = None
+    values: tuple[str, ...] = field(default=(), repr=False)
+
+
+def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
+    """Look at state, server, plan and sources in turn, and yield what was found."""
+    yield Finding(text=f"engine: {default_engine().name}")
+    if warning := settings.describe_server():
+        yield Finding(text=warning)
+    yield _check_disk(settings.state_dir)
+    if not (settings.state_dir / DATABASE_NAME).exists():
+        yield from _check_before_enrolling(settings, clock)
+        return
+    with ExitStack() as stack:
+        try:
+            device = stack.enter_context(open_device(settings))
+            client = stack.enter_context(device.connect(clock))
+        except SketchError as error:
+            yield Finding(error=error)
+            return
+        release = device.plan.release
+        yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
+        clocks = Clocks(device=clock())
+        try:
+            clocks, text = _check_server(device, client, clock)
+            yield Finding(text=text)
+        except SketchError as error:
+            yield Finding(error=error)
+        for stream in settings.streams:
+            try:
+                yield from _check_stream(device, stream, clocks)
+            except SketchError as error:
+                yield Finding(error=error)
+
+
+def _check_disk(folder: Path) -> Finding:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(1 << 16))
+            file.flush()
+    except OSError as error:
+        problem = ConfigError(
+            f"{existing} cannot be written ({error.strerror})",
+            field="state_dir",
+            fix="free space, or name a folder of this user",
+        )
+        return Finding(error=problem)
+    return Finding(text=f"disk: {existing} can be written")
+
+
+def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Finding]:
+    # The plan is public: no key is needed to look at it, and none is made.
+    try:
+        with ServerClient(settings.server, device=b"", sign=lambda _: b"", clock=clock) as client:
+            plan = verify_plan(client.fetch_plan(settings.study), settings.study)
+        for stream in settings.streams:
+            require_within_budget((), make_event(plan, stream.name, 0), settings.budget)
+    except SketchError as error:
+        yield Finding(error=error)
+        return
+    names = ", ".join(dimension.name for dimension in plan.dimensions)
+    yield Finding(text=f"plan: {names}; epsilon {plan.release.epsilon} a window")
+    yield Finding(
+        error=ConfigError(
+            f"{settings.state_dir} holds no enrolled device",
+            field="state_dir",
+            fix="run `sfumato-agent init`, then check again",
+        )
+    )
+
+
+def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
+    answer = client.ask_device()
+    clocks = Clocks(device=clock(), server=answer.server_time)
+    if ahead := find_ahead(device, answer):
+        raise LedgerError(
+            "the server knows later sketches than this ledger",
+            field=f"stream {', '.join(ahead)}",
+            fix="use the state_dir that released them",
+        )
+    plan = client.fetch_plan(device.identity.study)
+    if plan.plan_bytes != device.identity.plan_bytes:
+        raise PlanMismatchError(
+            "is not the one that this device enrolled for",
+            field="plan",
+            fix="ask the study's operator; nothing was sent",
+        )
+    if not clocks.agree:
+        raise ConfigError(describe_difference(clocks).removeprefix("clock: "), field="clock")
+    seconds = abs(clocks.device - answer.server_time)
+    return clocks, f"server: {device.settings.server} answers; clocks differ by {seconds:.0f} s"
+
+
+def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
+    """Cut the new records into windows without adding them up."""
+    cutter = WindowCutter.of_plan(device.plan)
+    state = load_stream(device.connection, stream.name)
+    if state.suspended:
+        raise StoreError(f"is suspended: {state.suspended}", field=f"stream {stream.name}")
+    window, n_records, n_sketches = state.window, 0, 0
+    shown: tuple[str, ...] = ()
+    with closing(open_stream_source(device, stream)) as source:
+        for batch in source.read():
+            shown = shown or _show_records(batch, device)
+            n_records += len(batch.timestamps)
+            for cut in cutter.cut(window, batch.timestamps, now=clocks.latest_believable):
+                n_sketches += cut.closed is not None
+                window = cut.state
+        notes = source.report.describe()
+    window = cutter.settle(window, now=clocks.latest_believable)
+    over = cutter.close_over(window, clocks=clocks.closing) if clocks.agree else None
+    if over is not None:
+        n_sketches, window = n_sketches + 1, over[1]
+    size = device.plan.payload_bytes + _ENVELOPE_BYTES
+    yield Finding(
+        text=f"stream {stream.name}: {n_records} new record(s); would release {n_sketches} "
+        f"sketch(es) of about {size} bytes; {window.n_records} record(s) stay in the open window",
+        values=shown,
+    )
+    for note in notes:
+        yield Finding(text=f"stream {stream.name}: {note}")
+    yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
+
+
+def _check_budget(device: Device, stream: str, next_sequence: int, n_sketches: int) -> Finding:
+    events = [entry.event for entry in load_entries(device.connection)]
+    for sequence in range(next_sequence, next_sequence + n_sketches):
+        event = make_event(device.plan, stream, sequence)
+        try:
+            require_within_budget(events, event, device.settings.budget)
+        except SketchError as error:
+            return Finding(error=error)
+        events.append(event)
+    epsilon = device.plan.release.epsilon
+    return Finding(
+        text=f"stream {stream}: cost epsilon {epsilon if n_sketches else 0} for each record, "
+        f"{epsilon * n_sketches} for someone in every window; the budget allows it"
+    )
+
+
+def _show_records(batch: RecordBatch, device: Device) -> tuple[str, ...]:
+    names = [dimension.name for dimension in device.plan.dimensions]
+    return tuple(
+        ", ".join(f"{name}={value:g}" for name, value in zip(names, record, strict=True))
+        for record in batch.values[:_SHOWN_RECORDS].tolist()
+    )

@@ -1,0 +1,160 @@
+"""An enrolled device, opened: its settings, key, state and plan, checked against each other."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from device_agent.settings import Settings, StreamSettings
+from device_agent.store import (
+    DeviceKey,
+    Identity,
+    check_folder,
+    load_entries,
+    load_identity,
+    load_key,
+    open_database,
+)
+from device_agent.transport import ServerClient
+from shared.errors import ConfigError, LedgerError
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan
+from shared.privacy import PrivacyEvent, require_within_budget
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """All that a use case needs."""
+
+    settings: Settings
+    key: DeviceKey
+    connection: sqlite3.Connection
+    identity: Identity
+    plan: SketchPlan
+
+    def connect(self, clock: Clock) -> ServerClient:
+        """Return a client of the server; close it."""
+        return connect(self.settings, self.key, clock)
+
+    def require_affordable(self, stream: str, sequence: int) -> PrivacyEvent:
+        """Return the event of a release, if the owner's budget allows it.
+
+        Raises
+        ------
+        BudgetExceededError
+            It does not; nothing was changed.
+        """
+        event = make_event(self.plan, stream, sequence)
+        entries = load_entries(self.connection)
+        require_within_budget((e.event for e in entries), event, self.settings.budget)
+        return event
+
+
+@contextmanager
+def open_device(settings: Settings) -> Iterator[Device]:
+    """Open the device of a state folder.
+
+    Raises
+    ------
+    ConfigError
+        It was never enrolled, or in another study, or the settings do not suit the plan.
+    LedgerError
+        Key and ledger belong to different devices.
+    """
+    check_folder(settings.state_dir, create=False)
+    key = load_key(settings.state_dir)
+    with closing(open_database(settings.state_dir)) as connection:
+        identity = load_identity(connection)
+        if identity is None:
+            raise ConfigError(
+                f"{settings.state_dir} holds no enrolled device",
+                field="state_dir",
+                fix="run `sfumato-agent init`",
+            )
+        key = require_same_device(identity, key, settings)
+        plan = decode_plan(identity.plan_bytes)
+        require_suitable(settings, plan)
+        yield Device(
+            settings=settings, key=key, connection=connection, identity=identity, plan=plan
+        )
+
+
+def connect(settings: Settings, key: DeviceKey, clock: Clock) -> ServerClient:
+    """Return a client of the server; close it."""
+    return ServerClient(settings.server, device=key.device_id, sign=key.sign, clock=clock)
+
+
+def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
+    """Return what one release costs."""
+    return PrivacyEvent(
+        stream=stream,
+        plan_digest=compute_plan_digest(plan),
+        sequence=sequence,
+        epsilon=plan.release.epsilon,
+        delta=plan.release.delta,
+    )
+
+
+def require_same_device(identity: Identity, key: DeviceKey | None, settings: Settings) -> DeviceKey:
+    """Return the key, if key, ledger and settings are of one device and study."""
+    if key is None or key.device_id != identity.device:
+        raise LedgerError(
+            "the ledger belongs to a device whose key is not here",
+            field="state_dir",
+            fix="put the key back where it was, or use another state_dir",
+        )
+    if identity.study != settings.study:
+        raise ConfigError(
+            f"{settings.state_dir} belongs to study {identity.study.hex()}",
+            field="study",
+            fix="use one state_dir for each study",
+        )
+    return key
+
+
+def require_suitable(settings: Settings, plan: SketchPlan) -> None:
+    """Check the settings that only make sense with a plan.
+
+    Raises
+    ------
+    ConfigError
+        A column is mapped to no dimension, a time is missing, or a label is not declared.
+    """
+    dimensions = [dimension.name for dimension in plan.dimensions]
+    for i, stream in enumerate(settings.streams):
+        for name in stream.columns:
+            if name not in dimensions:
+                raise ConfigError(
+                    "is not a dimension of the plan",
+                    field=f"streams[{i}].columns.{name}",
+                    fix=f"use: {', '.join(dimensions)}",
+                )
+        _require_timestamp(stream, plan, f"streams[{i}].source.timestamp")
+    _require_labels(settings, plan)
+
+
+def _require_timestamp(stream: StreamSettings, plan: SketchPlan, field: str) -> None:
+    if plan.window.kind == "time" and stream.source.timestamp is None:
+        raise ConfigError(
+            "is missing, and the plan's windows are by time",
+            field=field,
+            fix="name the column that holds each record's time",
+        )
+
+
+def _require_labels(settings: Settings, plan: SketchPlan) -> None:
+    declared = {label.name: label.values for label in plan.labels}
+    for name in settings.labels:
+        if name not in declared:
+            raise ConfigError(
+                "is not a label that the plan declares",
+                field=f"labels.{name}",
+                fix=f"use: {', '.join(declared)}" if declared else "remove it",
+            )
+    for name, values in declared.items():
+        if settings.labels.get(name) not in values:
+            what = "is not a declared value" if name in settings.labels else "is missing"
+            raise ConfigError(what, field=f"labels.{name}", fix=f"use one of: {', '.join(values)}")

@@ -1,0 +1,114 @@
+"""One run: read what is new, release what is complete, send what waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from device_agent.agent.clocks import ask_server, known_streams
+from device_agent.agent.device import Clock, Device, open_device
+from device_agent.agent.reading import StreamSummary, read_stream
+from device_agent.agent.sending import SendSummary, send_outbox
+from device_agent.settings import Settings
+from device_agent.store import (
+    OutboxCounts,
+    check_folder,
+    count_sketches,
+    load_entries,
+    lock_folder,
+    purge_sent,
+)
+from shared.errors import SketchError
+from shared.privacy import compute_lifetime_loss, compute_per_record_loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnceReport:
+    """What one run did, and how the device stands after it.
+
+    The losses are those of the stream that has spent most.
+    """
+
+    streams: tuple[StreamSummary, ...]
+    sending: SendSummary
+    outbox: OutboxCounts
+    per_record_loss: Fraction
+    lifetime_loss: Fraction
+    messages: tuple[str, ...]
+
+    @property
+    def errors(self) -> list[SketchError]:
+        """What ended the reading of a stream."""
+        return [stream.error for stream in self.streams if stream.error is not None]
+
+    def total(self, name: str) -> int:
+        """Sum one of the counts over the streams."""
+        return sum(int(getattr(stream, name)) for stream in self.streams)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values; exact numbers are text."""
+        names = ("records_read", "unsketchable", "out_of_bounds", "released", "raw_bytes_read")
+        return {
+            **{name: self.total(name) for name in names},
+            "sent": self.sending.sent,
+            "bytes_sent": self.sending.bytes_sent,
+            "waiting": self.outbox.waiting,
+            "shelved": self.outbox.shelved,
+            "epsilon_spent_per_record": str(self.per_record_loss),
+            "epsilon_spent_lifetime": str(self.lifetime_loss),
+            "messages": list(self.messages),
+            "errors": [str(error) for error in self.errors],
+            "streams": [
+                {"name": stream.name, **{name: getattr(stream, name) for name in names}}
+                for stream in self.streams
+            ],
+        }
+
+
+def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock) -> OnceReport:
+    """Read every stream, release complete windows, and send the outbox unless told not to.
+
+    Raises
+    ------
+    LedgerError
+        Another agent is at work, or the server knows more than this ledger; nothing was released.
+    SketchError
+        The state cannot be opened, or the server refused this device.
+    """
+    check_folder(settings.state_dir, create=False)
+    with (
+        lock_folder(settings.state_dir),
+        open_device(settings) as device,
+        device.connect(clock) as client,
+    ):
+        purge_sent(device.connection, now=clock())
+        messages: list[str] = []
+        clocks = ask_server(device, client, clock, messages)
+        streams = tuple(
+            read_stream(device, stream, clocks=clocks, clock=clock) for stream in settings.streams
+        )
+        sending = SendSummary()
+        if send:
+            sending = send_outbox(device, client, send_for_s=send_for_s, clock=clock)
+        return _report(device, streams, sending, messages)
+
+
+def _report(
+    device: Device,
+    streams: tuple[StreamSummary, ...],
+    sending: SendSummary,
+    messages: list[str],
+) -> OnceReport:
+    events = [entry.event for entry in load_entries(device.connection)]
+    names = known_streams(device)
+    for stream in streams:
+        messages += [f"stream {stream.name}: {message}" for message in stream.messages]
+    return OnceReport(
+        streams=streams,
+        sending=sending,
+        outbox=count_sketches(device.connection),
+        per_record_loss=max(compute_per_record_loss(events, name) for name in names),
+        lifetime_loss=max(compute_lifetime_loss(events, name) for name in names),
+        messages=(*messages, *sending.messages),
+    )

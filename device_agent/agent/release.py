@@ -1,0 +1,84 @@
+"""From an exact sum to signed bytes: the one place where noise is drawn."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+
+from device_agent.agent.device import Device
+from device_agent.store import NewRelease, StoredPosition, StreamState
+from device_agent.windows import WindowState
+from shared.core import SketchAccumulator
+from shared.entropy import SystemSource
+from shared.privacy import PrivacyEvent, RandomSource
+from shared.wire import SketchHeader, encode_message, encode_payload
+
+_REPORT_ID_BYTES = 16
+
+
+def draw_release(
+    device: Device,
+    *,
+    state: StreamState,
+    closed: WindowState,
+    following: WindowState,
+    accumulator: SketchAccumulator,
+    position: StoredPosition | None,
+    event: PrivacyEvent,
+    now: float,
+) -> NewRelease:
+    """Draw the noise of a closed window and sign its sketch.
+
+    ``payload = clip(S + noise)``; clipping to what a sketch of n records can hold is
+    post-processing, and spares an honest device the refusal of an improbable draw.
+
+    Guarantees
+    ----------
+    Every call is a new release and costs as much: the caller commits what it returns, or nobody
+    ever sees it.
+    """
+    source = SystemSource()
+    slots = None
+    if closed.first_slot is not None and closed.last_slot is not None:
+        slots = (closed.first_slot, closed.last_slot)
+    payload = _draw_payload(device, accumulator, source)
+    header = SketchHeader(
+        study=device.identity.study,
+        plan_digest=event.plan_digest,
+        device=device.key.device_id,
+        stream=state.name,
+        sequence=event.sequence,
+        slots=slots,
+        n_records=closed.n_records,
+        n_public=True,
+        report_id=source.draw_bytes(_REPORT_ID_BYTES),
+        payload_length=len(payload),
+        payload_digest=hashlib.sha256(payload).digest(),
+    )
+    after = replace(
+        state,
+        next_sequence=event.sequence + 1,
+        first_record=state.first_record + closed.n_records,
+        window=following,
+        n_unsketchable=0,
+        sums=None,
+    )
+    return NewRelease(
+        sketch_id=header.sketch_id,
+        message=encode_message(header, payload, device.key.sign),
+        n_records=closed.n_records,
+        slots=slots,
+        event=event,
+        released_at=now,
+        state=after,
+        position=position,
+    )
+
+
+def _draw_payload(device: Device, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
+    plan = device.plan
+    bound = plan.largest_coordinate(accumulator.n_records)
+    noisy = plan.mechanism.add_noise(accumulator.sums, source)
+    return encode_payload(np.clip(noisy, -bound, bound), plan.payload_width)

@@ -1,0 +1,73 @@
+"""The `sfumato-agent` command: arguments in, exit status and text out; no decisions of its own."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from device_agent.cli.arguments import UsageError, parse_arguments
+
+if TYPE_CHECKING:
+    from shared.errors import SketchError
+
+EXIT_REFUSED = 2
+EXIT_BUDGET = 3
+EXIT_DEFECT = 70
+EXIT_WAITING = 75
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `sfumato-agent` and return its exit status.
+
+    Parameters
+    ----------
+    argv
+        The arguments after the program's name; those of the process when not given.
+    """
+    try:
+        options = parse_arguments(list(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        return _complain(str(error), EXIT_REFUSED)
+    except SystemExit as request:  # argparse has shown help or version
+        return int(request.code or 0)
+    # Imported late: help needs none of it, and the report commands no network library.
+    from device_agent.cli import commands
+    from shared.errors import SketchError
+
+    try:
+        return commands.run(options)
+    except SketchError as error:
+        return _complain(str(error), exit_status(error))
+    except KeyboardInterrupt:
+        return _complain("stopped; nothing is lost", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_DEFECT
+    except Exception as error:
+        return _complain(_describe_defect(error), EXIT_DEFECT)
+
+
+def exit_status(error: SketchError) -> int:
+    """Return the exit status that stands for an error."""
+    from shared.errors import PrivacyError, TransportError
+
+    if isinstance(error, PrivacyError):
+        return EXIT_BUDGET
+    return EXIT_WAITING if isinstance(error, TransportError) else EXIT_REFUSED
+
+
+def _complain(message: str, status: int) -> int:
+    print("sfumato-agent: error:", " ".join(message.split()), file=sys.stderr)
+    return status
+
+
+def _describe_defect(error: Exception) -> str:
+    """Name the place of a defect but not its message, which may quote a record."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__} in {place.filename}, line {place.lineno}: a defect of this "
+        "program. Please report it"
+    )

@@ -1,0 +1,104 @@
+"""The commands: each calls one use case and shows its report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from device_agent.cli import EXIT_WAITING, exit_status
+from device_agent.cli.tables import show_budget, show_once, show_status
+from device_agent.settings import Settings, load_settings
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command that was asked for and return the exit status."""
+    settings = load_settings(options.config)
+    match options.command:
+        case "init":
+            return _init(settings, options)
+        case "check":
+            return _check(settings)
+        case "once":
+            return _once(settings, options)
+        case "status":
+            return _status(settings, options)
+        case _:
+            return _budget(settings, options)
+
+
+def _init(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.enrol import enrol_device
+
+    token = sys.stdin.readline().strip() if options.token == "-" else options.token
+    report = enrol_device(settings, token=token, clock=time.time)
+    if warning := settings.describe_server():
+        print(f"sfumato-agent: warning: {warning}", file=sys.stderr)
+    done = "was enrolled already" if report.was_enrolled else "is enrolled"
+    print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
+    print(report.plan.mechanism.guarantee.describe())
+    return 0
+
+
+def _check(settings: Settings) -> int:
+    from device_agent.agent.check import check_device
+
+    status = 0
+    for finding in check_device(settings, clock=time.time):
+        if finding.error is not None:
+            print(f"FAIL  {finding.error}")
+            print(f"sfumato-agent: error: {finding.error}", file=sys.stderr)
+            status = status or exit_status(finding.error)
+            continue
+        print(f"ok    {finding.text}")
+        # Values are for whoever sits here; a file or pipe may be kept or sent on.
+        if sys.stdout.isatty():
+            for i, record in enumerate(finding.values, start=1):
+                print(f"      record {i}: {record}")
+    return status
+
+
+def _once(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.once import run_once
+
+    report = run_once(
+        settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
+    )
+    if options.json:
+        _print_json(report.to_json())
+    else:
+        print(show_once(report, settings.budget))
+    for error in report.errors:
+        print(f"sfumato-agent: error: {error}", file=sys.stderr)
+    if report.errors:
+        # A forbidden release matters more than an unreadable file beside it.
+        return max(exit_status(error) for error in report.errors)
+    return EXIT_WAITING if report.outbox.waiting and not options.no_send else 0
+
+
+def _status(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.report import report_status
+
+    report = report_status(settings)
+    if options.json:
+        _print_json(report.to_json())
+    else:
+        print(show_status(report))
+    return 0
+
+
+def _budget(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.report import report_budget
+
+    report = report_budget(settings)
+    if options.json:
+        _print_json(report.to_json())
+    else:
+        print(show_budget(report))
+    return 0
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document))

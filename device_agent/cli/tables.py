@@ -1,0 +1,131 @@
+"""Reports as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from device_agent.agent.once import OnceReport
+    from device_agent.agent.report import BudgetReport, StatusReport
+    from shared.privacy import Budget
+
+
+def show_once(report: OnceReport, budget: Budget) -> str:
+    """Write what one run did."""
+    lines = [
+        f"stream {stream.name}: {stream.records_read} record(s) read, "
+        f"{stream.unsketchable} could not be sketched, {stream.out_of_bounds} out of bounds; "
+        f"{stream.released} sketch(es) released"
+        for stream in report.streams
+    ]
+    lines.append(
+        f"sent {report.sending.sent} sketch(es) of {report.sending.bytes_sent} bytes; "
+        f"{report.outbox.waiting} waiting, {report.outbox.shelved} shelved"
+    )
+    lines.append(
+        f"spent epsilon {report.per_record_loss} for each record ({_limit(budget.per_record)}), "
+        f"{report.lifetime_loss} for someone in every window ({_limit(budget.lifetime)})"
+    )
+    lines += [f"note: {message}" for message in report.messages]
+    return "\n".join(lines)
+
+
+def show_status(report: StatusReport) -> str:
+    """Write how streams and outbox stand."""
+    document = report.to_json()
+    streams = [
+        (
+            stream["name"],
+            stream["next_sequence"],
+            stream["open_window"]["n_records"],
+            _slots(stream["open_window"]["slots"]),
+            stream["suspended"] or "",
+        )
+        for stream in document["streams"]
+    ]
+    sketches = [
+        (
+            sketch["state"],
+            sketch["stream"],
+            sketch["sequence"],
+            _slots(sketch["slots"]),
+            sketch["n_records"],
+            sketch["released"],
+            sketch["attempts"],
+            sketch["problem"] or "",
+        )
+        for sketch in document["sketches"]
+    ]
+    return "\n".join(
+        [
+            f"device {document['device_id']}",
+            f"study  {document['study_id']} at {document['server']}",
+            "",
+            *_table(("stream", "released", "open records", "open slots", "suspended"), streams),
+            "",
+            f"{report.counts.waiting} waiting, {report.counts.sent} sent, "
+            f"{report.counts.shelved} shelved",
+            *_table(
+                (
+                    "state",
+                    "stream",
+                    "sketch",
+                    "slots",
+                    "records",
+                    "released",
+                    "attempts",
+                    "problem",
+                ),
+                sketches,
+            ),
+        ]
+    )
+
+
+def show_budget(report: BudgetReport) -> str:
+    """Write the ledger and what it amounts to."""
+    streams = [
+        (
+            stream.stream,
+            stream.n_releases,
+            f"{stream.per_record_loss} ({_limit(stream.per_record_limit)})",
+            f"{stream.lifetime_loss} ({_limit(stream.lifetime_limit)})",
+        )
+        for stream in report.streams
+    ]
+    events = [
+        (event["released"], event["stream"], event["sequence"], event["epsilon"], event["delta"])
+        for event in report.to_json()["events"]
+    ]
+    return "\n".join(
+        [
+            *_table(("stream", "releases", "each record", "someone in every window"), streams),
+            "",
+            *_table(("released", "stream", "sketch", "epsilon", "delta"), events),
+        ]
+    )
+
+
+def _limit(limit: Fraction | None) -> str:
+    return "no limit" if limit is None else f"limit {limit}"
+
+
+def _slots(slots: Sequence[int] | None) -> str:
+    if slots is None:
+        return "-"
+    first, last = slots
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Write aligned columns; nothing at all when there are no rows."""
+    if not rows:
+        return []
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]

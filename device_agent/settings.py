@@ -1,0 +1,318 @@
+"""What the owner of a device decides, read from one TOML file.
+
+Everything that privacy depends on is in the study's plan; here are the addresses, the sources, and
+how much the owner lets the device spend.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from shared.errors import ConfigError
+from shared.privacy import Budget
+from shared.wire import MAX_STREAM_NAME
+
+ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
+OVERRIDABLE = ("state_dir", "server", "study")
+_STUDY_BYTES = 32
+
+TimestampFormat = Literal["iso8601", "unix"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings:
+    """Where the records of a stream come from.
+
+    Parameters
+    ----------
+    kind
+        ``csv``.
+    path
+        The file, absolute.
+    timestamp
+        The column that holds a record's time; None if there is none.
+    timestamp_format
+        ``iso8601`` (a time without an offset is UTC) or ``unix`` (seconds since 1970-01-01 UTC).
+    """
+
+    kind: str
+    path: Path
+    timestamp: str | None = None
+    timestamp_format: TimestampFormat = "iso8601"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """One stream of records: its name, its source, and a column for each dimension.
+
+    A dimension that ``columns`` leaves out is read from the column of its own name.
+    """
+
+    name: str
+    source: SourceSettings
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The whole configuration of an agent.
+
+    Parameters
+    ----------
+    state_dir
+        Where key, ledger and outbox live, absolute; one device and one study.
+    server
+        Address of the aggregator, without a slash at the end.
+    study
+        The study's identity, 32 bytes.
+    labels
+        The device's declared labels, fixed when it enrols.
+    budget
+        What the owner allows; no limit beyond the plan's own where nothing is stated.
+    streams
+        At least one.
+    """
+
+    state_dir: Path
+    server: str
+    study: bytes
+    labels: Mapping[str, str]
+    budget: Budget
+    streams: tuple[StreamSettings, ...]
+
+    def describe_server(self) -> str | None:
+        """Return a warning about the server's address, if it deserves one."""
+        parts = urlsplit(self.server)
+        if parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1"):
+            return None
+        return (
+            "server: the connection is not encrypted; sketches are private by themselves, but "
+            "others can see that and when this device takes part. Use https"
+        )
+
+
+def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check a configuration file.
+
+    Parameters
+    ----------
+    path
+        The TOML file; relative paths inside it are relative to its folder.
+    environment
+        Overrides of scalar top-level keys, ``SFUMATO_AGENT_SERVER`` and so on; that of the
+        process when not given.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or a key is missing, unknown or breaks its rule.
+    """
+    document = _read_document(path)
+    values = os.environ if environment is None else environment
+    for key in OVERRIDABLE:
+        if override := values.get(ENVIRONMENT_PREFIX + key.upper()):
+            document[key] = override
+    table = _Table(document, "", (*OVERRIDABLE, "labels", "budget", "streams"))
+    folder = path.resolve().parent
+    return Settings(
+        state_dir=folder / Path(table.text("state_dir")).expanduser(),
+        server=_read_server(table.text("server")),
+        study=_read_study(table.text("study")),
+        labels=table.texts("labels"),
+        budget=_read_budget(table),
+        streams=_read_streams(table, folder),
+    )
+
+
+class _Table:
+    """A TOML table whose every complaint names the key by its whole path."""
+
+    def __init__(self, document: Any, path: str, known: tuple[str, ...]) -> None:
+        if not isinstance(document, dict):
+            raise ConfigError("must be a table", field=path, fix=f"write it as [{path}]")
+        self._document = document
+        self._path = path
+        for key in document:
+            if key not in known:
+                raise ConfigError(
+                    "is not a known key", field=self.name(key), fix=f"use: {', '.join(known)}"
+                )
+
+    def name(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def get(self, key: str) -> Any:
+        return self._document.get(key)
+
+    def require(self, key: str, example: str) -> Any:
+        if key not in self._document:
+            raise ConfigError("is missing", field=self.name(key), fix=f"add {example}")
+        return self._document[key]
+
+    def text(self, key: str) -> str:
+        value = self.require(key, f'{key} = "..."')
+        if not isinstance(value, str) or not value:
+            raise ConfigError("must be text and not empty", field=self.name(key), fix="quote it")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        return self.text(key) if key in self._document else None
+
+    def texts(self, key: str) -> dict[str, str]:
+        document = self._document.get(key, {})
+        if not isinstance(document, dict):
+            raise ConfigError(
+                "must be a table of texts", field=self.name(key), fix=f"write it as [{key}]"
+            )
+        inner = _Table(document, self.name(key), tuple(document))
+        return {name: inner.text(name) for name in document}
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error.strerror})",
+            field="--config",
+            fix="name a file that exists and that this user may read",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} is not TOML: {error}", field="--config", fix="correct it at that place"
+        ) from error
+
+
+def _read_server(text: str) -> str:
+    if not _is_address(text):
+        raise ConfigError(
+            "must be an address that begins with https:// or http://",
+            field="server",
+            fix='write it as "https://sketches.example.org"',
+        )
+    return text.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    known = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    return known and not parts.query and not parts.fragment and not any(map(str.isspace, text))
+
+
+def _read_study(text: str) -> bytes:
+    try:
+        study = bytes.fromhex(text)
+    except ValueError:
+        study = b""
+    if len(study) != _STUDY_BYTES:
+        raise ConfigError(
+            "must be 64 hexadecimal digits",
+            field="study",
+            fix="copy the study's identity from its operator",
+        )
+    return study
+
+
+def _read_budget(top: _Table) -> Budget:
+    table = _Table(top.get("budget") or {}, "budget", ("per_record", "lifetime"))
+    return Budget(
+        per_record=_read_epsilon(table, "per_record"), lifetime=_read_epsilon(table, "lifetime")
+    )
+
+
+def _read_epsilon(table: _Table, key: str) -> Fraction | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    try:
+        # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
+        if type(value) not in (int, str):
+            raise TypeError
+        epsilon = Fraction(value)
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        raise ConfigError(
+            "must be an exact number in quotes", field=table.name(key), fix='write "1" or "1/10"'
+        ) from error
+    if epsilon <= 0:
+        raise ConfigError("must be greater than zero", field=table.name(key), fix='write "1"')
+    return epsilon
+
+
+def _read_streams(top: _Table, folder: Path) -> tuple[StreamSettings, ...]:
+    documents = top.require("streams", "[[streams]] with a name and a source")
+    if not isinstance(documents, list) or not documents:
+        raise ConfigError(
+            "must be a list of at least one", field="streams", fix="write it as [[streams]]"
+        )
+    streams = tuple(_read_stream(d, f"streams[{i}]", folder) for i, d in enumerate(documents))
+    for i, stream in enumerate(streams):
+        for other in streams[:i]:
+            if other.name == stream.name:
+                raise ConfigError(
+                    "must differ from the names of other streams",
+                    field=f"streams[{i}].name",
+                    fix="choose another name",
+                )
+            if other.source.path == stream.source.path:
+                raise ConfigError(
+                    f"is the file of stream {other.name!r} too",
+                    field=f"streams[{i}].source.path",
+                    fix="give each file to one stream, or its records would be sketched twice",
+                )
+    return streams
+
+
+def _read_stream(document: Any, path: str, folder: Path) -> StreamSettings:
+    table = _Table(document, path, ("name", "source", "columns"))
+    name = table.text("name")
+    if len(name) > MAX_STREAM_NAME:
+        raise ConfigError(
+            f"must have at most {MAX_STREAM_NAME} characters",
+            field=table.name("name"),
+            fix="shorten it",
+        )
+    source = table.require("source", '[streams.source] with kind = "csv" and a path')
+    return StreamSettings(
+        name=name,
+        source=_read_source(source, table.name("source"), folder),
+        columns=table.texts("columns"),
+    )
+
+
+def _read_source(document: Any, path: str, folder: Path) -> SourceSettings:
+    table = _Table(document, path, ("kind", "path", "timestamp", "timestamp_format"))
+    kind = table.text("kind")
+    if kind != "csv":
+        raise ConfigError(
+            'must be "csv"', field=table.name("kind"), fix="this release reads no other source"
+        )
+    return SourceSettings(
+        kind=kind,
+        path=(folder / Path(table.text("path")).expanduser()).resolve(),
+        timestamp=table.optional_text("timestamp"),
+        timestamp_format=_read_timestamp_format(table),
+    )
+
+
+def _read_timestamp_format(table: _Table) -> TimestampFormat:
+    match table.optional_text("timestamp_format") or "iso8601":
+        case "iso8601":
+            return "iso8601"
+        case "unix":
+            return "unix"
+    raise ConfigError(
+        'must be "iso8601" or "unix"',
+        field=table.name("timestamp_format"),
+        fix="choose the one that the column holds",
+    )

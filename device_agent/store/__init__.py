@@ -1,0 +1,79 @@
+"""What a device remembers: key, ledger, open windows and outbox, in one folder of mode 0700.
+
+Only ``device_agent.agent`` and tests may import it. One SQLite file holds everything but the key,
+so that a release is one transaction. The store knows nothing of sources, sketches or the network.
+"""
+
+from device_agent.store.database import (
+    DATABASE_NAME,
+    check_folder,
+    create_database,
+    open_database,
+    transaction,
+)
+from device_agent.store.identity import Identity, load_identity, save_generation, save_identity
+from device_agent.store.key import DeviceKey, create_key, load_key
+from device_agent.store.ledger import LedgerEntry, load_entries
+from device_agent.store.lock import lock_folder
+from device_agent.store.outbox import (
+    OutboxCounts,
+    OutboxSketch,
+    count_sketches,
+    due_sketches,
+    list_sketches,
+    load_message,
+    mark_attempt,
+    mark_sent,
+    mark_shelved,
+    purge_sent,
+    send_again,
+)
+from device_agent.store.streams import (
+    NewRelease,
+    StoredPosition,
+    StreamState,
+    checkpoint,
+    commit_release,
+    list_streams,
+    load_positions,
+    load_stream,
+    suspend_stream,
+)
+
+__all__ = [
+    "DATABASE_NAME",
+    "DeviceKey",
+    "Identity",
+    "LedgerEntry",
+    "NewRelease",
+    "OutboxCounts",
+    "OutboxSketch",
+    "StoredPosition",
+    "StreamState",
+    "check_folder",
+    "checkpoint",
+    "commit_release",
+    "count_sketches",
+    "create_database",
+    "create_key",
+    "due_sketches",
+    "list_sketches",
+    "list_streams",
+    "load_entries",
+    "load_identity",
+    "load_key",
+    "load_message",
+    "load_positions",
+    "load_stream",
+    "lock_folder",
+    "mark_attempt",
+    "mark_sent",
+    "mark_shelved",
+    "open_database",
+    "purge_sent",
+    "save_generation",
+    "save_identity",
+    "send_again",
+    "suspend_stream",
+    "transaction",
+]

@@ -1,0 +1,166 @@
+"""The SQLite file: who may read it, what survives a power cut, what is overwritten."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from device_agent.store import schema
+from shared.errors import ConfigError, StoreError
+
+DATABASE_NAME = "agent.sqlite"
+
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    # In WAL mode NORMAL may undo a commit at a power cut; an undone release would be drawn again.
+    "PRAGMA synchronous = FULL",
+    # Sums of closed windows are overwritten, not only unlinked.
+    "PRAGMA secure_delete = ON",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA busy_timeout = 5000",
+)
+
+
+def check_folder(folder: Path, *, create: bool) -> None:
+    """Make sure that the state's folder exists and is closed to others.
+
+    Raises
+    ------
+    ConfigError
+        It is not there, cannot be made, or others may enter it.
+    """
+    try:
+        if create:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.stat().st_mode
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be used ({error.strerror})",
+            field="state_dir",
+            fix="run `sfumato-agent init` first" if not create else "name a folder of this user",
+        ) from error
+    if not stat.S_ISDIR(mode) or mode & 0o077:
+        raise ConfigError(
+            f"{folder} must be a folder that nobody else can enter",
+            field="state_dir",
+            fix=f"chmod 700 {folder}",
+        )
+
+
+def create_database(folder: Path) -> sqlite3.Connection:
+    """Open the database of a folder, making it first where there is none."""
+    path = folder / DATABASE_NAME
+    # Made by us, for SQLite would give it the mode that the umask leaves.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = _connect(path)
+    with _closing_on_error(connection):
+        if not _pragma(connection, "user_version"):
+            with transaction(connection):
+                for statement in schema.TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        _require_version(connection, path)
+    return connection
+
+
+def open_database(folder: Path) -> sqlite3.Connection:
+    """Open the database of a folder.
+
+    Raises
+    ------
+    ConfigError
+        There is none.
+    StoreError
+        It is damaged, of a later version, or of something else.
+    """
+    path = folder / DATABASE_NAME
+    if not path.exists() or not path.stat().st_size:
+        raise ConfigError(
+            f"{folder} holds no enrolled device", field="state_dir", fix="run `sfumato-agent init`"
+        )
+    connection = _connect(path)
+    with _closing_on_error(connection):
+        _require_version(connection, path)
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run one transaction: all of it happens, or nothing.
+
+    Raises
+    ------
+    StoreError
+        SQLite refused, for instance because the disk is full; nothing was changed.
+    """
+    with _translated():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def truncate_log(connection: sqlite3.Connection) -> None:
+    """Move the write-ahead log into the database and empty it, so that no erased sum stays."""
+    with _translated():
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    with _translated():
+        connection = sqlite3.connect(path, isolation_level=None)
+        with _closing_on_error(connection):
+            connection.row_factory = sqlite3.Row
+            for pragma in _PRAGMAS:
+                connection.execute(pragma).fetchall()
+    return connection
+
+
+@contextmanager
+def _closing_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        with _translated():
+            yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        # SQLite's messages name tables and columns, never contents.
+        raise StoreError(
+            f"cannot be read or written ({error})",
+            field=DATABASE_NAME,
+            fix="check the disk; if the file is damaged keep it, and ask the study's operator",
+        ) from error
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _require_version(connection: sqlite3.Connection, path: Path) -> None:
+    if _pragma(connection, "application_id") != schema.APPLICATION_ID:
+        raise StoreError(
+            "is not the state of an agent", field=str(path), fix="name another state_dir"
+        )
+    version = _pragma(connection, "user_version")
+    if version != schema.VERSION:
+        raise StoreError(
+            f"is of version {version} and this release knows version {schema.VERSION}",
+            field=str(path),
+            fix="update this software",
+        )

@@ -1,0 +1,65 @@
+"""Which device and study a state folder belongs to."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from device_agent.store.database import transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What enrolling has settled.
+
+    Parameters
+    ----------
+    study, device
+        32 bytes each.
+    plan_bytes
+        The study's plan, exactly as it was verified.
+    labels
+        The device's labels.
+    generation
+        Which life of the server's database knows this device; it changes when a backup is restored.
+    """
+
+    study: bytes
+    device: bytes
+    plan_bytes: bytes
+    labels: Mapping[str, str]
+    generation: str
+
+
+def load_identity(connection: sqlite3.Connection) -> Identity | None:
+    """Load the identity; None before the device has enrolled."""
+    meta = {row["key"]: row["value"] for row in connection.execute("SELECT key, value FROM meta")}
+    if not meta:
+        return None
+    return Identity(
+        study=meta["study"],
+        device=meta["device"],
+        plan_bytes=meta["plan"],
+        labels=json.loads(meta["labels"]),
+        generation=meta["generation"],
+    )
+
+
+def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
+    """Save the identity, once and for all."""
+    rows = {
+        "study": identity.study,
+        "device": identity.device,
+        "plan": identity.plan_bytes,
+        "labels": json.dumps(dict(identity.labels), sort_keys=True),
+        "generation": identity.generation,
+    }
+    with transaction(connection):
+        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", rows.items())
+
+
+def save_generation(connection: sqlite3.Connection, generation: str) -> None:
+    """Note the server's generation; to be called inside a transaction."""
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'generation'", (generation,))

@@ -1,0 +1,86 @@
+"""The tables of version 1."""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x5366_7541
+"""Marks the file as an agent's (``SfuA``)."""
+
+VERSION = 1
+
+TABLES = (
+    """
+    CREATE TABLE meta (
+        key TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    )
+    """,
+    # first_record: the record counter where the open window, or the next one, begins.
+    """
+    CREATE TABLE streams (
+        name TEXT PRIMARY KEY,
+        next_sequence INTEGER NOT NULL,
+        first_record INTEGER NOT NULL,
+        floor_slot INTEGER,
+        suspended TEXT
+    )
+    """,
+    """
+    CREATE TABLE positions (
+        stream TEXT NOT NULL,
+        source TEXT NOT NULL,
+        place TEXT NOT NULL,
+        PRIMARY KEY (stream, source)
+    )
+    """,
+    # The one table whose content is not private by itself.
+    """
+    CREATE TABLE open_windows (
+        stream TEXT PRIMARY KEY,
+        n_records INTEGER NOT NULL,
+        n_unsketchable INTEGER NOT NULL,
+        first_slot INTEGER,
+        last_slot INTEGER,
+        sums BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        stream TEXT NOT NULL,
+        plan_digest BLOB NOT NULL,
+        sequence INTEGER NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        released_at REAL NOT NULL,
+        UNIQUE (stream, sequence)
+    )
+    """,
+    """
+    CREATE TRIGGER events_stay BEFORE DELETE ON events
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
+    """,
+    """
+    CREATE TRIGGER events_do_not_change BEFORE UPDATE ON events
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
+    """,
+    """
+    CREATE TABLE outbox (
+        sketch_id BLOB PRIMARY KEY,
+        stream TEXT NOT NULL,
+        sequence INTEGER NOT NULL,
+        n_records INTEGER NOT NULL,
+        first_slot INTEGER,
+        last_slot INTEGER,
+        released_at REAL NOT NULL,
+        n_bytes INTEGER NOT NULL,
+        message BLOB,
+        state TEXT NOT NULL CHECK (state IN ('waiting', 'sent', 'shelved')),
+        problem TEXT,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        last_attempt REAL,
+        not_before REAL NOT NULL DEFAULT 0,
+        sent_at REAL
+    )
+    """,
+    "CREATE INDEX outbox_by_state ON outbox (state, released_at)",
+)

@@ -1,0 +1,207 @@
+"""Streams, their open windows, and the one transaction that releases a window."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device_agent.store.database import transaction, truncate_log
+from device_agent.store.ledger import append_event
+from device_agent.store.outbox import insert_sketch
+from device_agent.windows import WindowState
+from shared.privacy import PrivacyEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamState:
+    """Where a stream stands.
+
+    Parameters
+    ----------
+    name
+        The stream.
+    next_sequence
+        The number of its next sketch.
+    first_record
+        The record counter where the open window, or the next one, begins; it decides masks.
+    window
+        The open window: counts and slots.
+    n_unsketchable
+        Records of the open window that added zero.
+    sums
+        The open window's exact sums, shape ``(2 m,)``; None when no window is open. Not private.
+    suspended
+        Why nothing more is released, or None.
+    """
+
+    name: str
+    next_sequence: int = 0
+    first_record: int = 0
+    window: WindowState = field(default_factory=WindowState)
+    n_unsketchable: int = 0
+    # Kept out of messages and tracebacks.
+    sums: NDArray[np.int64] | None = field(default=None, repr=False)
+    suspended: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPosition:
+    """Where a stream stands in one of its sources; see ``device_agent.sources``."""
+
+    stream: str
+    source: str
+    place: Mapping[str, int | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRelease:
+    """Everything that is written when a window is released.
+
+    Parameters
+    ----------
+    sketch_id, message, n_records, slots
+        The sketch: its identity, signed bytes, and what its header says.
+    event
+        What it costs.
+    released_at
+        Seconds since 1970-01-01 UTC.
+    state
+        The stream afterwards: no window open.
+    position
+        The position behind the last record of the window.
+    """
+
+    sketch_id: bytes
+    message: bytes
+    n_records: int
+    slots: tuple[int, int] | None
+    event: PrivacyEvent
+    released_at: float
+    state: StreamState
+    position: StoredPosition | None
+
+
+def list_streams(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the streams that were ever read."""
+    return [row["name"] for row in connection.execute("SELECT name FROM streams ORDER BY name")]
+
+
+def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
+    """Load a stream; one that is not stored stands at its beginning."""
+    row = connection.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        return StreamState(name=name)
+    opened = connection.execute("SELECT * FROM open_windows WHERE stream = ?", (name,)).fetchone()
+    window = WindowState(
+        n_records=opened["n_records"] if opened else 0,
+        first_slot=opened["first_slot"] if opened else None,
+        last_slot=opened["last_slot"] if opened else None,
+        floor_slot=row["floor_slot"],
+    )
+    return StreamState(
+        name=name,
+        next_sequence=row["next_sequence"],
+        first_record=row["first_record"],
+        window=window,
+        n_unsketchable=opened["n_unsketchable"] if opened else 0,
+        sums=np.frombuffer(opened["sums"], dtype="<i8").astype(np.int64) if opened else None,
+        suspended=row["suspended"],
+    )
+
+
+def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
+    """Load the positions of all streams."""
+    return [
+        StoredPosition(stream=row["stream"], source=row["source"], place=json.loads(row["place"]))
+        for row in connection.execute("SELECT stream, source, place FROM positions")
+    ]
+
+
+def checkpoint(
+    connection: sqlite3.Connection, state: StreamState, position: StoredPosition | None
+) -> None:
+    """Save an open window and the position behind its last record, together."""
+    with transaction(connection):
+        _write_state(connection, state)
+        _write_position(connection, position)
+        _write_open_window(connection, state)
+    truncate_log(connection)
+
+
+def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
+    """Release a window: bytes, ledger, position and the end of its sums, in one transaction.
+
+    Guarantees
+    ----------
+    After a crash at any point either nothing of it is stored, or all: the same bytes are sent then,
+    and the sums they were made from are gone.
+    """
+    with transaction(connection):
+        insert_sketch(
+            connection,
+            sketch_id=release.sketch_id,
+            stream=release.event.stream,
+            sequence=release.event.sequence,
+            n_records=release.n_records,
+            slots=release.slots,
+            released_at=release.released_at,
+            message=release.message,
+        )
+        append_event(connection, release.event, release.released_at)
+        _write_state(connection, release.state)
+        _write_position(connection, release.position)
+        _write_open_window(connection, release.state)
+    truncate_log(connection)
+
+
+def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> None:
+    """Stop a stream until its owner acts; to be called inside a transaction."""
+    connection.execute(
+        "INSERT INTO streams (name, next_sequence, first_record, suspended) VALUES (?, 0, 0, ?)"
+        " ON CONFLICT (name) DO UPDATE SET suspended = excluded.suspended",
+        (name, reason),
+    )
+
+
+def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
+    connection.execute(
+        "INSERT INTO streams (name, next_sequence, first_record, floor_slot) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET next_sequence = excluded.next_sequence,"
+        " first_record = excluded.first_record, floor_slot = excluded.floor_slot",
+        (state.name, state.next_sequence, state.first_record, state.window.floor_slot),
+    )
+
+
+def _write_position(connection: sqlite3.Connection, position: StoredPosition | None) -> None:
+    if position is None:
+        return
+    connection.execute(
+        "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
+        " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
+        (position.stream, position.source, json.dumps(dict(position.place), sort_keys=True)),
+    )
+
+
+def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> None:
+    if state.sums is None:
+        connection.execute("DELETE FROM open_windows WHERE stream = ?", (state.name,))
+        return
+    window = state.window
+    connection.execute(
+        "INSERT OR REPLACE INTO open_windows"
+        " (stream, n_records, n_unsketchable, first_slot, last_slot, sums)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            state.name,
+            window.n_records,
+            state.n_unsketchable,
+            window.first_slot,
+            window.last_slot,
+            state.sums.astype("<i8").tobytes(),
+        ),
+    )

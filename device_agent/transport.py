@@ -1,0 +1,318 @@
+"""The device's side of the REST interface: every answer becomes a value or an error of ours."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from importlib import metadata
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from shared.errors import SignatureError, SketchError, TransportError
+from shared.wire import (
+    PROBLEM_MEDIA_TYPE,
+    SKETCH_MEDIA_TYPE,
+    DeviceAction,
+    error_from_problem,
+    problem_type_of,
+    sign_request,
+)
+
+CLOCK_LEEWAY_S = 300
+"""Most seconds by which the clocks of device and server may differ."""
+
+T = TypeVar("T")
+
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_DEVICE_PATH = "/v1/devices/me"
+
+
+class NoAnswerError(TransportError):
+    """The server could not be reached at all; there is no use in trying the next sketch now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanAnswer:
+    """A study's plan as the server gives it: its bytes, and the digest and name it states."""
+
+    plan_bytes: bytes
+    plan_digest: str
+    name: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceAnswer:
+    """What the server knows of this device.
+
+    Parameters
+    ----------
+    device_id, study_id
+        Hexadecimal.
+    last_sequences
+        The number of the last sketch of each stream.
+    server_time
+        Seconds since 1970-01-01 UTC.
+    generation
+        Which life of its database answers.
+    """
+
+    device_id: str
+    study_id: str
+    last_sequences: Mapping[str, int]
+    server_time: float
+    generation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadOutcome:
+    """What became of one upload.
+
+    Parameters
+    ----------
+    action
+        None if the server has stored the sketch; else what to do with it.
+    problem, detail
+        The slug of the problem, and a sentence; empty if stored.
+    retry_after_s
+        Seconds that the server asked to wait.
+    answered
+        Whether there was an answer at all.
+    """
+
+    action: DeviceAction | None
+    problem: str = ""
+    detail: str = ""
+    retry_after_s: float = 0.0
+    answered: bool = True
+
+
+class ServerClient:
+    """Speaks to one aggregator.
+
+    Parameters
+    ----------
+    address
+        Of the server, without a slash at the end.
+    device, sign
+        The device's identity and Ed25519 signature.
+    clock
+        Seconds since 1970-01-01 UTC.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        device: bytes,
+        sign: Callable[[bytes], bytes],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._device = device
+        self._sign = sign
+        self._clock = clock
+        self._http = httpx.Client(
+            base_url=address,
+            timeout=_TIMEOUT,
+            headers={"User-Agent": f"sfumato-agent/{metadata.version('sfumato')}"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def fetch_plan(self, study: bytes) -> PlanAnswer:
+        """Fetch a study's plan; what arrives is not verified yet."""
+        path = f"/v1/studies/{study.hex()}/plan"
+        exact = self._request("GET", path, headers={"Accept": "application/cbor"})
+        stated = _read_json(self._request("GET", path, headers={"Accept": "application/json"}))
+        return PlanAnswer(
+            plan_bytes=exact.content,
+            plan_digest=_require(stated, "plan_digest", str),
+            name=str(stated["name"]) if "name" in stated else None,
+        )
+
+    def enrol(
+        self,
+        *,
+        token: str,
+        study: bytes,
+        public_key: bytes,
+        labels: Mapping[str, str],
+        proof: bytes,
+    ) -> str:
+        """Enrol and return the device's identity as the server states it, hexadecimal."""
+        body = {
+            "token": token,
+            "study_id": study.hex(),
+            "public_key": public_key.hex(),
+            "labels": dict(labels),
+            "proof": proof.hex(),
+        }
+        answer = _read_json(self._request("POST", "/v1/enrolments", json=body))
+        return _require(answer, "device_id", str)
+
+    def ask_device(self) -> DeviceAnswer:
+        """Ask what the server knows of this device.
+
+        A device whose clock is wrong must still learn whether the server is ahead, so a signature
+        refused for its time is made once more with the server's.
+
+        Raises
+        ------
+        TransportError
+            There was no answer, or the server cannot answer now.
+        SketchError
+            The server refused; the class says why.
+        """
+        response = self._ask_device_at(self._clock())
+        date = _read_date(response)
+        is_off = date is not None and abs(date - self._clock()) > CLOCK_LEEWAY_S - 1
+        if date is not None and is_off and isinstance(_error_of(response), SignatureError):
+            response = self._ask_device_at(date)
+        document = _read_json(_require_success(response))
+        streams = document.get("streams")
+        if not isinstance(streams, list):
+            raise _unexpected("streams")
+        return DeviceAnswer(
+            device_id=_require(document, "device_id", str),
+            study_id=_require(document, "study_id", str),
+            last_sequences=dict(_read_stream(entry) for entry in streams),
+            server_time=_read_time(document),
+            generation=_require(document, "generation", str),
+        )
+
+    def put_sketch(self, *, study: bytes, sketch_id: bytes, message: bytes) -> UploadOutcome:
+        """Send one sketch; never raises for what a server or network may do."""
+        path = f"/v1/studies/{study.hex()}/sketches/{sketch_id.hex()}"
+        headers = {"Content-Type": SKETCH_MEDIA_TYPE}
+        try:
+            response = self._send("PUT", path, headers=headers, content=message)
+        except NoAnswerError as error:
+            return UploadOutcome(
+                action=DeviceAction.RETRY, problem="no-answer", detail=str(error), answered=False
+            )
+        try:
+            stored = _read_json(_require_success(response))
+            # A captive portal says 200 too.
+            if stored.get("sketch_id") != sketch_id.hex():
+                raise _unexpected("sketch_id")
+        except SketchError as error:
+            kind = problem_type_of(type(error))
+            return UploadOutcome(
+                action=kind.action,
+                problem=kind.slug,
+                detail=str(error),
+                retry_after_s=_read_retry_after(response, self._clock()),
+            )
+        return UploadOutcome(action=None)
+
+    def _ask_device_at(self, created: float) -> httpx.Response:
+        headers = sign_request(
+            method="GET",
+            path=_DEVICE_PATH,
+            body=b"",
+            device=self._device,
+            created=math.floor(created),
+            sign=self._sign,
+        )
+        return self._send("GET", _DEVICE_PATH, headers=headers)
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return _require_success(self._send(method, path, **options))
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise NoAnswerError(
+                f"{self._http.base_url} did not answer ({type(error).__name__}: {error})",
+                field="server",
+                fix="check the address and the network",
+            ) from error
+
+
+def _error_of(response: httpx.Response) -> SketchError | None:
+    """Return the error that an answer stands for, or None for success."""
+    if response.is_success:
+        return None
+    document: Any = None
+    if response.headers.get("Content-Type", "").startswith(PROBLEM_MEDIA_TYPE):
+        try:
+            document = response.json()
+        except ValueError:
+            document = None
+    return error_from_problem(document if isinstance(document, dict) else {}, response.status_code)
+
+
+def _require_success(response: httpx.Response) -> httpx.Response:
+    error = _error_of(response)
+    if error is not None:
+        raise error
+    return response
+
+
+def _read_json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        document = response.json()
+    except ValueError as error:
+        raise _unexpected("the body") from error
+    if not isinstance(document, dict):
+        raise _unexpected("the body")
+    return document
+
+
+def _require(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    value = document.get(key)
+    if not isinstance(value, kind):
+        raise _unexpected(key)
+    return value
+
+
+def _unexpected(what: str) -> TransportError:
+    return TransportError(
+        f"{what} of the answer is not what an aggregator sends",
+        field="server",
+        fix="check the address; something else may be answering there",
+    )
+
+
+def _read_stream(entry: Any) -> tuple[str, int]:
+    if not isinstance(entry, dict):
+        raise _unexpected("streams")
+    return _require(entry, "stream", str), _require(entry, "last_sequence", int)
+
+
+def _read_time(document: Mapping[str, Any]) -> float:
+    value = document.get("server_time")
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise _unexpected("server_time")
+    return float(value)
+
+
+def _read_date(response: httpx.Response) -> float | None:
+    try:
+        return parsedate_to_datetime(response.headers["Date"]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _read_retry_after(response: httpx.Response, now: float) -> float:
+    text = response.headers.get("Retry-After", "")
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError):
+        return 0.0

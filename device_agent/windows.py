@@ -1,0 +1,180 @@
+"""Windows: which records one sketch covers, decided by counts and times alone.
+
+Pure: no clock, no files. Rules (``replace-one``): a late record joins the open window, closed
+windows never reopen, the slot number never goes back, too few records are carried over, and at the
+most records a window closes early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.plan import SketchPlan, WindowRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowState:
+    """What a stream's next decision depends on.
+
+    Parameters
+    ----------
+    n_records
+        Records in the open window; 0 when none is open.
+    first_slot, last_slot
+        What the open window covers. None with windows by count, when no window is open, and while
+        no record of the stream has had a readable time yet.
+    floor_slot
+        The lowest slot at which the next window may begin; None before the first is closed.
+    """
+
+    n_records: int = 0
+    first_slot: int | None = None
+    last_slot: int | None = None
+    floor_slot: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A run of records that belong together.
+
+    Parameters
+    ----------
+    start, stop
+        The records ``start .. stop - 1`` of those given; may be none.
+    closed
+        The window that is complete with them, or None when it stays open.
+    state
+        The state after it.
+    """
+
+    start: int
+    stop: int
+    closed: WindowState | None
+    state: WindowState
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowCutter:
+    """Assigns each record to exactly one window.
+
+    Parameters
+    ----------
+    rule
+        Windows by time or by count.
+    least_records, most_records
+        Fewer are carried over; at the most the window closes early.
+    """
+
+    rule: WindowRule
+    least_records: int
+    most_records: int
+
+    @classmethod
+    def of_plan(cls, plan: SketchPlan) -> WindowCutter:
+        """Return the cutter of a plan."""
+        return cls(
+            rule=plan.window, least_records=plan.least_records, most_records=plan.most_records
+        )
+
+    @property
+    def by_time(self) -> bool:
+        """Whether slots decide; otherwise counts alone do."""
+        return self.rule.kind == "time"
+
+    def cut(
+        self, state: WindowState, timestamps: NDArray[np.float64], *, now: float
+    ) -> Iterator[Cut]:
+        """Cut records into runs that end where a window closes; the last run may leave it open.
+
+        Parameters
+        ----------
+        state
+            The state before these records.
+        timestamps
+            Shape ``(n,)``, seconds since 1970-01-01 UTC; NaN when unreadable.
+        now
+            The time beyond which no record is believed, same unit.
+        """
+        start = 0
+        for i, slot in enumerate(self._slots(timestamps, now)):
+            if self._completes(state, slot):
+                closed, state = self._close(state)
+                yield Cut(start=start, stop=i, closed=closed, state=state)
+                start = i
+            state = self._join(state, slot)
+            if state.n_records == self._most():
+                closed, state = self._close_full(self.settle(state, now=now))
+                yield Cut(start=start, stop=i + 1, closed=closed, state=state)
+                start = i + 1
+        if start < len(timestamps):
+            yield Cut(start=start, stop=len(timestamps), closed=None, state=state)
+
+    def settle(self, state: WindowState, *, now: float) -> WindowState:
+        """Give a window of records without readable times the slot of now, if it has none yet."""
+        if not self.by_time or not state.n_records or state.last_slot is not None:
+            return state
+        slot = self.rule.slot_of(now)
+        return replace(state, first_slot=slot, last_slot=slot)
+
+    def is_over(self, state: WindowState, *, now: float) -> bool:
+        """Tell whether the open window has enough records and its slot has ended by ``now``."""
+        if not self.by_time or state.last_slot is None or state.n_records < self.least_records:
+            return False
+        return self.rule.slot_bounds(state.last_slot)[1] <= now
+
+    def close_over(
+        self, state: WindowState, *, clocks: Sequence[float]
+    ) -> tuple[WindowState, WindowState] | None:
+        """Return the window and the state after it, if it is over by every clock; else None."""
+        return self._close(state) if all(self.is_over(state, now=now) for now in clocks) else None
+
+    def _most(self) -> int:
+        return self.most_records if self.by_time else self.rule.length
+
+    def _slots(self, timestamps: NDArray[np.float64], now: float) -> Iterator[int | None]:
+        """Yield each record's slot, never beyond that of now; None when it says nothing."""
+        if not self.by_time:
+            yield from (None for _ in timestamps)
+            return
+        latest = self.rule.slot_of(now)
+        for timestamp in timestamps.tolist():
+            readable = not math.isnan(timestamp)
+            yield min(self.rule.slot_of(timestamp), latest) if readable else None
+
+    def _completes(self, state: WindowState, slot: int | None) -> bool:
+        """Tell whether a record of this slot closes the open window before it is added."""
+        return (
+            slot is not None
+            and state.last_slot is not None
+            and slot > state.last_slot
+            and state.n_records >= self.least_records
+        )
+
+    def _join(self, state: WindowState, slot: int | None) -> WindowState:
+        first, last = state.first_slot, state.last_slot
+        if last is None:
+            first = last = self._opening_slot(state, slot)
+        elif slot is not None:
+            last = max(last, slot)
+        return replace(state, n_records=state.n_records + 1, first_slot=first, last_slot=last)
+
+    def _opening_slot(self, state: WindowState, slot: int | None) -> int | None:
+        # A record that is late, or of unknown time, opens the lowest slot that is left: a higher
+        # one would swallow the records that are still to come.
+        if slot is None or state.floor_slot is None:
+            return state.floor_slot if slot is None else slot
+        return max(slot, state.floor_slot)
+
+    def _close(self, state: WindowState) -> tuple[WindowState, WindowState]:
+        """Close at the end of a slot: the next window begins in a later one."""
+        floor = None if state.last_slot is None else state.last_slot + 1
+        return state, WindowState(floor_slot=floor)
+
+    def _close_full(self, state: WindowState) -> tuple[WindowState, WindowState]:
+        """Close at the most records: the next window may begin in the same slot."""
+        return state, WindowState(floor_slot=state.last_slot)

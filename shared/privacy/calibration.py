@@ -1,0 +1,119 @@
+"""From what a plan promises to the mechanism that keeps it; wrong combinations are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from shared.core import feature_table
+from shared.errors import PrivacyError
+from shared.privacy.gaussian import DiscreteGaussian
+from shared.privacy.knorm import DiscreteKNorm
+from shared.privacy.laplace import DiscreteLaplace
+from shared.privacy.mechanism import Mechanism
+from shared.privacy.polygon import compute_norm_sensitivity
+from shared.privacy.sensitivity import Sensitivity, compute_sensitivity
+
+MECHANISMS = ("discrete-knorm", "discrete-laplace", "discrete-gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyTarget:
+    """What a release has to guarantee, and the sums it is for.
+
+    Parameters
+    ----------
+    mechanism
+        One of ``MECHANISMS``.
+    n_frequencies, measurements_per_record
+        m and r.
+    epsilon, delta
+        Exact; delta is 0 but for the discrete Gaussian.
+    neighbouring
+        ``replace-one`` or ``add-remove-one``.
+    """
+
+    mechanism: str
+    n_frequencies: int
+    measurements_per_record: int
+    epsilon: Fraction
+    delta: Fraction
+    neighbouring: str
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """The enumerated sensitivities of the sum."""
+        return compute_sensitivity(
+            feature_table(),
+            measurements_per_record=self.measurements_per_record,
+            neighbouring=self.neighbouring,
+        )
+
+    @property
+    def norm_sensitivity(self) -> int:
+        """The enumerated sensitivity in the norm of the K-norm mechanism."""
+        return compute_norm_sensitivity(
+            feature_table(), DiscreteKNorm.polygon, neighbouring=self.neighbouring
+        )
+
+
+def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
+    """Find the least noise of the chosen mechanism that keeps the promise.
+
+    Raises
+    ------
+    PrivacyError
+        The mechanism is unknown, cannot give the guarantee, or would be wasteful with masks.
+    """
+    if target.mechanism not in _CALIBRATIONS:
+        raise PrivacyError(f"must be one of {', '.join(MECHANISMS)}", field="mechanism")
+    if target.mechanism != "discrete-gaussian" and target.delta != 0:
+        raise PrivacyError(
+            f"must be 0 with {target.mechanism}, which needs none",
+            field="delta",
+            fix="leave it out, or choose discrete-gaussian",
+        )
+    masked = target.measurements_per_record < target.n_frequencies
+    if masked and target.mechanism != "discrete-laplace":
+        raise PrivacyError(
+            f"must equal n_frequencies with {target.mechanism}: one record then moves few of the "
+            "features that its noise covers, which costs at least 1 / alpha times the variance",
+            field="measurements_per_record",
+            fix="leave it out, or choose discrete-laplace",
+        )
+    return _CALIBRATIONS[target.mechanism](target)
+
+
+def _calibrate_laplace(target: PrivacyTarget) -> Mechanism:
+    return DiscreteLaplace.calibrate(
+        sensitivity_l1=target.sensitivity.l1,
+        epsilon=target.epsilon,
+        neighbouring=target.neighbouring,
+    )
+
+
+def _calibrate_knorm(target: PrivacyTarget) -> Mechanism:
+    return DiscreteKNorm.calibrate(
+        n_frequencies=target.n_frequencies,
+        norm_sensitivity=target.norm_sensitivity,
+        epsilon=target.epsilon,
+        neighbouring=target.neighbouring,
+    )
+
+
+def _calibrate_gaussian(target: PrivacyTarget) -> Mechanism:
+    return DiscreteGaussian.calibrate(
+        n_coordinates=2 * target.n_frequencies,
+        sensitivity_l2_squared=target.sensitivity.l2_squared,
+        epsilon=target.epsilon,
+        delta=target.delta,
+        neighbouring=target.neighbouring,
+    )
+
+
+_CALIBRATIONS: dict[str, Callable[[PrivacyTarget], Mechanism]] = {
+    "discrete-knorm": _calibrate_knorm,
+    "discrete-laplace": _calibrate_laplace,
+    "discrete-gaussian": _calibrate_gaussian,
+}

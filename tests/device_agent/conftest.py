@@ -1,0 +1,124 @@
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_agent.cli import main
+from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from tests.device_agent.server import TOKEN, Server, running
+
+HOUR = 3600
+BASE = 1_700_000_000 // HOUR * HOUR
+"""Long ago, so that every slot is over by the clock."""
+
+
+def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
+    settings: dict[str, Any] = {
+        "n_frequencies": 8,
+        "seed": bytes(range(32)),
+        "epsilon": Fraction(1),
+        "most_records": 1000,
+        "least_records": 1,
+    }
+    return create_plan(
+        dimensions=(
+            Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0),
+            Dimension(name="y", unit="1", lower=-10.0, upper=10.0, scale=1.0),
+        ),
+        window=window or WindowRule(kind="time", origin=0, length_s=HOUR),
+        **{**settings, **choices},
+    )
+
+
+@pytest.fixture
+def plan() -> SketchPlan:
+    return make_plan()
+
+
+@pytest.fixture
+def server(plan: SketchPlan) -> Iterator[Server]:
+    with running(plan) as server:
+        yield server
+
+
+class Agent:
+    """What a user has: a configuration, a file of records, and the command."""
+
+    def __init__(self, folder: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.server = server
+        self._capsys = capsys
+        self.config = folder / "agent.toml"
+        self.records = folder / "records.csv"
+        self.state = folder / "state"
+        self.out = ""
+        self.err = ""
+        self.write_config()
+        self.records.write_text("time,x,y\n")
+
+    def write_config(
+        self,
+        *,
+        per_record: str = "1",
+        lifetime: str | None = None,
+        path: str = "records.csv",
+        **top: str,
+    ) -> None:
+        settings = {"state_dir": "state", "server": self.server.url, "study": self.study, **top}
+        lines = [f'{key} = "{value}"' for key, value in settings.items()]
+        lines += ["[budget]", f'per_record = "{per_record}"']
+        lines += [f'lifetime = "{lifetime}"'] if lifetime else []
+        lines += ["[[streams]]", 'name = "meter"', "[streams.source]", 'kind = "csv"']
+        lines += [f'path = "{path}"', 'timestamp = "time"', 'timestamp_format = "unix"']
+        self.config.write_text("\n".join(lines))
+
+    @property
+    def study(self) -> str:
+        return self.server.study.hex()
+
+    def run(self, command: str, *arguments: str) -> int:
+        status = main([command, "--config", str(self.config), *arguments])
+        self.out, self.err = self._capsys.readouterr()
+        return status
+
+    def init(self) -> None:
+        assert self.run("init", "--token", TOKEN) == 0, self.err
+
+    def once(self, *arguments: str, status: int = 0) -> dict[str, Any]:
+        assert self.run("once", "--json", *arguments) == status, self.out + self.err
+        document: dict[str, Any] = json.loads(self.out)
+        return document
+
+    def append(self, *slots: int, lines: int = 1) -> None:
+        with self.records.open("a") as file:
+            for slot in slots:
+                for i in range(lines):
+                    file.write(f"{BASE + slot * HOUR + i},{i % 7 - 3}.5,{slot % 5}\n")
+
+    def dump(self) -> list[str]:
+        """Return the whole logical content of the database."""
+        connection = sqlite3.connect(self.state / "agent.sqlite")
+        try:
+            return list(connection.iterdump())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Server], Agent]:
+    return lambda server: Agent(tmp_path, server, capsys)
+
+
+@pytest.fixture
+def agent(server: Server, make_agent: Callable[[Server], Agent]) -> Agent:
+    return make_agent(server)
+
+
+@pytest.fixture
+def enrolled(agent: Agent) -> Agent:
+    agent.init()
+    return agent

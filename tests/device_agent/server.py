@@ -1,0 +1,222 @@
+"""A small real aggregator for these tests: it verifies what arrives and remembers it."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from shared.errors import (
+    AccessError,
+    DuplicateUploadError,
+    MalformedMessageError,
+    NotFoundError,
+    PlanMismatchError,
+    SketchError,
+)
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan
+from shared.wire import (
+    PROBLEM_MEDIA_TYPE,
+    SketchMessage,
+    compute_study_id,
+    decode_message,
+    device_id_of,
+    encode_proof_input,
+    parse_request_signature,
+    problem_document,
+    verify_proof,
+    verify_request,
+)
+
+TOKEN = "sfe_test"
+
+
+class Server:
+    """One study, its devices and sketches; switches make it misbehave."""
+
+    def __init__(self, plan: SketchPlan, name: str = "test") -> None:
+        self.plan = plan
+        self.name = name
+        self.study = compute_study_id(name, plan)
+        self.plan_bytes = encode_plan(plan)
+        self.plan_digest = compute_plan_digest(plan).hex()
+        self.generation = "a" * 32
+        self.clock_offset = 0.0
+        self.tokens = {TOKEN: 1}
+        self.devices: dict[bytes, tuple[bytes, dict[str, str]]] = {}
+        self.stored: dict[bytes, SketchMessage] = {}
+        self.received: list[tuple[bytes, bytes]] = []
+        self.requests: list[str] = []
+        self.answers: dict[int, SketchError | int | None] = {}
+        """By sequence: refuse with an error, or answer a bare status; None after it was stored."""
+        self.retry_after = ""
+        self.extra_sequences: dict[str, int] = {}
+        self._http: ThreadingHTTPServer | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        server = self
+
+        class Bound(_Handler):
+            study = server
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", self._port), Bound)
+        self._port = self._http.server_address[1]
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop(self) -> None:
+        if self._http is not None:
+            self._http.shutdown()
+            self._http.server_close()
+            self._http = None
+
+    def now(self) -> float:
+        return time.time() + self.clock_offset
+
+    def payloads(self) -> dict[int, bytes]:
+        return {m.header.sequence: m.payload for m in self.stored.values()}
+
+    def enrol(self, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        public_key, labels = bytes.fromhex(document["public_key"]), document["labels"]
+        device = device_id_of(public_key)
+        study = bytes.fromhex(document["study_id"])
+        verify_proof(
+            encode_proof_input(
+                token=document["token"], study=study, public_key=public_key, labels=labels
+            ),
+            public_key=public_key,
+            proof=bytes.fromhex(document["proof"]),
+        )
+        if study != self.study:
+            raise NotFoundError("no such study", field="study_id")
+        answer = {"device_id": device.hex(), "study_id": study.hex(), "labels": labels}
+        if self.devices.get(device) == (public_key, labels):
+            return 200, answer
+        if not self.tokens.get(document["token"]):
+            raise AccessError("is unknown or used up", field="token", fix="ask for another")
+        self.tokens[document["token"]] -= 1
+        self.devices[device] = (public_key, labels)
+        return 201, answer
+
+    def describe_device(self, headers: dict[str, str]) -> dict[str, Any]:
+        signature = parse_request_signature(headers)
+        if signature.device not in self.devices:
+            raise AccessError("is unknown", field="device", fix="enrol it")
+        verify_request(
+            signature,
+            method="GET",
+            path="/v1/devices/me",
+            body=b"",
+            public_key=self.devices[signature.device][0],
+            now=self.now(),
+        )
+        last: dict[str, int] = dict(self.extra_sequences)
+        for message in self.stored.values():
+            header = message.header
+            last[header.stream] = max(last.get(header.stream, -1), header.sequence)
+        return {
+            "device_id": signature.device.hex(),
+            "study_id": self.study.hex(),
+            "streams": [
+                {"stream": stream, "last_sequence": sequence, "last_slot": None}
+                for stream, sequence in last.items()
+            ],
+            "server_time": self.now(),
+            "generation": self.generation,
+        }
+
+    def put(self, sketch_id: bytes, body: bytes) -> tuple[int, dict[str, Any]]:
+        self.received.append((sketch_id, body))
+        message = decode_message(body)
+        header = message.header
+        if header.sketch_id != sketch_id or header.study != self.study:
+            raise MalformedMessageError("does not match the address", field="sketch_id")
+        if header.device not in self.devices:
+            raise AccessError("is unknown", field="device", fix="enrol it")
+        message.verify(self.devices[header.device][0])
+        if header.plan_digest.hex() != self.plan_digest:
+            raise PlanMismatchError("is not the study's", field="plan_digest")
+        answer = self.answers.get(header.sequence, ...)
+        if isinstance(answer, SketchError):
+            raise answer
+        if isinstance(answer, int):
+            return answer, {}
+        stored = self.stored.get(sketch_id)
+        if stored is not None and stored.payload != message.payload:
+            raise DuplicateUploadError("other bytes are stored", field="sketch_id")
+        self.stored[sketch_id] = message
+        if answer is None:
+            return 503, {}
+        return (200 if stored else 201), {"sketch_id": sketch_id.hex(), "state": "stored"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    study: Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate(self.study.now() if timestamp is None else timestamp, usegmt=True)
+
+    def do_GET(self) -> None:
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(lambda: self.study.enrol(json.loads(self._body())))
+
+    def do_PUT(self) -> None:
+        body = self._body()
+        sketch_id = bytes.fromhex(self.path.rsplit("/", 1)[1])
+        self._answer(lambda: self.study.put(sketch_id, body))
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def _get(self) -> tuple[int, dict[str, Any] | bytes]:
+        server = self.study
+        if self.path == "/v1/devices/me":
+            return 200, server.describe_device({k.lower(): v for k, v in self.headers.items()})
+        if self.path != f"/v1/studies/{server.study.hex()}/plan":
+            raise NotFoundError("no such study", field="study", fix="check its identity")
+        if self.headers.get("Accept") == "application/cbor":
+            return 200, server.plan_bytes
+        return 200, {"plan_digest": server.plan_digest, "name": server.name}
+
+    def _answer(self, respond: Any) -> None:
+        self.study.requests.append(f"{self.command} {self.path}")
+        kind = "application/json"
+        try:
+            status, document = respond()
+        except SketchError as error:
+            document = problem_document(error)
+            status, kind = document["status"], PROBLEM_MEDIA_TYPE
+        if isinstance(document, bytes):
+            body, kind = document, "application/cbor"
+        else:
+            body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 429 and self.study.retry_after:
+            self.send_header("Retry-After", self.study.retry_after)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def running(plan: SketchPlan) -> Iterator[Server]:
+    server = Server(plan)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

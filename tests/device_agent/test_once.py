@@ -1,0 +1,405 @@
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device_agent.store import lock_folder
+from shared.core import SketchAccumulator
+from shared.errors import ImplausibleSketchError, StudyClosedError, TransportError
+from shared.plan import WindowRule
+from shared.wire import decode_payload
+from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
+from tests.device_agent.server import Server, running
+
+
+def test_complete_windows_are_released_and_arrive_verified(enrolled: Agent) -> None:
+    enrolled.append(0, 1, 2, lines=10)
+    report = enrolled.once()
+    assert (report["records_read"], report["released"], report["sent"]) == (30, 3, 3)
+    assert (report["waiting"], report["shelved"], report["unsketchable"]) == (0, 0, 0)
+    assert report["raw_bytes_read"] == enrolled.records.stat().st_size - len("time,x,y\n")
+    assert (report["epsilon_spent_per_record"], report["epsilon_spent_lifetime"]) == ("1", "3")
+    assert report["bytes_sent"] == sum(len(body) for _, body in enrolled.server.received)
+    headers = [message.header for message in enrolled.server.stored.values()]
+    slot = BASE // HOUR
+    assert [(h.sequence, h.slots, h.n_records) for h in headers] == [
+        (i, (slot + i, slot + i), 10) for i in range(3)
+    ]
+
+
+def test_a_second_run_releases_nothing(enrolled: Agent) -> None:
+    enrolled.append(0, 1, lines=5)
+    enrolled.once()
+    before = enrolled.dump()
+    report = enrolled.once()
+    assert (report["records_read"], report["released"], report["sent"]) == (0, 0, 0)
+    assert enrolled.dump() == before
+
+
+def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
+    make_agent: Callable[[Server], Agent],
+) -> None:
+    # So much budget that the noise of this mechanism is next to nothing.
+    plan = make_plan(epsilon=Fraction(10**9), mechanism="discrete-laplace")
+    with running(plan) as server:
+        agent = make_agent(server)
+        agent.write_config(per_record=str(10**9))
+        agent.init()
+        agent.append(0, lines=50)
+        agent.once()
+        (message,) = server.stored.values()
+    exact = SketchAccumulator(plan.operator(message.header.device + b"/meter"))
+    exact.add(np.array([[i % 7 - 3 + (0.5 if i % 7 >= 3 else -0.5), 0.0] for i in range(50)]))
+    released = decode_payload(
+        message.payload, width=plan.payload_width, n_coordinates=2 * plan.n_frequencies
+    )
+    assert np.abs(released - exact.sums).max() <= 50
+
+
+@pytest.mark.parametrize("measurements", [8, 2])
+def test_an_open_window_is_carried_from_run_to_run_bit_for_bit(
+    measurements: int, make_agent: Callable[[Server], Agent]
+) -> None:
+    plan = make_plan(
+        window=WindowRule(kind="count", length=1000), measurements_per_record=measurements
+    )
+    rng = np.random.default_rng(5)
+    values = np.round(rng.normal(size=(1650, 2)), 3)
+    with running(plan) as server:
+        agent = make_agent(server)
+        agent.init()
+        for part in np.array_split(values, 7):
+            with agent.records.open("a") as file:
+                file.writelines(f"0,{x!r},{y!r}\n" for x, y in part.tolist())
+            agent.once()
+        ((device, _),) = [(d, None) for d in server.devices]
+    expected = SketchAccumulator(plan.operator(device + b"/meter"), first_record=1000)
+    expected.add(values[1000:])
+    connection = sqlite3.connect(agent.state / "agent.sqlite")
+    ((sums, n_records),) = connection.execute("SELECT sums, n_records FROM open_windows")
+    connection.close()
+    assert n_records == 650
+    assert np.array_equal(np.frombuffer(sums, dtype="<i8"), expected.sums)
+    assert [m.header.slots for m in server.stored.values()] == [None]
+
+
+def test_the_current_slot_stays_open_until_it_is_over(enrolled: Agent) -> None:
+    with enrolled.records.open("a") as file:
+        file.write(f"{time.time() + 10 * HOUR},1,1\n")
+    assert enrolled.once()["released"] == 0
+    assert enrolled.run("status", "--json") == 0
+    (stream,) = json.loads(enrolled.out)["streams"]
+    assert stream["open_window"]["n_records"] == 1
+    assert stream["open_window"]["slots"][0] <= time.time() // HOUR
+
+
+def test_a_refused_budget_changes_nothing_and_other_sketches_are_still_sent(
+    enrolled: Agent,
+) -> None:
+    enrolled.write_config(lifetime="2")
+    enrolled.append(0, 1, 2, 3, lines=5)
+    report = enrolled.once(status=3)
+    assert (report["released"], report["sent"], report["epsilon_spent_lifetime"]) == (2, 2, "2")
+    assert "budget.lifetime" in enrolled.err
+    before = enrolled.dump()
+    assert enrolled.once(status=3)["released"] == 0
+    assert enrolled.dump() == before
+    assert not [line for line in before if line.startswith('INSERT INTO "open_windows"')]
+    enrolled.write_config(lifetime="4")
+    report = enrolled.once()
+    assert (report["released"], report["records_read"]) == (2, 10)
+
+
+def test_what_the_budget_can_never_release_is_not_summed_up_on_the_disk(enrolled: Agent) -> None:
+    enrolled.write_config(lifetime="1")
+    enrolled.append(0, lines=5)
+    with enrolled.records.open("a") as file:
+        file.write(f"{time.time() + HOUR},1,1\n")
+    assert enrolled.once(status=3)["released"] == 1
+    assert not [line for line in enrolled.dump() if line.startswith('INSERT INTO "open_windows"')]
+
+
+def test_a_plan_beyond_the_budget_is_refused_before_enrolling(agent: Agent) -> None:
+    agent.write_config(per_record="1/2")
+    assert agent.run("init", "--token", "sfe_test") == 3
+    assert "budget.per_record" in agent.err
+    assert not agent.server.devices
+
+
+def test_without_a_server_sketches_wait_and_the_same_bytes_arrive_later(enrolled: Agent) -> None:
+    enrolled.append(0, 1, lines=5)
+    enrolled.server.stop()
+    report = enrolled.once("--send-for", "0", status=75)
+    assert (report["released"], report["sent"], report["waiting"]) == (2, 0, 2)
+    assert any("cannot be checked" in message for message in report["messages"])
+    kept = outbox(enrolled)
+    enrolled.server.start()
+    report = enrolled.once()
+    assert (report["released"], report["sent"], report["waiting"]) == (0, 2, 0)
+    assert dict(enrolled.server.received) == kept
+
+
+def test_sending_is_tried_again_within_the_time_given(enrolled: Agent) -> None:
+    enrolled.append(0)
+    enrolled.server.answers[0] = None
+    report = enrolled.once("--send-for", "1.5", status=75)
+    assert (report["sent"], report["waiting"]) == (0, 1)
+    assert len(enrolled.server.received) > 1
+    del enrolled.server.answers[0]
+    assert enrolled.once()["sent"] == 1
+    assert len(set(enrolled.server.received)) == 1
+
+
+def test_no_send_leaves_sketches_in_the_outbox(enrolled: Agent) -> None:
+    enrolled.append(0)
+    report = enrolled.once("--no-send")
+    assert (report["released"], report["waiting"], report["sent"]) == (1, 1, 0)
+    assert not enrolled.server.received
+
+
+def test_a_refused_sketch_is_shelved_visibly_and_does_not_hold_up_the_next(
+    enrolled: Agent,
+) -> None:
+    enrolled.server.answers = {0: ImplausibleSketchError("is not plausible", field="slots")}
+    enrolled.append(0, 1, lines=5)
+    report = enrolled.once()
+    assert (report["sent"], report["shelved"], report["waiting"]) == (1, 1, 0)
+    assert report["epsilon_spent_lifetime"] == "2"
+    assert enrolled.run("status") == 0
+    assert "implausible-sketch" in enrolled.out
+    enrolled.append(2)
+    assert enrolled.once()["sent"] == 1
+
+
+def test_a_busy_server_does_not_hold_up_the_next_sketch_either(enrolled: Agent) -> None:
+    enrolled.server.answers = {0: TransportError("busy"), 1: 429}
+    enrolled.append(0, 1, 2)
+    report = enrolled.once("--send-for", "0", status=75)
+    assert (report["sent"], report["waiting"], report["shelved"]) == (1, 2, 0)
+
+
+def test_a_stranger_who_answers_everything_with_success_is_not_believed(enrolled: Agent) -> None:
+    enrolled.server.answers = {0: 200}
+    enrolled.append(0)
+    report = enrolled.once("--send-for", "0", status=75)
+    assert (report["sent"], report["waiting"]) == (0, 1)
+
+
+def test_a_server_that_asks_to_wait_is_not_asked_again_before(enrolled: Agent) -> None:
+    enrolled.server.answers = {0: 429}
+    enrolled.server.retry_after = "3600"
+    enrolled.append(0)
+    enrolled.once(status=75)
+    enrolled.server.answers.clear()
+    enrolled.once(status=75)
+    assert len(enrolled.server.received) == 1
+
+
+def test_a_closed_study_shelves(enrolled: Agent) -> None:
+    enrolled.server.answers = {0: StudyClosedError("is closed", field="study")}
+    enrolled.append(0)
+    assert enrolled.once()["shelved"] == 1
+
+
+def test_other_bytes_on_the_server_suspend_the_stream(enrolled: Agent, tmp_path: Path) -> None:
+    enrolled.append(0, lines=5)
+    clone = tmp_path / "clone"
+    shutil.copytree(enrolled.state, clone)
+    enrolled.once()
+    shutil.rmtree(enrolled.state)
+    clone.rename(enrolled.state)
+    # The clone finds no server when it starts, so only the upload can tell.
+    enrolled.server.stop()
+    enrolled.once("--send-for", "0", status=75)
+    enrolled.server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enrolled.server, "describe_device", lambda _: _as_if_empty(enrolled))
+        report = enrolled.once()
+    assert (report["sent"], report["shelved"]) == (0, 1)
+    enrolled.append(1, lines=5)
+    report = enrolled.once(status=3)
+    assert (report["released"], report["records_read"]) == (0, 0)
+    assert "suspended" in enrolled.err
+    assert enrolled.run("status") == 0
+    assert "duplicate-upload" in enrolled.out
+
+
+def _as_if_empty(agent: Agent) -> dict[str, object]:
+    server = agent.server
+    (device,) = server.devices
+    return {
+        "device_id": device.hex(),
+        "study_id": server.study.hex(),
+        "streams": [],
+        "server_time": server.now(),
+        "generation": server.generation,
+    }
+
+
+def test_a_server_that_is_ahead_stops_a_restored_backup(enrolled: Agent, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    enrolled.append(0, 1, lines=5)
+    shutil.copytree(enrolled.state, backup)
+    enrolled.once()
+    shutil.rmtree(enrolled.state)
+    backup.rename(enrolled.state)
+    received = len(enrolled.server.received)
+    assert enrolled.run("once", "--json") == 3
+    assert "later sketches" in enrolled.err
+    assert enrolled.run("budget", "--json") == 0
+    assert json.loads(enrolled.out)["events"] == []
+    # It stays stopped when the server cannot be asked.
+    enrolled.server.stop()
+    assert enrolled.once("--send-for", "0", status=3)["released"] == 0
+    assert len(enrolled.server.received) == received
+
+
+def test_one_stream_ahead_stops_them_all(enrolled: Agent) -> None:
+    enrolled.server.extra_sequences["other"] = 0
+    enrolled.append(0)
+    assert enrolled.run("once") == 3
+    assert "stream other: the server knows later sketches" in enrolled.err
+    assert not [line for line in enrolled.dump() if line.startswith('INSERT INTO "events"')]
+
+
+def test_a_lost_ledger_is_noticed_though_the_key_was_kept(enrolled: Agent) -> None:
+    enrolled.append(0, 1)
+    enrolled.once()
+    for file in enrolled.state.glob("agent.sqlite*"):
+        file.unlink()
+    enrolled.init()
+    assert enrolled.run("once") == 3
+    assert "later sketches" in enrolled.err
+
+
+def test_a_restored_server_gets_the_same_bytes_again(enrolled: Agent) -> None:
+    enrolled.append(0, 1)
+    enrolled.once()
+    before = dict(enrolled.server.received)
+    enrolled.server.stored.clear()
+    enrolled.server.received.clear()
+    enrolled.server.generation = "b" * 32
+    report = enrolled.once()
+    assert (report["released"], report["sent"]) == (0, 2)
+    assert dict(enrolled.server.received) == before
+    assert enrolled.once()["sent"] == 0
+
+
+def test_bytes_sent_more_than_thirty_days_ago_are_dropped_and_nothing_else(
+    enrolled: Agent,
+) -> None:
+    enrolled.append(0, 1)
+    enrolled.once()
+    connection = sqlite3.connect(enrolled.state / "agent.sqlite")
+    with connection:
+        connection.execute("UPDATE outbox SET sent_at = sent_at - 31 * 86400 WHERE sequence = 0")
+    enrolled.once()
+    rows = connection.execute("SELECT sequence, message IS NULL FROM outbox ORDER BY sequence")
+    assert rows.fetchall() == [(0, 1), (1, 0)]
+    connection.close()
+    enrolled.server.generation = "b" * 32
+    assert enrolled.once()["sent"] == 1
+
+
+@pytest.mark.parametrize("offset", [-7 * 86400.0, 7 * 86400.0])
+def test_when_clocks_differ_no_window_is_closed_by_the_clock(
+    enrolled: Agent, offset: float
+) -> None:
+    enrolled.server.clock_offset = offset
+    enrolled.append(0, 1)
+    report = enrolled.once()
+    assert report["released"] == 1
+    assert any("differ by" in message for message in report["messages"])
+    enrolled.server.clock_offset = 0.0
+    assert enrolled.once()["released"] == 1
+
+
+def test_when_clocks_differ_the_earlier_one_bounds_the_slots(enrolled: Agent) -> None:
+    enrolled.server.clock_offset = -7 * 86400.0
+    with enrolled.records.open("a") as file:
+        file.write(f"{time.time() - 86400},1,1\n{time.time()},1,1\n")
+    assert enrolled.once()["released"] == 0
+    assert enrolled.run("status", "--json") == 0
+    (stream,) = json.loads(enrolled.out)["streams"]
+    assert stream["open_window"]["n_records"] == 2
+    assert stream["open_window"]["slots"][1] <= enrolled.server.now() // HOUR
+
+
+def test_a_server_that_is_ahead_is_heard_even_when_clocks_differ(enrolled: Agent) -> None:
+    enrolled.server.clock_offset = 86400.0
+    enrolled.server.extra_sequences["meter"] = 4
+    enrolled.append(0)
+    assert enrolled.run("once") == 3
+    assert "later sketches" in enrolled.err
+
+
+def test_a_device_that_the_server_does_not_know_releases_nothing(enrolled: Agent) -> None:
+    enrolled.server.devices.clear()
+    enrolled.append(0)
+    assert enrolled.run("once") == 2
+    assert "is unknown" in enrolled.err
+    assert "outbox" not in "".join(line for line in enrolled.dump() if line.startswith("INSERT"))
+
+
+def test_a_second_agent_is_told_that_one_is_at_work(enrolled: Agent) -> None:
+    with lock_folder(enrolled.state):
+        assert enrolled.run("once") == 3
+        assert "another sfumato-agent" in enrolled.err
+        assert enrolled.run("status") == 0
+    assert enrolled.run("once") == 0
+
+
+def test_a_copied_file_goes_on_where_the_first_was_left(enrolled: Agent) -> None:
+    enrolled.append(0, 1, lines=5)
+    enrolled.once()
+    shutil.copy(enrolled.records, enrolled.folder / "copy.csv")
+    enrolled.records = enrolled.folder / "copy.csv"
+    enrolled.write_config(path="copy.csv")
+    report = enrolled.once()
+    assert (report["records_read"], report["released"]) == (0, 0)
+    assert any("already read from" in message for message in report["messages"])
+    enrolled.append(2, lines=5)
+    assert enrolled.once()["records_read"] == 5
+
+
+def test_a_copied_file_under_another_stream_is_refused(enrolled: Agent) -> None:
+    enrolled.append(0, lines=5)
+    enrolled.once()
+    text = enrolled.config.read_text().replace('"meter"', '"other"')
+    enrolled.config.write_text(text)
+    assert enrolled.once(status=3)["released"] == 0
+    assert "already sketched in stream 'meter'" in enrolled.err
+
+
+@pytest.mark.parametrize("change", ["shrunk", "altered", "emptied", "replaced"])
+def test_a_file_whose_beginning_changed_is_refused(enrolled: Agent, change: str) -> None:
+    enrolled.append(0, 1, lines=5)
+    enrolled.once()
+    before = enrolled.dump()
+    text = enrolled.records.read_text()
+    changed = {
+        "shrunk": text[: len(text) // 2],
+        "altered": text.replace("5,0", "5,9", 1) + f"{BASE + 9 * HOUR},1,1\n",
+        "emptied": "",
+        "replaced": "time,x,y\n" + f"{BASE + 9 * HOUR},1,1\n" * 50,
+    }
+    enrolled.records.write_text(changed[change])
+    report = enrolled.once(status=3)
+    assert report["released"] == 0
+    assert "already read" in enrolled.err
+    assert enrolled.dump() == before
+    enrolled.records.write_text(text)
+    assert enrolled.once()["released"] == 0
+
+
+def outbox(agent: Agent) -> dict[bytes, bytes]:
+    connection = sqlite3.connect(agent.state / "agent.sqlite")
+    rows = connection.execute("SELECT sketch_id, message FROM outbox").fetchall()
+    connection.close()
+    return dict(rows)

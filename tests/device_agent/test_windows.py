@@ -1,0 +1,214 @@
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agent.windows import WindowCutter, WindowState
+from shared.plan import WindowRule
+
+LENGTH = 10
+NOW_SLOT = 8
+NOW = NOW_SLOT * LENGTH + 3.0
+
+times = st.lists(
+    st.one_of(st.just(math.nan), st.integers(-20, 120).map(float)), min_size=0, max_size=60
+)
+
+
+@dataclass
+class Outcome:
+    windows: list[tuple[list[int], WindowState]]
+    left: list[int]
+    state: WindowState
+
+
+def by_time(least: int, most: int) -> WindowCutter:
+    rule = WindowRule(kind="time", origin=0, length_s=LENGTH)
+    return WindowCutter(rule=rule, least_records=least, most_records=most)
+
+
+def by_count(length: int) -> WindowCutter:
+    rule = WindowRule(kind="count", length=length)
+    return WindowCutter(rule=rule, least_records=1, most_records=100)
+
+
+def cut_all(
+    cutter: WindowCutter, timestamps: Sequence[float], splits: Sequence[int] = (), now: float = NOW
+) -> Outcome:
+    outcome = Outcome([], [], WindowState())
+    bounds = [0, *sorted(min(split, len(timestamps)) for split in splits), len(timestamps)]
+    for begin, end in pairwise(bounds):
+        batch = np.array(timestamps[begin:end], dtype=np.float64)
+        for cut in cutter.cut(outcome.state, batch, now=now):
+            outcome.left += range(begin + cut.start, begin + cut.stop)
+            if cut.closed is not None:
+                outcome.windows.append((outcome.left, cut.closed))
+                outcome.left = []
+            outcome.state = cut.state
+    return outcome
+
+
+def model(
+    timestamps: Sequence[float], least: int, most: int
+) -> tuple[list[tuple[list[int], int, int]], list[int]]:
+    """The rules, one after the other, with lists in place of counts."""
+    windows: list[tuple[list[int], int, int]] = []
+    members: list[int] = []
+    first: int | None = None
+    last: int | None = None
+    floor: int | None = None
+    for i, time in enumerate(timestamps):
+        slot = None if math.isnan(time) else min(math.floor(time / LENGTH), NOW_SLOT)
+        is_later = slot is not None and last is not None and slot > last
+        if members and is_later and len(members) >= least:
+            assert first is not None
+            assert last is not None
+            windows.append((members, first, last))
+            floor, members, first, last = last + 1, [], None, None
+        if last is None:
+            candidates = [s for s in (slot, floor) if s is not None]
+            first = last = max(candidates, default=None)
+        elif slot is not None:
+            last = max(last, slot)
+        members = [*members, i]
+        if len(members) == most:
+            windows.append(
+                (members, NOW_SLOT if first is None else first, NOW_SLOT if last is None else last)
+            )
+            floor, members, first, last = windows[-1][2], [], None, None
+    return windows, members
+
+
+@given(times, st.integers(1, 4), st.integers(0, 6))
+def test_windows_are_those_of_a_simple_model(
+    timestamps: list[float], least: int, more: int
+) -> None:
+    outcome = cut_all(by_time(least, least + more), timestamps)
+    windows, left = model(timestamps, least, least + more)
+    found = [(members, w.first_slot, w.last_slot) for members, w in outcome.windows]
+    assert found == windows
+    assert outcome.left == left
+
+
+@given(times, st.integers(1, 4), st.integers(0, 6))
+def test_each_record_is_in_one_window_or_still_open(
+    timestamps: list[float], least: int, more: int
+) -> None:
+    outcome = cut_all(by_time(least, least + more), timestamps)
+    members = [i for window, _ in outcome.windows for i in window] + outcome.left
+    assert members == list(range(len(timestamps)))
+    assert outcome.state.n_records == len(outcome.left)
+    for window, closed in outcome.windows:
+        assert closed.n_records == len(window)
+        assert least <= len(window) <= least + more
+
+
+@given(times, st.lists(st.integers(0, 60), max_size=4), st.integers(1, 4), st.integers(0, 6))
+def test_how_records_arrive_in_batches_changes_nothing(
+    timestamps: list[float], splits: list[int], least: int, more: int
+) -> None:
+    cutter = by_time(least, least + more)
+    assert cut_all(cutter, timestamps, splits) == cut_all(cutter, timestamps)
+
+
+@given(times, st.integers(1, 4), st.integers(0, 6))
+def test_slots_never_go_back_and_meet_only_behind_a_full_window(
+    timestamps: list[float], least: int, more: int
+) -> None:
+    outcome = cut_all(by_time(least, least + more), timestamps)
+    previous: WindowState | None = None
+    for _, window in outcome.windows:
+        assert window.first_slot is not None
+        assert window.last_slot is not None
+        assert window.first_slot <= window.last_slot <= NOW_SLOT
+        if previous is not None:
+            assert previous.last_slot is not None
+            was_full = previous.n_records == least + more
+            assert window.first_slot >= previous.last_slot + (0 if was_full else 1)
+        previous = window
+
+
+@given(st.lists(st.integers(0, NOW_SLOT * LENGTH).map(float), max_size=60).map(sorted))
+def test_a_record_in_time_is_covered_by_its_own_slot(timestamps: list[float]) -> None:
+    for members, window in cut_all(by_time(3, 7), timestamps).windows:
+        assert window.first_slot is not None
+        assert window.last_slot is not None
+        for i in members:
+            assert window.first_slot <= timestamps[i] // LENGTH <= window.last_slot
+
+
+@given(times, st.integers(1, 9))
+def test_windows_by_count_know_no_time(timestamps: list[float], length: int) -> None:
+    outcome = cut_all(by_count(length), timestamps)
+    assert [len(members) for members, _ in outcome.windows] == [length] * (
+        len(timestamps) // length
+    )
+    assert all(window.first_slot is window.last_slot is None for _, window in outcome.windows)
+
+
+def test_too_few_records_are_carried_over_and_the_sketch_spans_the_slots() -> None:
+    outcome = cut_all(by_time(3, 9), [5.0, 15.0, 35.0, 45.0])
+    assert [(m, w.first_slot, w.last_slot) for m, w in outcome.windows] == [([0, 1, 2], 0, 3)]
+    assert outcome.left == [3]
+
+
+def test_a_full_window_closes_early_and_the_next_shares_its_slot() -> None:
+    outcome = cut_all(by_time(1, 2), [5.0, 6.0, 7.0])
+    assert [(m, w.first_slot, w.last_slot) for m, w in outcome.windows] == [([0, 1], 0, 0)]
+    assert (outcome.state.first_slot, outcome.state.last_slot) == (0, 0)
+
+
+def test_a_late_record_after_closing_joins_the_next_window() -> None:
+    outcome = cut_all(by_time(1, 9), [5.0, 15.0, 6.0, 25.0])
+    assert [(m, w.first_slot) for m, w in outcome.windows] == [([0], 0), ([1, 2], 1)]
+
+
+def test_a_record_from_the_future_is_not_believed() -> None:
+    outcome = cut_all(by_time(1, 9), [1e12])
+    assert outcome.state.last_slot == NOW_SLOT
+
+
+def test_the_slot_does_not_go_back_with_the_clock() -> None:
+    cutter = by_time(1, 9)
+    before = cut_all(cutter, [75.0])
+    (cut,) = cutter.cut(before.state, np.array([76.0]), now=12.0)
+    assert (cut.state.first_slot, cut.state.last_slot, cut.state.n_records) == (7, 7, 2)
+
+
+def test_a_window_whose_time_nobody_knows_takes_the_slot_of_now_when_it_settles() -> None:
+    cutter = by_time(1, 9)
+    outcome = cut_all(cutter, [math.nan, math.nan])
+    assert outcome.state.last_slot is None
+    assert cutter.settle(outcome.state, now=NOW).last_slot == NOW_SLOT
+
+
+@pytest.mark.parametrize(
+    ("n_records", "clocks", "closes"),
+    [
+        (1, [20.0], True),
+        (1, [19.9], False),
+        (1, [20.0, 19.9], False),
+        (1, [19.9, 20.0], False),
+        (1, [21.0, 20.0], True),
+        (0, [21.0], False),
+    ],
+)
+def test_a_window_closes_by_the_clock_only_when_every_clock_agrees(
+    n_records: int, clocks: list[float], closes: bool
+) -> None:
+    cutter = by_time(1, 9)
+    state = cut_all(cutter, [15.0] * n_records).state
+    closed = cutter.close_over(state, clocks=clocks)
+    assert (closed is not None) == closes
+    if closed is not None:
+        assert closed[1].floor_slot == 2
+
+
+def test_too_few_records_are_not_released_by_the_clock() -> None:
+    cutter = by_time(2, 9)
+    assert cutter.close_over(cut_all(cutter, [15.0]).state, clocks=[1e9]) is None
