@@ -135,10 +135,12 @@ def _study_list(key: Key, url: Url = _DEFAULT_URL, as_json: Json = False) -> Non
     if as_json:
         print(json.dumps(studies))
         return
-    table = Table("study", "name", "state", "devices", "sketches", "records")
+    table = Table("name", "state", "devices", "sketches", "records")
+    # Identities are copied, so none may be cut to the width of the terminal.
+    table.add_column("study", overflow="fold", min_width=64)
     for item in studies:
         counts = (str(item[f"n_{what}"]) for what in ("devices", "sketches", "records"))
-        table.add_row(item["study_id"], item["name"], item["state"], *counts)
+        table.add_row(item["name"], item["state"], *counts, item["study_id"])
     Console().print(table)
 
 

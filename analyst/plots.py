@@ -107,7 +107,7 @@ def _draw_pair(
             va="center",
             color="white",
             fontweight="bold",
-            zorder=4,
+            zorder=6,
         )
     if baseline is not None:
         panel.scatter(

@@ -42,7 +42,7 @@ class PlanAnswer:
 
     plan_bytes: bytes
     plan_digest: str
-    name: str | None
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class ServerClient:
         return PlanAnswer(
             plan_bytes=exact.content,
             plan_digest=_require(stated, "plan_digest", str),
-            name=str(stated["name"]) if "name" in stated else None,
+            name=_require(stated, "name", str),
         )
 
     def enrol(

@@ -96,7 +96,7 @@ def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:
     plan = decode_plan(answer.plan_bytes)
     if compute_plan_digest(plan).hex() != answer.plan_digest:
         raise _mismatch("plan_digest", "is not the digest of the plan that the server sent")
-    if answer.name is not None and compute_study_id(answer.name, plan) != study:
+    if compute_study_id(answer.name, plan) != study:
         raise _mismatch("study", "is not the identity of the study that the server sent")
     return plan
 

@@ -1,0 +1,221 @@
+"""What goes over the wire as JSON about snapshots, decodes, privacy and utility."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from aggregator.api.schemas import Hex, Labels, Request, Slot, SmallText
+
+_ID = "5f" * 32
+_TIME = "2026-03-01T12:00:00.000000Z"
+_SNAPSHOT: dict[str, Any] = {
+    "snapshot_id": "21" * 32,
+    "study_id": _ID,
+    "n_sketches": 120,
+    "n_devices": 40,
+    "n_records": 240000,
+    "snr": 152.0,
+    "signal_energy": 0.081,
+    "noise_energy": 0.00053,
+    "digest": "44" * 32,
+    "selection": {"first_slot": None, "last_slot": None, "labels": {}},
+    "created": _TIME,
+}
+_PRIVACY: dict[str, Any] = {
+    "epsilon": "1",
+    "delta": "0",
+    "neighbouring": "replace-one",
+    "mechanism": "discrete-knorm",
+    "scale": "4503599627370496/1518500",
+    "statement": "Each sketch is epsilon = 1 differentially private under replace-one ...",
+    "max_records_per_person": "unknown",
+}
+
+
+class SnapshotRequest(Request):
+    """A selection to be frozen; null bounds do not restrict."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "first_slot": 480,
+                "last_slot": 491,
+                "labels": {"site": "north"},
+                "weighting": "size",
+            }
+        },
+    )
+
+    first_slot: Slot | None = None
+    last_slot: Slot | None = None
+    labels: Labels = Field(default_factory=dict)
+    weighting: Literal["size"] = "size"
+
+
+class SelectionBody(BaseModel):
+    """A selection as it was asked for."""
+
+    first_slot: int | None
+    last_slot: int | None
+    labels: dict[str, str]
+
+
+class SnapshotBody(BaseModel):
+    """A frozen global sketch."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _SNAPSHOT})
+
+    snapshot_id: str
+    study_id: str
+    n_sketches: int
+    n_devices: int
+    n_records: int
+    snr: float
+    signal_energy: float
+    noise_energy: float
+    digest: str
+    selection: SelectionBody
+    created: str
+
+
+class SnapshotSumsBody(SnapshotBody):
+    """A frozen global sketch with its exact sums: real parts, then imaginary parts."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": _SNAPSHOT | {"sums": [1812233, -90211, 77, 40012]}}
+    )
+
+    sums: list[int]
+
+
+class DecodeRequest(Request):
+    """A decode to be queued; a null snapshot stands for everything that is there now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "snapshot_id": None,
+                "n_clusters": 5,
+                "decoder": "cl-ompr",
+                "settings": {"n_replicates": 5},
+                "seed": 0,
+            }
+        },
+    )
+
+    snapshot_id: Hex | None = None
+    n_clusters: StrictInt
+    decoder: SmallText | None = None
+    settings: dict[SmallText, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(
+        default_factory=dict
+    )
+    seed: Annotated[StrictInt, Field(ge=0, lt=1 << 63)] = 0
+
+
+class DimensionBody(BaseModel):
+    """One column of the centroids."""
+
+    name: str
+    unit: str
+
+
+class QualityBody(BaseModel):
+    """What the rule of thumb predicts."""
+
+    features_per_parameter: float
+    snr_per_parameter: float
+    largest_relative_sse: float | None
+    statement: str
+
+
+class PrivacyBody(BaseModel):
+    """What a study promises."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _PRIVACY})
+
+    epsilon: str
+    delta: str
+    neighbouring: str
+    mechanism: str
+    scale: str
+    statement: str
+    max_records_per_person: int | Literal["unknown"]
+
+
+class ResultBody(BaseModel):
+    """Centroids with weights, and how far they can be trusted."""
+
+    dimensions: list[DimensionBody]
+    centroids: list[list[float]]
+    weights: list[float]
+    residual: float
+    noise_floor: float
+    solver: str
+    n_replicates: int
+    warnings: list[str]
+    snr: float
+    quality: QualityBody
+    privacy: PrivacyBody
+    seconds: float
+
+
+class DecodeBody(BaseModel):
+    """A decode, how far it is, and what came of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "decode_id": "63" * 32,
+                "state": "running",
+                "progress": 0.4,
+                "snapshot_id": "21" * 32,
+                "n_clusters": 5,
+                "decoder": "cl-ompr/1",
+                "seed": 0,
+                "created": _TIME,
+                "started": _TIME,
+                "finished": None,
+                "result": None,
+                "problem": None,
+            }
+        }
+    )
+
+    decode_id: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    progress: float
+    snapshot_id: str
+    n_clusters: int
+    decoder: str
+    seed: int
+    created: str
+    started: str | None
+    finished: str | None
+    result: ResultBody | None
+    problem: dict[str, Any] | None
+
+
+class UtilityBody(BaseModel):
+    """How useful the sketches of a study are together; no noise energy where no record is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "n_sketches": 120,
+                "n_records": 240000,
+                "snr": 152.0,
+                "signal_energy": 0.081,
+                "noise_energy": 0.00053,
+            }
+        }
+    )
+
+    n_sketches: int
+    n_records: int
+    snr: float
+    signal_energy: float
+    noise_energy: float | None

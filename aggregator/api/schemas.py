@@ -1,0 +1,259 @@
+"""What goes over the wire as JSON, with an example of each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+
+T = TypeVar("T")
+
+_ID = "5f" * 32
+_TIME = "2026-03-01T12:00:00.000000Z"
+
+Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Signature = Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")]
+SmallText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Labels = dict[SmallText, SmallText]
+_BELOW_2_53 = 1 << 53
+Slot = Annotated[StrictInt, Field(gt=-_BELOW_2_53, lt=_BELOW_2_53)]
+
+
+def to_rfc3339(seconds: float) -> str:
+    """Return a time as RFC 3339 text in UTC, to the microsecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def maybe_rfc3339(seconds: float | None) -> str | None:
+    """Return a time as text; None stays None."""
+    return None if seconds is None else to_rfc3339(seconds)
+
+
+class Request(BaseModel):
+    """A body of a request: unknown fields are refused, so that a typing error is noticed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Items(BaseModel, Generic[T]):
+    """A list."""
+
+    items: list[T]
+
+
+class Paged(Items[T], Generic[T]):
+    """A page of a list."""
+
+    next_page: str | None
+
+
+class StudyRequest(Request):
+    """A study to be created."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"name": "pumps", "plan": {"see": "`sfumato plan new` writes one"}}
+        },
+    )
+
+    name: SmallText
+    plan: dict[str, Any]
+
+
+class StateRequest(Request):
+    """A study's next state."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"state": "closed"}})
+
+    state: Literal["open", "closed"]
+
+
+class StudyBody(BaseModel):
+    """A study."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "study_id": _ID,
+                "name": "pumps",
+                "plan_digest": "a0" * 32,
+                "state": "open",
+                "created": _TIME,
+                "n_sketches": 120,
+                "n_records": 240000,
+                "n_devices": 40,
+            }
+        }
+    )
+
+    study_id: str
+    name: str
+    plan_digest: str
+    state: str
+    created: str
+    n_sketches: int
+    n_records: int
+    n_devices: int
+
+
+class TokenRequest(Request):
+    """An enrolment token to be created; ``labels`` are forced on its devices."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"max_uses": 10, "labels": {"site": "north"}}},
+    )
+
+    max_uses: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1
+    labels: Labels | None = None
+
+
+class TokenBody(BaseModel):
+    """An enrolment token, shown once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"token": "sfe_...", "max_uses": 10, "expires": _TIME}}
+    )
+
+    token: str
+    max_uses: int
+    expires: str
+
+
+class EnrolmentRequest(Request):
+    """A device that enrols; the proof is a signature over token, study, key and labels."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "token": "sfe_...",
+                "study_id": _ID,
+                "public_key": "d7" * 32,
+                "labels": {"site": "north"},
+                "proof": "3c" * 64,
+            }
+        },
+    )
+
+    token: SmallText
+    study_id: Hex
+    public_key: Hex
+    labels: Labels = Field(default_factory=dict)
+    proof: Signature
+
+
+class EnrolmentBody(BaseModel):
+    """An enrolled device."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"device_id": "9b" * 32, "study_id": _ID, "labels": {"site": "north"}}
+        }
+    )
+
+    device_id: str
+    study_id: str
+    labels: dict[str, str]
+
+
+class StreamBody(BaseModel):
+    """How far a stream has come."""
+
+    stream: str
+    last_sequence: int
+    last_slot: int | None
+
+
+class DeviceStatusBody(BaseModel):
+    """What a device learns about itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "device_id": "9b" * 32,
+                "study_id": _ID,
+                "streams": [{"stream": "main", "last_sequence": 4, "last_slot": 491}],
+                "server_time": 1772366400.0,
+                "generation": "0c" * 16,
+            }
+        }
+    )
+
+    device_id: str
+    study_id: str
+    streams: list[StreamBody]
+    server_time: float
+    generation: str
+
+
+class DeviceBody(BaseModel):
+    """A device as the analyst sees it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "device_id": "9b" * 32,
+                "labels": {"site": "north"},
+                "last_seen": _TIME,
+                "n_sketches": 3,
+            }
+        }
+    )
+
+    device_id: str
+    labels: dict[str, str]
+    last_seen: str | None
+    n_sketches: int
+
+
+class StoredBody(BaseModel):
+    """A sketch is stored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"sketch_id": "77" * 32, "state": "stored"}}
+    )
+
+    sketch_id: str
+    state: Literal["stored"] = "stored"
+
+
+class SketchBody(BaseModel):
+    """A stored sketch."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "sketch_id": "77" * 32,
+                "device_id": "9b" * 32,
+                "stream": "main",
+                "sequence": 4,
+                "slots": [491, 491],
+                "n_records": 2000,
+                "payload_digest": "e1" * 32,
+                "received": _TIME,
+            }
+        }
+    )
+
+    sketch_id: str
+    device_id: str
+    stream: str
+    sequence: int
+    slots: tuple[int, int] | None
+    n_records: int
+    payload_digest: str
+    received: str
+
+
+class RefusalBody(BaseModel):
+    """How often sketches were refused with one problem."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"problem": "signature-invalid", "count": 2}}
+    )
+
+    problem: str
+    count: int

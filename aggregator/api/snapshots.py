@@ -1,0 +1,58 @@
+"""Snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
+from aggregator.api.result_schemas import SnapshotBody, SnapshotRequest, SnapshotSumsBody
+from aggregator.api.schemas import to_rfc3339
+from aggregator.ports import Selection, SnapshotRecord
+from aggregator.services.snapshots import decode_sums
+
+router = APIRouter(prefix="/v1", tags=["snapshots"], dependencies=ANALYST)
+
+
+@router.post(
+    "/studies/{study}/snapshots", status_code=201, responses={200: {"model": SnapshotBody}}
+)
+async def create_snapshot(
+    study: Identity, body: SnapshotRequest, services: ServicesDep, response: Response
+) -> SnapshotBody:
+    """Freeze a selection; 200 if the same one with the same sketches is frozen already.
+
+    A selection contains a sketch if and only if all slots of the sketch are inside.
+    """
+    selection = Selection(first_slot=body.first_slot, last_slot=body.last_slot, labels=body.labels)
+    snapshot, is_new = await services.snapshots.create(
+        bytes.fromhex(study), selection, weighting=body.weighting
+    )
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/snapshots/{snapshot.snapshot_id.hex()}"
+    return SnapshotBody.model_validate(_to_map(snapshot))
+
+
+@router.get("/snapshots/{snapshot}")
+async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSumsBody:
+    """Show a snapshot with its exact sums."""
+    record = await services.snapshots.get(bytes.fromhex(snapshot))
+    sums = decode_sums(record).tolist()
+    return SnapshotSumsBody.model_validate(_to_map(record) | {"sums": sums})
+
+
+def _to_map(record: SnapshotRecord) -> dict[str, Any]:
+    return {
+        "snapshot_id": record.snapshot_id.hex(),
+        "study_id": record.study_id.hex(),
+        "n_sketches": record.n_sketches,
+        "n_devices": record.n_devices,
+        "n_records": record.n_records,
+        "snr": record.snr,
+        "signal_energy": record.signal_energy,
+        "noise_energy": record.noise_energy,
+        "digest": record.digest.hex(),
+        "selection": record.selection,
+        "created": to_rfc3339(record.created),
+    }

@@ -1,0 +1,42 @@
+"""What services ask of the outside: a store and a clock, and the records that pass between.
+
+Importable by every other part of `aggregator` but settings; imports none of them.
+"""
+
+from aggregator.ports.clock import Clock, SystemClock
+from aggregator.ports.records import (
+    DecodeRecord,
+    DecodeState,
+    DeviceRecord,
+    KeyRecord,
+    PageKey,
+    RefusalRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+    SnapshotRecord,
+    StreamRecord,
+    StudyRecord,
+    TokenRecord,
+)
+from aggregator.ports.store import Store, Transaction
+
+__all__ = [
+    "Clock",
+    "DecodeRecord",
+    "DecodeState",
+    "DeviceRecord",
+    "KeyRecord",
+    "PageKey",
+    "RefusalRecord",
+    "Selection",
+    "SketchRecord",
+    "SketchTotals",
+    "SnapshotRecord",
+    "Store",
+    "StreamRecord",
+    "StudyRecord",
+    "SystemClock",
+    "TokenRecord",
+    "Transaction",
+]

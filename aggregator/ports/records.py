@@ -1,0 +1,214 @@
+"""What is stored, as frozen values; identities and digests are bytes, times seconds since 1970."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+StudyState = Literal["open", "closed"]
+DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+KeyScope = Literal["operator", "analyst"]
+PageKey = tuple[float, bytes]
+"""Where a page ends: the time and identity of its last item."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """A study.
+
+    Parameters
+    ----------
+    plan, plan_digest
+        The plan's encoding, and the SHA-256 of it.
+    version
+        Counts the changes of ``state``, from 1.
+    n_sketches, n_records
+        What it holds.
+    """
+
+    study_id: bytes
+    name: str
+    plan: bytes
+    plan_digest: bytes
+    created: float
+    state: StudyState = "open"
+    version: int = 1
+    n_sketches: int = 0
+    n_records: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRecord:
+    """An enrolment token; ``labels`` are those that it forces, None if any declared ones do."""
+
+    token_hash: bytes
+    study_id: bytes
+    max_uses: int
+    expires: float
+    labels: Mapping[str, str] | None = None
+    uses: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRecord:
+    """An enrolled key; ``last_seen`` is the time of its last accepted request."""
+
+    device_id: bytes
+    study_id: bytes
+    public_key: bytes
+    labels: Mapping[str, str]
+    enrolled: float
+    last_seen: float | None = None
+    n_sketches: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRecord:
+    """How far a stream of a device has come."""
+
+    stream: str
+    last_sequence: int
+    last_slot: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchRecord:
+    """A stored sketch without its payload.
+
+    Parameters
+    ----------
+    first_slot, last_slot
+        None for windows by count.
+    header, signature
+        The signed bytes and the device's signature, so that a second party can verify them.
+    """
+
+    sketch_id: bytes
+    study_id: bytes
+    device_id: bytes
+    stream: str
+    sequence: int
+    first_slot: int | None
+    last_slot: int | None
+    n_records: int
+    payload_digest: bytes
+    header: bytes
+    signature: bytes
+    received: float
+    state: str = "stored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusalRecord:
+    """How often sketches of a study were refused with one problem."""
+
+    problem: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which sketches of a study: those with all slots inside, of devices with these labels.
+
+    A bound that is None does not restrict. Labels that are not named may have any value.
+    """
+
+    first_slot: int | None = None
+    last_slot: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def matches_labels(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a device with these labels is in the selection."""
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+    def contains_slots(self, first: int | None, last: int | None) -> bool:
+        """Tell whether all slots of a sketch are in the selection."""
+        if self.first_slot is not None and (first is None or first < self.first_slot):
+            return False
+        return self.last_slot is None or (last is not None and last <= self.last_slot)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SketchTotals:
+    """The exact sum over a selection.
+
+    Parameters
+    ----------
+    sums
+        Shape ``(2 m,)``, int64: real parts, then imaginary parts.
+    sketch_ids
+        In ascending order.
+    """
+
+    sums: NDArray[np.int64]
+    n_records: int
+    n_devices: int
+    sketch_ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotRecord:
+    """A frozen weighted global sketch; ``sums`` are int64, little-endian."""
+
+    snapshot_id: bytes
+    study_id: bytes
+    digest: bytes
+    selection: Mapping[str, Any]
+    weighting: str
+    n_sketches: int
+    n_devices: int
+    n_records: int
+    snr: float
+    signal_energy: float
+    noise_energy: float
+    sums: bytes
+    created: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeRecord:
+    """A decode and the lease of whoever works on it.
+
+    Parameters
+    ----------
+    decoder, solver, settings
+        The decoder's name, the same with its version, and all its settings.
+    lease_token, lease_expires, attempts
+        Random and new with each attempt: only its holder may write. Past the expiry anyone may
+        take the job.
+    """
+
+    decode_id: bytes
+    study_id: bytes
+    snapshot_id: bytes
+    n_clusters: int
+    decoder: str
+    solver: str
+    settings: Mapping[str, Any]
+    seed: int
+    created: float
+    state: DecodeState = "queued"
+    progress: float = 0.0
+    started: float | None = None
+    finished: float | None = None
+    result: Mapping[str, Any] | None = None
+    problem: Mapping[str, Any] | None = None
+    lease_token: bytes | None = None
+    lease_expires: float | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRecord:
+    """An API key, known by its SHA-256 alone."""
+
+    key_id: str
+    key_hash: bytes
+    name: str
+    scope: KeyScope
+    created: float
+    revoked: float | None = None

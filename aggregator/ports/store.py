@@ -1,0 +1,252 @@
+"""What services ask of a store.
+
+Methods named ``add_`` return false, and change nothing, where the identity is already taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from aggregator.ports.records import (
+    DecodeRecord,
+    DecodeState,
+    DeviceRecord,
+    KeyRecord,
+    PageKey,
+    RefusalRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+    SnapshotRecord,
+    StreamRecord,
+    StudyRecord,
+    StudyState,
+    TokenRecord,
+)
+
+
+class Transaction(Protocol):
+    """Reads and writes that happen together or not at all."""
+
+    async def get_generation(self) -> bytes:
+        """Return 16 bytes that change when the database is restored from a backup."""
+        ...
+
+    async def renew_generation(self) -> bytes:
+        """Draw and store a new generation."""
+        ...
+
+    # Studies and their tokens
+
+    async def add_study(self, record: StudyRecord) -> bool:
+        """Store a study."""
+        ...
+
+    async def get_study(self, study_id: bytes) -> StudyRecord | None:
+        """Return a study."""
+        ...
+
+    async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
+        """Return studies in the order of creation."""
+        ...
+
+    async def set_study_state(
+        self, study_id: bytes, state: StudyState, *, expected_version: int
+    ) -> bool:
+        """Change the state and count the version up; false if the version is another."""
+        ...
+
+    async def count_devices(self, study_id: bytes) -> int:
+        """Count the enrolled devices of a study."""
+        ...
+
+    async def add_token(self, record: TokenRecord) -> bool:
+        """Store an enrolment token."""
+        ...
+
+    async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
+        """Return an enrolment token; with ``lock`` no other enrols by it before this ends."""
+        ...
+
+    async def use_token(self, token_hash: bytes, *, now: float) -> bool:
+        """Count one use; false if it is used up or expired."""
+        ...
+
+    # Devices
+
+    async def add_device(self, record: DeviceRecord) -> bool:
+        """Store a device."""
+        ...
+
+    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
+        """Return a device; with ``lock`` no other transaction uploads for it before this ends."""
+        ...
+
+    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
+        """Note when a device was last seen, and that it has ``n_sketches`` more."""
+        ...
+
+    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
+        """Return the devices of a study in the order of enrolment."""
+        ...
+
+    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
+        """Return the streams of a device by name."""
+        ...
+
+    # Sketches
+
+    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
+        """Return a sketch without its payload."""
+        ...
+
+    async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
+        """Store a sketch."""
+        ...
+
+    async def count_sketch(
+        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+    ) -> bool:
+        """Add one sketch to a study's counts; false if it is full or in another state."""
+        ...
+
+    async def find_neighbours(
+        self, device_id: bytes, stream: str, sequence: int
+    ) -> tuple[SketchRecord | None, SketchRecord | None]:
+        """Return the nearest stored sketches below and above in the same stream."""
+        ...
+
+    async def list_sketches(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[SketchRecord]:
+        """Return sketches in the order of arrival."""
+        ...
+
+    async def sum_sketches(
+        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+    ) -> SketchTotals:
+        """Add up the payloads of a selection, exactly, as they were at one moment."""
+        ...
+
+    async def count_refusal(self, study_id: bytes, problem: str) -> None:
+        """Count a refusal."""
+        ...
+
+    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
+        """Return the refusals of a study, most frequent first."""
+        ...
+
+    # Snapshots and decodes
+
+    async def add_snapshot(self, record: SnapshotRecord) -> bool:
+        """Store a snapshot."""
+        ...
+
+    async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
+        """Return a snapshot."""
+        ...
+
+    async def add_decode(self, record: DecodeRecord) -> bool:
+        """Queue a decode."""
+        ...
+
+    async def get_decode(self, decode_id: bytes) -> DecodeRecord | None:
+        """Return a decode."""
+        ...
+
+    async def requeue_decode(self, decode_id: bytes) -> bool:
+        """Queue a failed or cancelled decode anew; false if it is in another state."""
+        ...
+
+    async def cancel_decode(self, decode_id: bytes, *, now: float) -> bool:
+        """Cancel a decode; false if it has ended."""
+        ...
+
+    async def has_leasable_decode(self, *, now: float) -> bool:
+        """Tell whether a decode waits for a worker."""
+        ...
+
+    async def lease_decode(
+        self, *, token: bytes, now: float, expires: float, max_attempts: int
+    ) -> DecodeRecord | None:
+        """Take the oldest decode that is queued or whose lease has expired."""
+        ...
+
+    async def renew_lease(
+        self, decode_id: bytes, token: bytes, *, expires: float, progress: float
+    ) -> bool:
+        """Prolong a lease; false if it is lost or the decode was cancelled."""
+        ...
+
+    async def release_lease(self, decode_id: bytes, token: bytes) -> bool:
+        """Give a decode back unfinished; the attempt does not count."""
+        ...
+
+    async def finish_decode(
+        self,
+        decode_id: bytes,
+        token: bytes,
+        *,
+        state: DecodeState,
+        now: float,
+        result: Mapping[str, Any] | None = None,
+        problem: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Store how a decode ended; false if the lease is lost or it was cancelled."""
+        ...
+
+    async def fail_exhausted(
+        self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
+    ) -> int:
+        """Fail decodes whose last allowed attempt has expired; return how many."""
+        ...
+
+    # Keys
+
+    async def add_key(self, record: KeyRecord) -> bool:
+        """Store an API key."""
+        ...
+
+    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
+        """Return the API key with this hash, revoked or not."""
+        ...
+
+    async def list_keys(self) -> Sequence[KeyRecord]:
+        """Return all keys in the order of creation."""
+        ...
+
+    async def revoke_key(self, key_id: str, *, now: float) -> bool:
+        """Revoke a key; false if there is none or it is revoked already."""
+        ...
+
+
+class Store(Protocol):
+    """A place that keeps what the server knows."""
+
+    def begin(self, *, write: bool = False) -> AbstractAsyncContextManager[Transaction]:
+        """Open a transaction: it commits at the end of the block, and not at all on an error.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        ...
+
+    async def require_ready(self) -> None:
+        """Check that the database answers and has the schema of this release.
+
+        Raises
+        ------
+        TransportError
+            It does not answer.
+        ConfigError
+            Its schema is of another version.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...

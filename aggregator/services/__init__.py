@@ -1,0 +1,9 @@
+"""What the server does, without saying over which wire or into which store.
+
+Importable by the interfaces (api, ui) and the wiring. Services speak to the ports; they know
+neither HTTP nor SQL.
+"""
+
+from aggregator.services.container import Services, create_services
+
+__all__ = ["Services", "create_services"]

@@ -1,0 +1,261 @@
+"""Enrolment: a token, a public key and a proof become a device; and what a device asks later."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aggregator.ports import (
+    Clock,
+    DeviceRecord,
+    Store,
+    StreamRecord,
+    StudyRecord,
+    TokenRecord,
+    Transaction,
+)
+from aggregator.services.keys import hash_secret
+from aggregator.services.plans import PlanCache, require_study
+from shared.errors import AccessError, ConfigError, StoreError, StudyClosedError
+from shared.plan import SketchPlan
+from shared.wire import (
+    device_id_of,
+    encode_proof_input,
+    parse_request_signature,
+    verify_proof,
+    verify_request,
+)
+
+TOKEN_PREFIX = "sfe_"
+_TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceStatus:
+    """What a device learns about itself."""
+
+    device: DeviceRecord
+    streams: Sequence[StreamRecord]
+    server_time: float
+    generation: bytes
+
+
+class EnrolmentService:
+    """Hands out tokens and accepts devices."""
+
+    def __init__(
+        self, store: Store, clock: Clock, plans: PlanCache, *, token_seconds: float
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._plans = plans
+        self._token_seconds = token_seconds
+
+    async def create_token(
+        self, study_id: bytes, *, max_uses: int, labels: Mapping[str, str] | None
+    ) -> tuple[str, TokenRecord]:
+        """Create an enrolment token; the first part of the answer is shown once.
+
+        Parameters
+        ----------
+        labels
+            Labels that every device of this token must have; others stay free.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such study.
+        ConfigError
+            A label or value is not declared in the plan.
+        """
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        async with self._store.begin(write=True) as transaction:
+            study = await require_study(transaction, study_id)
+            _require_declared(await self._plans.get(study), labels or {})
+            record = TokenRecord(
+                token_hash=hash_secret(secret),
+                study_id=study_id,
+                max_uses=max_uses,
+                expires=self._clock.now() + self._token_seconds,
+                labels=labels,
+            )
+            await transaction.add_token(record)
+        return secret, record
+
+    async def enrol(
+        self,
+        *,
+        token: str,
+        study_id: bytes,
+        public_key: bytes,
+        labels: Mapping[str, str],
+        proof: bytes,
+    ) -> tuple[DeviceRecord, bool]:
+        """Accept a device; the same key with the same labels again gets the same answer.
+
+        Returns
+        -------
+        device, is_new
+            The device, and whether this call made it.
+
+        Raises
+        ------
+        NotFoundError, SignatureError, AccessError, StudyClosedError, ConfigError, StoreError
+            The study, the proof, the token, or the labels; or the key is enrolled otherwise.
+        """
+        proof_input = encode_proof_input(
+            token=token, study=study_id, public_key=public_key, labels=labels
+        )
+        async with self._store.begin(write=True) as transaction:
+            study = await require_study(transaction, study_id)
+            verify_proof(proof_input, public_key=public_key, proof=proof)
+            known = await self._find_token(transaction, token, study_id)
+            present = await transaction.get_device(device_id_of(public_key))
+            if present is None:
+                device = await self._add(transaction, study, known, public_key, labels)
+                return device, True
+        _require_same(present, study_id, labels)
+        return present, False
+
+    async def _find_token(
+        self, transaction: Transaction, token: str, study_id: bytes
+    ) -> TokenRecord:
+        # Locked, so that the same request twice at once finds the device that the first one made.
+        known = await transaction.get_token(hash_secret(token), lock=True)
+        if known is None or known.study_id != study_id:
+            raise AccessError(
+                "is not a token of this study", field="token", fix="ask the operator for a token"
+            )
+        return known
+
+    async def _add(
+        self,
+        transaction: Transaction,
+        study: StudyRecord,
+        token: TokenRecord,
+        public_key: bytes,
+        labels: Mapping[str, str],
+    ) -> DeviceRecord:
+        if study.state != "open":
+            raise StudyClosedError("accepts no more devices", field="study_id")
+        now = self._clock.now()
+        plan = await self._plans.get(study)
+        _require_declared(plan, labels)
+        _require_complete(plan, labels, token.labels or {})
+        if not await transaction.use_token(token.token_hash, now=now):
+            raise AccessError(
+                "is used up or expired", field="token", fix="ask the operator for another token"
+            )
+        device = DeviceRecord(
+            device_id=device_id_of(public_key),
+            study_id=study.study_id,
+            public_key=public_key,
+            labels=dict(labels),
+            enrolled=now,
+        )
+        if await transaction.add_device(device):
+            return device
+        # Another request enrolled the same key in between. The error takes the use back.
+        raise StoreError(
+            "is being enrolled by another request", field="public_key", fix="send the same again"
+        )
+
+    async def describe_device(
+        self, *, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> DeviceStatus:
+        """Answer a device that signed its request.
+
+        Raises
+        ------
+        SignatureError
+            The signature is missing, too old or does not verify.
+        AccessError
+            The device is not enrolled here.
+        """
+        signature = parse_request_signature(headers)
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            device = await require_device(transaction, signature.device)
+            verify_request(
+                signature,
+                method=method,
+                path=path,
+                body=body,
+                public_key=device.public_key,
+                now=now,
+            )
+            await transaction.touch_device(device.device_id, now=now)
+            return DeviceStatus(
+                device=device,
+                streams=await transaction.list_streams(device.device_id),
+                server_time=now,
+                generation=await transaction.get_generation(),
+            )
+
+
+async def require_device(
+    transaction: Transaction, device_id: bytes, *, lock: bool = False
+) -> DeviceRecord:
+    """Return an enrolled device.
+
+    Raises
+    ------
+    AccessError
+        It is not enrolled here.
+    """
+    device = await transaction.get_device(device_id, lock=lock)
+    if device is None:
+        raise AccessError(
+            "is not enrolled here", field="device", fix="enrol with a token of the study"
+        )
+    return device
+
+
+def _require_same(present: DeviceRecord, study_id: bytes, labels: Mapping[str, str]) -> None:
+    if present.study_id != study_id:
+        raise StoreError(
+            "is enrolled in another study", field="public_key", fix="make a key for each study"
+        )
+    if dict(present.labels) != dict(labels):
+        raise StoreError(
+            "differ from those that this key enrolled with",
+            field="labels",
+            fix="enrol a new key, or keep the labels",
+        )
+
+
+def _require_declared(plan: SketchPlan, labels: Mapping[str, str]) -> None:
+    declared = {label.name: label.values for label in plan.labels}
+    for name, value in labels.items():
+        if name not in declared:
+            raise ConfigError(
+                "is not a label that the plan declares",
+                field=f"labels.{name}",
+                fix=f"use: {', '.join(declared) or 'no labels'}",
+            )
+        if value not in declared[name]:
+            raise ConfigError(
+                "has a value that the plan does not declare",
+                field=f"labels.{name}",
+                fix=f"use one of: {', '.join(declared[name])}",
+            )
+
+
+def _require_complete(
+    plan: SketchPlan, labels: Mapping[str, str], forced: Mapping[str, str]
+) -> None:
+    for label in plan.labels:
+        if label.name not in labels:
+            raise ConfigError(
+                "is missing: the plan declares it",
+                field=f"labels.{label.name}",
+                fix=f"give one of: {', '.join(label.values)}",
+            )
+    for name, value in forced.items():
+        if labels.get(name) != value:
+            raise ConfigError(
+                f"must be {value!r} with this token",
+                field=f"labels.{name}",
+                fix="correct the label, or ask for another token",
+            )

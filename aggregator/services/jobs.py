@@ -1,0 +1,158 @@
+"""The queue of decodes, as a worker sees it: lease, renew, finish."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from aggregator.decoding.problem import DecodingProblem
+from aggregator.decoding.registry import create_solver
+from aggregator.decoding.solution import Solution
+from aggregator.decoding.solver import Solver
+from aggregator.ports import Clock, DecodeRecord, SnapshotRecord, Store
+from aggregator.services.decodes import exhausted_problem
+from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.problems import build_problem, describe_solution
+from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
+from shared.plan import SketchPlan
+from shared.wire import problem_document
+
+MAX_ATTEMPTS = 3
+_TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """A leased decode with all that it needs."""
+
+    decode: DecodeRecord
+    token: bytes
+    plan: SketchPlan
+    snapshot: SnapshotRecord
+    problem: DecodingProblem
+    solver: Solver
+
+    def solve(
+        self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> Solution:
+        """Solve it; the same decode gives the same answer wherever it runs.
+
+        Raises
+        ------
+        DecodingError
+            No usable centroids were found.
+        DecodingCancelledError
+            ``cancelled`` returned true.
+        """
+        solution = self.solver.solve(
+            self.problem,
+            rng=np.random.default_rng(self.decode.seed),
+            progress=progress,
+            cancelled=cancelled,
+        )
+        if not solution.succeeded:
+            raise DecodingError(
+                "no usable centroids were found: " + "; ".join(solution.warnings),
+                field="n_clusters",
+                fix="try fewer clusters or more replicates",
+            )
+        return solution
+
+
+class JobService:
+    """Hands decodes to workers, each to one at a time."""
+
+    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
+        self._store = store
+        self._clock = clock
+        self._plans = plans
+
+    async def take(self, *, lease_s: float) -> Job | None:
+        """Lease the oldest decode that waits, or None.
+
+        A decode whose lease has run out waits too, up to three attempts; then it fails.
+        """
+        now = self._clock.now()
+        async with self._store.begin() as transaction:
+            # Workers look often, so they look without the lock of a writer first.
+            if not await transaction.has_leasable_decode(now=now):
+                return None
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        async with self._store.begin(write=True) as transaction:
+            await transaction.fail_exhausted(
+                now=now, max_attempts=MAX_ATTEMPTS, problem=exhausted_problem()
+            )
+            decode = await transaction.lease_decode(
+                token=token, now=now, expires=now + lease_s, max_attempts=MAX_ATTEMPTS
+            )
+        if decode is None:
+            return None
+        try:
+            return await self._prepare(decode, token)
+        except TransportError:
+            raise  # the database is away, which says nothing about the decode
+        except SketchError as error:
+            # For instance a decoder that this release no longer has.
+            await self.fail(decode, token, error)
+            return None
+
+    async def _prepare(self, decode: DecodeRecord, token: bytes) -> Job:
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, decode.study_id)
+            snapshot = await transaction.get_snapshot(decode.snapshot_id)
+        if snapshot is None:
+            raise NotFoundError("is gone", field="snapshot", fix="make it again")
+        plan = await self._plans.get(study)
+        solver = create_solver(decode.decoder, **decode.settings)
+        if solver.name != decode.solver:
+            raise DecodingError(
+                f"was asked of {decode.solver}, and this worker has {solver.name}",
+                field="decoder",
+                fix="ask for the decode again",
+            )
+        problem = build_problem(plan, snapshot, decode.n_clusters)
+        return Job(
+            decode=decode,
+            token=token,
+            plan=plan,
+            snapshot=snapshot,
+            problem=problem,
+            solver=solver,
+        )
+
+    async def renew(self, job: Job, *, lease_s: float, progress: float) -> bool:
+        """Prolong a lease and show progress; false if it is lost or the decode was cancelled."""
+        expires = self._clock.now() + lease_s
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.renew_lease(
+                job.decode.decode_id, job.token, expires=expires, progress=progress
+            )
+
+    async def succeed(self, job: Job, solution: Solution) -> bool:
+        """Store an answer; false if another's is, or may be, stored in its place."""
+        now = self._clock.now()
+        seconds = max(0.0, now - (job.decode.started or now))
+        result = describe_solution(job.plan, job.snapshot, solution, seconds=seconds)
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.finish_decode(
+                job.decode.decode_id, job.token, state="succeeded", now=now, result=result
+            )
+
+    async def fail(self, decode: DecodeRecord, token: bytes, error: SketchError) -> bool:
+        """Store why there is no answer."""
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.finish_decode(
+                decode.decode_id,
+                token,
+                state="failed",
+                now=self._clock.now(),
+                problem=problem_document(error),
+            )
+
+    async def give_back(self, job: Job) -> bool:
+        """Let another worker take the decode at once."""
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.release_lease(job.decode.decode_id, job.token)

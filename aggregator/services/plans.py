@@ -1,0 +1,47 @@
+"""Plans of stored studies, decoded once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from aggregator.ports import StudyRecord, Transaction
+from shared.errors import NotFoundError
+from shared.plan import SketchPlan, decode_plan
+
+_MOST_PLANS = 64
+
+
+class PlanCache:
+    """The plans used last; a study's plan never changes, so none can be stale."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[bytes, SketchPlan] = OrderedDict()
+
+    async def get(self, study: StudyRecord) -> SketchPlan:
+        """Return the plan of a study."""
+        plan = self._plans.get(study.plan_digest)
+        if plan is None:
+            # Draws all frequencies anew to verify them, which would hold up every other request.
+            plan = await asyncio.to_thread(decode_plan, study.plan)
+            self._plans[study.plan_digest] = plan
+        self._plans.move_to_end(study.plan_digest)
+        while len(self._plans) > _MOST_PLANS:
+            self._plans.popitem(last=False)
+        return plan
+
+
+async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecord:
+    """Return a study.
+
+    Raises
+    ------
+    NotFoundError
+        There is none with this identity.
+    """
+    study = await transaction.get_study(study_id)
+    if study is None:
+        raise NotFoundError(
+            "is not known here", field="study", fix="check the study's identity and the server"
+        )
+    return study

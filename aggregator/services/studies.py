@@ -1,0 +1,133 @@
+"""Studies: what an operator publishes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aggregator.ports import Clock, DeviceRecord, PageKey, RefusalRecord, Store, StudyRecord
+from aggregator.ports.records import StudyState
+from aggregator.services.plans import PlanCache, require_study
+from shared.errors import ConfigError, StoreError
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
+from shared.wire import compute_study_id
+
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySummary:
+    """A study and how many devices it has."""
+
+    study: StudyRecord
+    n_devices: int
+
+
+class StudyService:
+    """Creates, lists, opens and closes studies."""
+
+    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
+        self._store = store
+        self._clock = clock
+        self._plans = plans
+
+    async def create(self, name: str, plan_json: Mapping[str, Any]) -> tuple[StudySummary, bool]:
+        """Create a study, or return the one that has this name and plan; and whether it is new.
+
+        Raises
+        ------
+        ConfigError, PlanError, PrivacyError, UnsupportedVersionError
+            The name or a field of the plan breaks its rule.
+        """
+        if not name.strip() or len(name) > _LONGEST_NAME:
+            raise ConfigError(
+                f"must be 1 to {_LONGEST_NAME} characters, not all blank",
+                field="name",
+                fix="choose a shorter or longer name",
+            )
+        # Draws all frequencies to verify them, which would hold up every other request.
+        plan = await asyncio.to_thread(plan_from_json, plan_json)
+        record = StudyRecord(
+            study_id=compute_study_id(name, plan),
+            name=name,
+            plan=encode_plan(plan),
+            plan_digest=compute_plan_digest(plan),
+            created=self._clock.now(),
+        )
+        async with self._store.begin(write=True) as transaction:
+            is_new = await transaction.add_study(record)
+            study = await require_study(transaction, record.study_id)
+            n_devices = await transaction.count_devices(record.study_id)
+        return StudySummary(study=study, n_devices=n_devices), is_new
+
+    async def get(self, study_id: bytes) -> StudySummary:
+        """Return a study.
+
+        Raises
+        ------
+        NotFoundError
+            There is none with this identity.
+        """
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, study_id)
+            n_devices = await transaction.count_devices(study_id)
+        return StudySummary(study=study, n_devices=n_devices)
+
+    async def get_plan(self, study_id: bytes) -> tuple[StudyRecord, SketchPlan]:
+        """Return a study with its plan; raises as :meth:`get`."""
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, study_id)
+        return study, await self._plans.get(study)
+
+    async def list_page(self, *, after: PageKey | None, limit: int) -> Sequence[StudySummary]:
+        """Return studies in the order of creation."""
+        async with self._store.begin() as transaction:
+            studies = await transaction.list_studies(after=after, limit=limit)
+            return [
+                StudySummary(study=study, n_devices=await transaction.count_devices(study.study_id))
+                for study in studies
+            ]
+
+    async def set_state(
+        self, study_id: bytes, state: StudyState, *, expected_version: int | None
+    ) -> StudySummary:
+        """Open or close a study; one that is so already stays as it is.
+
+        Raises
+        ------
+        NotFoundError
+            There is none with this identity.
+        StoreError
+            ``expected_version`` is not the study's.
+        """
+        async with self._store.begin(write=True) as transaction:
+            study = await require_study(transaction, study_id)
+            expected = study.version if expected_version is None else expected_version
+            is_current = expected == study.version
+            if is_current and study.state != state:
+                is_current = await transaction.set_study_state(
+                    study_id, state, expected_version=expected
+                )
+            if not is_current:
+                raise StoreError(
+                    "has changed since it was read",
+                    field="If-Match",
+                    fix="read the study again, and repeat the request if it still makes sense",
+                )
+            study = await require_study(transaction, study_id)
+            n_devices = await transaction.count_devices(study_id)
+        return StudySummary(study=study, n_devices=n_devices)
+
+    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
+        """Return the devices of a study; raises as :meth:`get`."""
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            return await transaction.list_devices(study_id)
+
+    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
+        """Return how often sketches were refused, by problem; raises as :meth:`get`."""
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            return await transaction.list_refusals(study_id)

@@ -1,0 +1,120 @@
+"""Sketches, refusals and snapshots in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aggregator.ports import (
+    PageKey,
+    RefusalRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+    SnapshotRecord,
+)
+from aggregator.ports.records import StudyState
+from aggregator.storage.memory.tables import Tables
+from aggregator.storage.summing import BATCH, PayloadSum
+
+
+class SketchPart:
+    """Sketches, refusals and snapshots; see the port for the methods' meaning."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
+        """Return a sketch without its payload."""
+        return self._tables.sketches.get(sketch_id)
+
+    async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
+        """Store a sketch."""
+        stream = (record.device_id, record.stream)
+        present = self._tables.streams.get(stream) or {}
+        if record.sequence in present or not self._tables.sketches.add(record.sketch_id, record):
+            return False
+        self._tables.streams.put(stream, present | {record.sequence: record.sketch_id})
+        self._tables.payloads.put(record.sketch_id, payload)
+        return True
+
+    async def count_sketch(
+        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+    ) -> bool:
+        """Add one sketch to the counts of a study."""
+        study = self._tables.studies.get(study_id)
+        if study is None or study.n_sketches >= most_sketches or study.state != state:
+            return False
+        self._tables.studies.put(
+            study_id,
+            replace(
+                study,
+                n_sketches=study.n_sketches + 1,
+                n_records=study.n_records + n_records,
+            ),
+        )
+        return True
+
+    async def find_neighbours(
+        self, device_id: bytes, stream: str, sequence: int
+    ) -> tuple[SketchRecord | None, SketchRecord | None]:
+        """Return the nearest sketches below and above."""
+        present = self._tables.streams.get((device_id, stream)) or {}
+        below = max((n for n in present if n < sequence), default=None)
+        above = min((n for n in present if n > sequence), default=None)
+        return (
+            None if below is None else self._tables.sketches.rows[present[below]],
+            None if above is None else self._tables.sketches.rows[present[above]],
+        )
+
+    async def list_sketches(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[SketchRecord]:
+        """Return sketches in the order of arrival."""
+        records = [r for r in self._tables.sketches.rows.values() if r.study_id == study_id]
+        records.sort(key=lambda r: (r.received, r.sketch_id))
+        return [r for r in records if after is None or (r.received, r.sketch_id) > after][:limit]
+
+    async def sum_sketches(
+        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+    ) -> SketchTotals:
+        """Add up a selection."""
+        rows = [
+            (sketch_id, record.device_id, record.n_records, self._tables.payloads.rows[sketch_id])
+            for sketch_id, record in sorted(self._tables.sketches.rows.items())
+            if record.study_id == study_id and self._is_inside(record, selection)
+        ]
+        running = PayloadSum(width=width, n_coordinates=n_coordinates)
+        for start in range(0, len(rows), BATCH):
+            running.add(rows[start : start + BATCH])
+        return running.total()
+
+    def _is_inside(self, record: SketchRecord, selection: Selection) -> bool:
+        labels = self._tables.devices.rows[record.device_id].labels
+        return (
+            record.state == "stored"
+            and selection.contains_slots(record.first_slot, record.last_slot)
+            and selection.matches_labels(labels)
+        )
+
+    async def count_refusal(self, study_id: bytes, problem: str) -> None:
+        """Count a refusal."""
+        before = self._tables.refusals.get((study_id, problem)) or 0
+        self._tables.refusals.put((study_id, problem), before + 1)
+
+    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
+        """Return the refusals of a study."""
+        found = [
+            RefusalRecord(problem=problem, count=count)
+            for (study, problem), count in self._tables.refusals.rows.items()
+            if study == study_id
+        ]
+        return sorted(found, key=lambda record: (-record.count, record.problem))
+
+    async def add_snapshot(self, record: SnapshotRecord) -> bool:
+        """Store a snapshot."""
+        return self._tables.snapshots.add(record.snapshot_id, record)
+
+    async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
+        """Return a snapshot."""
+        return self._tables.snapshots.get(snapshot_id)

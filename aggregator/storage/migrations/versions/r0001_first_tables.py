@@ -1,0 +1,216 @@
+"""The first tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create all tables."""
+    _create_server()
+    _create_studies()
+    _create_devices()
+    _create_sketches()
+    _create_snapshots()
+    _create_decodes()
+    _create_keys()
+
+
+def downgrade() -> None:
+    """Drop all tables, those first that refer to others."""
+    for table in (
+        "api_keys",
+        "decodes",
+        "snapshots",
+        "refusals",
+        "sketches",
+        "devices",
+        "tokens",
+        "studies",
+        "server",
+    ):
+        op.drop_table(table)
+
+
+def _binary(name: str, *, nullable: bool = False) -> sa.Column[bytes]:
+    return sa.Column(name, sa.LargeBinary(), nullable=nullable)
+
+
+def _integer(name: str, *, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger(), nullable=nullable)
+
+
+def _real(name: str, *, nullable: bool = False) -> sa.Column[float]:
+    return sa.Column(name, sa.Double(), nullable=nullable)
+
+
+def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text(), nullable=nullable)
+
+
+def _word(name: str, size: int = 16) -> sa.Column[str]:
+    return sa.Column(name, sa.String(size), nullable=False)
+
+
+def _primary(table: str, *columns: str) -> sa.PrimaryKeyConstraint:
+    return sa.PrimaryKeyConstraint(*columns, name=f"pk_{table}")
+
+
+def _foreign(table: str, column: str, target: str) -> sa.ForeignKeyConstraint:
+    return sa.ForeignKeyConstraint([column], [f"{target}.{column}"], name=f"fk_{table}_{column}")
+
+
+def _index(table: str, *columns: str) -> None:
+    op.create_index(f"ix_{table}_{'_'.join(columns)}", table, list(columns))
+
+
+def _create_server() -> None:
+    row = sa.Column("row", sa.BigInteger(), autoincrement=False, nullable=False)
+    op.create_table("server", row, _binary("generation"), _primary("server", "row"))
+
+
+def _create_studies() -> None:
+    op.create_table(
+        "studies",
+        _binary("study_id"),
+        _text("name"),
+        _binary("plan"),
+        _binary("plan_digest"),
+        _real("created"),
+        _word("state"),
+        _integer("version"),
+        _integer("n_sketches"),
+        _integer("n_records"),
+        _primary("studies", "study_id"),
+    )
+    _index("studies", "created", "study_id")
+    op.create_table(
+        "tokens",
+        _binary("token_hash"),
+        _binary("study_id"),
+        _integer("max_uses"),
+        _real("expires"),
+        _text("labels", nullable=True),
+        _integer("uses"),
+        _primary("tokens", "token_hash"),
+        _foreign("tokens", "study_id", "studies"),
+    )
+
+
+def _create_devices() -> None:
+    op.create_table(
+        "devices",
+        _binary("device_id"),
+        _binary("study_id"),
+        _binary("public_key"),
+        _text("labels"),
+        _real("enrolled"),
+        _real("last_seen", nullable=True),
+        _integer("n_sketches"),
+        _primary("devices", "device_id"),
+        _foreign("devices", "study_id", "studies"),
+    )
+    _index("devices", "study_id", "enrolled", "device_id")
+
+
+def _create_sketches() -> None:
+    op.create_table(
+        "sketches",
+        _binary("sketch_id"),
+        _binary("study_id"),
+        _binary("device_id"),
+        _word("stream", 64),
+        _integer("sequence"),
+        _integer("first_slot", nullable=True),
+        _integer("last_slot", nullable=True),
+        _integer("n_records"),
+        _binary("payload_digest"),
+        _binary("header"),
+        _binary("signature"),
+        _real("received"),
+        _word("state"),
+        _binary("payload", nullable=True),
+        _primary("sketches", "sketch_id"),
+        _foreign("sketches", "study_id", "studies"),
+        _foreign("sketches", "device_id", "devices"),
+        sa.UniqueConstraint(
+            "device_id", "stream", "sequence", name="uq_sketches_device_id_stream_sequence"
+        ),
+    )
+    _index("sketches", "study_id", "received", "sketch_id")
+    _index("sketches", "study_id", "first_slot")
+    op.create_table(
+        "refusals",
+        _binary("study_id"),
+        _word("problem", 64),
+        _integer("count"),
+        _primary("refusals", "study_id", "problem"),
+        _foreign("refusals", "study_id", "studies"),
+    )
+
+
+def _create_snapshots() -> None:
+    op.create_table(
+        "snapshots",
+        _binary("snapshot_id"),
+        _binary("study_id"),
+        _binary("digest"),
+        _text("selection"),
+        _word("weighting"),
+        _integer("n_sketches"),
+        _integer("n_devices"),
+        _integer("n_records"),
+        _real("snr"),
+        _real("signal_energy"),
+        _real("noise_energy"),
+        _binary("sums"),
+        _real("created"),
+        _primary("snapshots", "snapshot_id"),
+        _foreign("snapshots", "study_id", "studies"),
+    )
+
+
+def _create_decodes() -> None:
+    op.create_table(
+        "decodes",
+        _binary("decode_id"),
+        _binary("study_id"),
+        _binary("snapshot_id"),
+        _integer("n_clusters"),
+        _word("decoder", 64),
+        _word("solver", 64),
+        _text("settings"),
+        _integer("seed"),
+        _real("created"),
+        _word("state"),
+        _real("progress"),
+        _real("started", nullable=True),
+        _real("finished", nullable=True),
+        _text("result", nullable=True),
+        _text("problem", nullable=True),
+        _binary("lease_token", nullable=True),
+        _real("lease_expires", nullable=True),
+        _integer("attempts"),
+        _primary("decodes", "decode_id"),
+        _foreign("decodes", "study_id", "studies"),
+        _foreign("decodes", "snapshot_id", "snapshots"),
+    )
+    _index("decodes", "state", "created")
+
+
+def _create_keys() -> None:
+    op.create_table(
+        "api_keys",
+        _word("key_id", 32),
+        _binary("key_hash"),
+        _text("name"),
+        _word("scope"),
+        _real("created"),
+        _real("revoked", nullable=True),
+        _primary("api_keys", "key_id"),
+        sa.UniqueConstraint("key_hash", name="uq_api_keys_key_hash"),
+    )

@@ -1,0 +1,208 @@
+"""The tables. A change here needs a migration beside it in ``migrations/versions``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+
+class CanonicalJson(TypeDecorator[Any]):
+    """JSON as text with sorted keys, so that equal values are equal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Encode a value; None stays NULL."""
+        if value is None:
+            return None
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Decode a value."""
+        return None if value is None else json.loads(value)
+
+
+class Base(DeclarativeBase):
+    """Common to all tables: types by annotation, and names of constraints that never change."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - read by SQLAlchemy when the class is made
+        bytes: LargeBinary,
+        int: BigInteger,
+        float: Double,
+        str: Text,
+        dict[str, Any]: CanonicalJson,
+    }
+
+
+class Server(Base):
+    """One row: what the database says about itself."""
+
+    __tablename__ = "server"
+
+    row: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    generation: Mapped[bytes]
+
+
+class Study(Base):
+    """Studies."""
+
+    __tablename__ = "studies"
+    __table_args__ = (Index(None, "created", "study_id"),)
+
+    study_id: Mapped[bytes] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    plan: Mapped[bytes]
+    plan_digest: Mapped[bytes]
+    created: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    version: Mapped[int]
+    n_sketches: Mapped[int]
+    n_records: Mapped[int]
+
+
+class Token(Base):
+    """Enrolment tokens, hashed."""
+
+    __tablename__ = "tokens"
+
+    token_hash: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    max_uses: Mapped[int]
+    expires: Mapped[float]
+    labels: Mapped[dict[str, Any] | None]
+    uses: Mapped[int]
+
+
+class Device(Base):
+    """Enrolled devices."""
+
+    __tablename__ = "devices"
+    __table_args__ = (Index(None, "study_id", "enrolled", "device_id"),)
+
+    device_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    public_key: Mapped[bytes]
+    labels: Mapped[dict[str, Any]]
+    enrolled: Mapped[float]
+    last_seen: Mapped[float | None]
+    n_sketches: Mapped[int]
+
+
+class Sketch(Base):
+    """Sketches; the payload may go after its retention, the rest stays."""
+
+    __tablename__ = "sketches"
+    __table_args__ = (
+        UniqueConstraint("device_id", "stream", "sequence"),
+        Index(None, "study_id", "received", "sketch_id"),
+        Index(None, "study_id", "first_slot"),
+    )
+
+    sketch_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    device_id: Mapped[bytes] = mapped_column(ForeignKey("devices.device_id"))
+    stream: Mapped[str] = mapped_column(String(64))
+    sequence: Mapped[int]
+    first_slot: Mapped[int | None]
+    last_slot: Mapped[int | None]
+    n_records: Mapped[int]
+    payload_digest: Mapped[bytes]
+    header: Mapped[bytes]
+    signature: Mapped[bytes]
+    received: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    payload: Mapped[bytes | None]
+
+
+class Refusal(Base):
+    """Refused sketches of a study, counted by problem."""
+
+    __tablename__ = "refusals"
+
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"), primary_key=True)
+    problem: Mapped[str] = mapped_column(String(64), primary_key=True)
+    count: Mapped[int]
+
+
+class Snapshot(Base):
+    """Frozen global sketches."""
+
+    __tablename__ = "snapshots"
+
+    snapshot_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    digest: Mapped[bytes]
+    selection: Mapped[dict[str, Any]]
+    weighting: Mapped[str] = mapped_column(String(16))
+    n_sketches: Mapped[int]
+    n_devices: Mapped[int]
+    n_records: Mapped[int]
+    snr: Mapped[float]
+    signal_energy: Mapped[float]
+    noise_energy: Mapped[float]
+    sums: Mapped[bytes]
+    created: Mapped[float]
+
+
+class Decode(Base):
+    """Decodes, which are the queue of jobs too."""
+
+    __tablename__ = "decodes"
+    __table_args__ = (Index(None, "state", "created"),)
+
+    decode_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    snapshot_id: Mapped[bytes] = mapped_column(ForeignKey("snapshots.snapshot_id"))
+    n_clusters: Mapped[int]
+    decoder: Mapped[str] = mapped_column(String(64))
+    solver: Mapped[str] = mapped_column(String(64))
+    settings: Mapped[dict[str, Any]]
+    seed: Mapped[int]
+    created: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    progress: Mapped[float]
+    started: Mapped[float | None]
+    finished: Mapped[float | None]
+    result: Mapped[dict[str, Any] | None]
+    problem: Mapped[dict[str, Any] | None]
+    lease_token: Mapped[bytes | None]
+    lease_expires: Mapped[float | None]
+    attempts: Mapped[int]
+
+
+class Key(Base):
+    """API keys, hashed."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (UniqueConstraint("key_hash"),)
+
+    key_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    key_hash: Mapped[bytes]
+    name: Mapped[str]
+    scope: Mapped[str] = mapped_column(String(16))
+    created: Mapped[float]
+    revoked: Mapped[float | None]

@@ -1,0 +1,62 @@
+"""The store over SQLAlchemy, for SQLite and Postgres alike; importable as ``storage`` is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from aggregator.ports import Transaction
+from aggregator.storage.schema import read_revision, require_same_revision
+from aggregator.storage.sql.decodes import DecodeRows
+from aggregator.storage.sql.devices import DeviceRows
+from aggregator.storage.sql.engine import mapped_errors
+from aggregator.storage.sql.keys import KeyRows
+from aggregator.storage.sql.sketches import SketchRows
+from aggregator.storage.sql.snapshots import SnapshotRows
+from aggregator.storage.sql.studies import StudyRows
+
+__all__ = ["SqlStore"]
+
+
+class SqlTransaction(StudyRows, DeviceRows, SketchRows, SnapshotRows, DecodeRows, KeyRows):
+    """One database transaction."""
+
+
+class SqlStore:
+    """A store in a database.
+
+    Parameters
+    ----------
+    engine
+        From :func:`aggregator.storage.sql.engine.create_engine`.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        # Writers of one SQLite file wait for each other by sleeping, and the luckiest goes next.
+        # Those of this process queue here, so that the first comes first.
+        is_file = engine.dialect.name == "sqlite"
+        self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
+
+    @asynccontextmanager
+    async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
+        """Open a transaction; see the port."""
+        turn = self._turn if write and self._turn is not None else nullcontext()
+        with mapped_errors():
+            async with turn, self.engine.connect() as opened:
+                connection = await opened.execution_options(sfumato_write=write)
+                async with connection.begin():
+                    yield SqlTransaction(connection)
+
+    async def require_ready(self) -> None:
+        """Check that the database answers with the schema of this release; see the port."""
+        with mapped_errors():
+            found = await read_revision(self.engine)
+        require_same_revision(found)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.engine.dispose()

@@ -1,0 +1,62 @@
+"""Devices and their streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import and_, func, select, update
+
+from aggregator.ports import DeviceRecord, StreamRecord
+from aggregator.storage.models import Device, Sketch
+from aggregator.storage.sql.rows import Rows, columns_of, to_record
+
+
+class DeviceRows(Rows):
+    """Statements on devices; see the port for their meaning."""
+
+    async def add_device(self, record: DeviceRecord) -> bool:
+        """Store a device."""
+        return await self._add(Device, record)
+
+    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
+        """Return a device."""
+        statement = select(*columns_of(Device, DeviceRecord)).where(Device.device_id == device_id)
+        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
+            statement = statement.with_for_update()
+        return to_record(DeviceRecord, (await self._connection.execute(statement)).first())
+
+    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
+        """Note when a device was last seen."""
+        await self._connection.execute(
+            update(Device)
+            .where(Device.device_id == device_id)
+            .values(last_seen=now, n_sketches=Device.n_sketches + n_sketches)
+        )
+
+    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
+        """Return the devices of a study."""
+        statement = (
+            select(*columns_of(Device, DeviceRecord))
+            .where(Device.study_id == study_id)
+            .order_by(Device.enrolled, Device.device_id)
+        )
+        found = await self._connection.execute(statement)
+        return [DeviceRecord(**row._mapping) for row in found]
+
+    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
+        """Return the streams of a device, each with its last sketch."""
+        last = (
+            select(Sketch.stream, func.max(Sketch.sequence).label("sequence"))
+            .where(Sketch.device_id == device_id)
+            .group_by(Sketch.stream)
+            .subquery()
+        )
+        same = and_(Sketch.stream == last.c.stream, Sketch.sequence == last.c.sequence)
+        statement = (
+            select(Sketch.stream, Sketch.sequence, Sketch.last_slot)
+            .join(last, same)
+            .where(Sketch.device_id == device_id)
+        )
+        found = await self._connection.execute(statement)
+        streams = [StreamRecord(stream=s, last_sequence=n, last_slot=slot) for s, n, slot in found]
+        return sorted(streams, key=lambda record: record.stream)

@@ -1,0 +1,102 @@
+"""The database engine: how SQLite is made durable, and foreign errors ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from shared.errors import ConfigError, TransportError
+
+_BUSY_TIMEOUT_MS = 15_000
+_PRAGMAS = (
+    # First, so that switching to WAL waits for another process that does the same.
+    f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}",
+    "PRAGMA journal_mode=WAL",
+    # What was answered with 201 survives a power cut; NORMAL may roll it back.
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+)
+
+
+def create_engine(database_url: str, *, schema: str | None = None) -> AsyncEngine:
+    """Create the engine of a SQLite or Postgres database; nothing is opened yet.
+
+    Parameters
+    ----------
+    database_url
+        With its driver, as :func:`aggregator.settings.normalise_database_url` gives it.
+    schema
+        Postgres only: the schema to work in, in the place of the role's own.
+
+    Raises
+    ------
+    ConfigError
+        The folder of a SQLite file does not exist.
+    """
+    if database_url.startswith("sqlite"):
+        _require_folder(database_url)
+        engine = create_async_engine(database_url)
+        _prepare_sqlite(engine)
+        return engine
+    arguments: dict[str, Any] = {"connect_timeout": 5}
+    if schema is not None:
+        arguments["options"] = f"-csearch_path={schema}"
+    return create_async_engine(database_url, pool_pre_ping=True, connect_args=arguments)
+
+
+def _require_folder(database_url: str) -> None:
+    path = make_url(database_url).database
+    if path and not Path(path).parent.is_dir():
+        raise ConfigError(
+            f"would lie in {Path(path).parent}, which is not a folder",
+            field="database",
+            fix="make the folder, or correct the path",
+        )
+
+
+def _prepare_sqlite(engine: AsyncEngine) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def set_pragmas(connection: Any, _record: Any) -> None:
+        # The driver would begin transactions late, and none at all before a DDL statement.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in _PRAGMAS:
+            cursor.execute(pragma)
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes its lock at once: one that began by reading could not wait for it.
+        write = connection.get_execution_options().get("sfumato_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+@contextmanager
+def mapped_errors() -> Iterator[None]:
+    """Turn a database that does not answer into an error of this project.
+
+    Raises
+    ------
+    TransportError
+        The database is away, locked for too long, or out of connections.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError, TimeoutError) as error:
+        raise _unavailable() from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise _unavailable() from error
+        raise
+
+
+def _unavailable() -> TransportError:
+    return TransportError(
+        "the database does not answer", fix="send the same again later; the server's log says more"
+    )

@@ -1,0 +1,129 @@
+"""Sketches, their sums, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, select, update
+
+from aggregator.ports import PageKey, RefusalRecord, Selection, SketchRecord, SketchTotals
+from aggregator.ports.records import StudyState
+from aggregator.storage.models import Device, Refusal, Sketch, Study
+from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+from aggregator.storage.summing import BATCH, PayloadSum
+
+
+class SketchRows(Rows):
+    """Statements on sketches; see the port for their meaning."""
+
+    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
+        """Return a sketch without its payload."""
+        statement = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id == sketch_id)
+        return to_record(SketchRecord, (await self._connection.execute(statement)).first())
+
+    async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
+        """Store a sketch."""
+        return await self._add(Sketch, record, payload=payload)
+
+    async def count_sketch(
+        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+    ) -> bool:
+        """Add one sketch to the counts of a study."""
+        statement = (
+            update(Study)
+            .where(
+                Study.study_id == study_id,
+                Study.n_sketches < most_sketches,
+                Study.state == state,
+            )
+            .values(n_sketches=Study.n_sketches + 1, n_records=Study.n_records + n_records)
+            .returning(Study.n_sketches)
+        )
+        return (await self._connection.execute(statement)).first() is not None
+
+    async def find_neighbours(
+        self, device_id: bytes, stream: str, sequence: int
+    ) -> tuple[SketchRecord | None, SketchRecord | None]:
+        """Return the nearest sketches below and above."""
+        same = (
+            select(*columns_of(Sketch, SketchRecord))
+            .where(Sketch.device_id == device_id, Sketch.stream == stream)
+            .limit(1)
+        )
+        below = same.where(Sketch.sequence < sequence).order_by(Sketch.sequence.desc())
+        above = same.where(Sketch.sequence > sequence).order_by(Sketch.sequence)
+        return (
+            to_record(SketchRecord, (await self._connection.execute(below)).first()),
+            to_record(SketchRecord, (await self._connection.execute(above)).first()),
+        )
+
+    async def list_sketches(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[SketchRecord]:
+        """Return sketches in the order of arrival."""
+        statement = (
+            select(*columns_of(Sketch, SketchRecord))
+            .where(Sketch.study_id == study_id, *follows(Sketch.received, Sketch.sketch_id, after))
+            .order_by(Sketch.received, Sketch.sketch_id)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [SketchRecord(**row._mapping) for row in found]
+
+    async def sum_sketches(
+        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+    ) -> SketchTotals:
+        """Add up a selection: one statement, so one moment; its rows are streamed."""
+        statement = (
+            select(Sketch.sketch_id, Sketch.device_id, Sketch.n_records, Sketch.payload)
+            .where(Sketch.study_id == study_id, Sketch.state == "stored")
+            .where(*_inside(selection), *await self._labelled(study_id, selection))
+            .order_by(Sketch.sketch_id)
+        )
+        running = PayloadSum(width=width, n_coordinates=n_coordinates)
+        async with self._connection.stream(statement) as result:
+            async for rows in result.partitions(BATCH):
+                running.add([(row[0], row[1], row[2], row[3] or b"") for row in rows])
+        return running.total()
+
+    async def _labelled(
+        self, study_id: bytes, selection: Selection
+    ) -> Sequence[ColumnElement[bool]]:
+        """Return the condition on devices; a study has few label sets, so they are listed."""
+        if not selection.labels:
+            return []
+        statement = select(Device.labels).where(Device.study_id == study_id).distinct()
+        present = (await self._connection.execute(statement)).scalars()
+        wanted = [labels for labels in present if selection.matches_labels(labels)]
+        devices = select(Device.device_id).where(
+            Device.study_id == study_id, Device.labels.in_(wanted)
+        )
+        return [Sketch.device_id.in_(devices)]
+
+    async def count_refusal(self, study_id: bytes, problem: str) -> None:
+        """Count a refusal."""
+        statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=1)
+        await self._connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["study_id", "problem"], set_={"count": Refusal.count + 1}
+            )
+        )
+
+    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
+        """Return the refusals of a study."""
+        statement = (
+            select(Refusal.problem, Refusal.count)
+            .where(Refusal.study_id == study_id)
+            .order_by(Refusal.count.desc(), Refusal.problem)
+        )
+        found = await self._connection.execute(statement)
+        return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+
+
+def _inside(selection: Selection) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if selection.first_slot is not None:
+        conditions.append(Sketch.first_slot >= selection.first_slot)
+    if selection.last_slot is not None:
+        conditions.append(Sketch.last_slot <= selection.last_slot)
+    return conditions

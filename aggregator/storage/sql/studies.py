@@ -1,0 +1,87 @@
+"""Studies, their tokens, and what the database says about itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+
+from aggregator.ports import PageKey, StudyRecord, TokenRecord
+from aggregator.ports.records import StudyState
+from aggregator.storage.models import Device, Server, Study, Token
+from aggregator.storage.schema import GENERATION_BYTES
+from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+
+
+class StudyRows(Rows):
+    """Statements on studies; see the port for their meaning."""
+
+    async def get_generation(self) -> bytes:
+        """Return the generation."""
+        found = await self._connection.execute(select(Server.generation))
+        return found.scalar_one()
+
+    async def renew_generation(self) -> bytes:
+        """Draw a new generation."""
+        generation = secrets.token_bytes(GENERATION_BYTES)
+        await self._connection.execute(update(Server).values(generation=generation))
+        return generation
+
+    async def add_study(self, record: StudyRecord) -> bool:
+        """Store a study."""
+        return await self._add(Study, record)
+
+    async def get_study(self, study_id: bytes) -> StudyRecord | None:
+        """Return a study."""
+        statement = select(*columns_of(Study, StudyRecord)).where(Study.study_id == study_id)
+        return to_record(StudyRecord, (await self._connection.execute(statement)).first())
+
+    async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
+        """Return studies in the order of creation."""
+        statement = (
+            select(*columns_of(Study, StudyRecord))
+            .where(*follows(Study.created, Study.study_id, after))
+            .order_by(Study.created, Study.study_id)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [StudyRecord(**row._mapping) for row in found]
+
+    async def set_study_state(
+        self, study_id: bytes, state: StudyState, *, expected_version: int
+    ) -> bool:
+        """Change the state if the version is the expected one."""
+        statement = (
+            update(Study)
+            .where(Study.study_id == study_id, Study.version == expected_version)
+            .values(state=state, version=Study.version + 1)
+            .returning(Study.version)
+        )
+        return (await self._connection.execute(statement)).first() is not None
+
+    async def count_devices(self, study_id: bytes) -> int:
+        """Count the devices of a study."""
+        statement = select(func.count()).select_from(Device).where(Device.study_id == study_id)
+        return (await self._connection.execute(statement)).scalar_one()
+
+    async def add_token(self, record: TokenRecord) -> bool:
+        """Store a token."""
+        return await self._add(Token, record)
+
+    async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
+        """Return a token."""
+        statement = select(*columns_of(Token, TokenRecord)).where(Token.token_hash == token_hash)
+        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
+            statement = statement.with_for_update()
+        return to_record(TokenRecord, (await self._connection.execute(statement)).first())
+
+    async def use_token(self, token_hash: bytes, *, now: float) -> bool:
+        """Count one use, where one is left."""
+        statement = (
+            update(Token)
+            .where(Token.token_hash == token_hash, Token.uses < Token.max_uses, Token.expires > now)
+            .values(uses=Token.uses + 1)
+            .returning(Token.uses)
+        )
+        return (await self._connection.execute(statement)).first() is not None

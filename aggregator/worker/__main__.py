@@ -1,0 +1,31 @@
+"""A worker process as `sfumato serve` starts it; settings come from the environment."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from aggregator.logs import configure_logging
+from aggregator.settings import Settings
+from aggregator.worker.process import run_worker
+from shared.errors import SketchError
+
+
+def main() -> int:
+    """Run one worker until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m aggregator.worker", description=__doc__)
+    parser.add_argument("--parent", type=int, help="stop when this process is gone")
+    arguments = parser.parse_args()
+    settings = Settings()
+    configure_logging(settings.log_format)
+    try:
+        asyncio.run(run_worker(settings, parent=arguments.parent))
+    except SketchError as error:
+        sys.stderr.write(f"sfumato worker: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The loop of a worker: take a decode, solve it in a thread, keep the lease alive meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from aggregator.decoding.solution import Solution
+from aggregator.services.jobs import Job, JobService
+from shared.errors import DecodingCancelledError, SketchError, TransportError
+
+T = TypeVar("T")
+
+_LONGEST_HEARTBEAT_S = 1.0
+
+log = structlog.get_logger("aggregator.worker")
+
+
+class Worker:
+    """Solves decodes, one at a time.
+
+    Parameters
+    ----------
+    jobs
+        The queue.
+    lease_s
+        How long others leave a decode to this worker after its last sign of life.
+    poll_s
+        Seconds between looks for a decode.
+    """
+
+    def __init__(self, jobs: JobService, *, lease_s: float, poll_s: float) -> None:
+        self._jobs = jobs
+        self._lease_s = lease_s
+        self._poll_s = poll_s
+        # Often enough that two may fail; and soon enough to show progress and hear of a cancel.
+        self._heartbeat_s = min(lease_s / 3.0, _LONGEST_HEARTBEAT_S)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop``; a database that is away is asked again."""
+        while not stop.is_set():
+            try:
+                worked = await self.run_once(stop)
+            except TransportError as error:
+                log.warning("database away", reason=type(error.__cause__).__name__)
+                worked = False
+            if not worked:
+                await _wait(stop, self._poll_s)
+
+    async def run_once(self, stop: asyncio.Event) -> bool:
+        """Take one decode and see it through; false if none waits."""
+        job = await self._jobs.take(lease_s=self._lease_s)
+        if job is None:
+            return False
+        decode_id = job.decode.decode_id.hex()
+        log.info("decode taken", decode=decode_id, attempt=job.decode.attempts)
+        await self._work(job, stop)
+        log.info("decode left", decode=decode_id)
+        return True
+
+    async def _work(self, job: Job, stop: asyncio.Event) -> None:
+        reached = 0.0
+        cancelled = threading.Event()
+
+        def note_progress(fraction: float) -> None:
+            nonlocal reached
+            reached = fraction
+
+        solving = run_in_thread(
+            lambda: job.solve(progress=note_progress, cancelled=cancelled.is_set)
+        )
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not solving.done() and not stop.is_set():
+                ends: set[asyncio.Future[Any]] = {solving, stopping}
+                await asyncio.wait(
+                    ends, timeout=self._heartbeat_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not solving.done() and not await self._is_still_ours(job, reached):
+                    cancelled.set()
+        finally:
+            stopping.cancel()
+            cancelled.set()
+        if solving.done():
+            await self._finish(job, solving)
+        else:
+            solving.cancel()
+            await self._jobs.give_back(job)
+
+    async def _is_still_ours(self, job: Job, progress: float) -> bool:
+        try:
+            return await self._jobs.renew(job, lease_s=self._lease_s, progress=progress)
+        except TransportError:
+            # The lease may outlast this; if it does not, the answer will not be stored.
+            return True
+
+    async def _finish(self, job: Job, solving: asyncio.Future[Solution]) -> None:
+        try:
+            stored = await self._jobs.succeed(job, solving.result())
+        except DecodingCancelledError:
+            return  # cancelled or taken over: the row says so already
+        except TransportError:
+            raise
+        except SketchError as error:
+            stored = await self._jobs.fail(job.decode, job.token, error)
+        except Exception as error:
+            log.error("decode failed", decode=job.decode.decode_id.hex(), exc_info=error)
+            failure = SketchError("the decoder failed", fix="see the worker's log")
+            stored = await self._jobs.fail(job.decode, job.token, failure)
+        if not stored:
+            log.warning("lease lost", decode=job.decode.decode_id.hex())
+
+
+def run_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """Run a call in a thread of its own, which does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def target() -> None:
+        result: T | None = None
+        caught: BaseException | None = None
+        try:
+            result = call()
+        except BaseException as error:
+            caught = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, caught)
+
+    threading.Thread(target=target, daemon=True, name="solver").start()
+    return future
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

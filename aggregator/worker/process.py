@@ -1,0 +1,62 @@
+"""One worker as a process: settings, signals, and the end of its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import structlog
+
+from aggregator.ports import SystemClock
+from aggregator.services import create_services
+from aggregator.settings import MEMORY, Settings
+from aggregator.storage import open_store
+from aggregator.worker.loop import Worker
+from shared.errors import ConfigError
+
+_PARENT_CHECK_S = 1.0
+
+log = structlog.get_logger("aggregator.worker")
+
+
+async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
+    """Work until a signal, or until the parent process is gone.
+
+    Raises
+    ------
+    ConfigError
+        The database is of another schema version, or lies in another process's memory.
+    TransportError
+        The database does not answer at the start.
+    """
+    if settings.database_url == MEMORY:
+        raise ConfigError(
+            "in memory cannot be shared with a worker process",
+            field="database",
+            fix="give the database that the server uses",
+        )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    watching = asyncio.create_task(_watch_parent(parent, stop)) if parent is not None else None
+    store = open_store(settings.database_url)
+    try:
+        await store.require_ready()
+        services = create_services(store, SystemClock())
+        log.info("worker started", pid=os.getpid())
+        worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
+        await worker.run(stop)
+    finally:
+        if watching is not None:
+            watching.cancel()
+        await store.close()
+    log.info("worker stopped", pid=os.getpid())
+
+
+async def _watch_parent(parent: int, stop: asyncio.Event) -> None:
+    """Stop when the server was killed, which it cannot tell its workers."""
+    while os.getppid() == parent:
+        await asyncio.sleep(_PARENT_CHECK_S)
+    stop.set()

@@ -1,0 +1,125 @@
+import pytest
+
+from shared.plan import plan_to_json
+from tests.aggregator.fleet import Desk, assert_problem, make_plan
+from tests.aggregator.serving import Server
+
+pytestmark = pytest.mark.anyio
+
+STUDY = "ab" * 32
+OPERATOR_CALLS = [
+    ("POST", "/v1/studies"),
+    ("PATCH", f"/v1/studies/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/tokens"),
+]
+ANALYST_CALLS = [
+    ("GET", "/v1/studies"),
+    ("GET", f"/v1/studies/{STUDY}"),
+    ("GET", f"/v1/studies/{STUDY}/devices"),
+    ("GET", f"/v1/studies/{STUDY}/sketches"),
+    ("GET", f"/v1/studies/{STUDY}/refusals"),
+    ("GET", f"/v1/studies/{STUDY}/utility"),
+    ("POST", f"/v1/studies/{STUDY}/snapshots"),
+    ("GET", f"/v1/snapshots/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/decodes"),
+    ("GET", f"/v1/decodes/{STUDY}"),
+    ("DELETE", f"/v1/decodes/{STUDY}"),
+]
+PUBLIC_CALLS = [
+    ("GET", f"/v1/studies/{STUDY}/privacy"),
+    ("GET", f"/v1/studies/{STUDY}/plan"),
+    ("POST", "/v1/enrolments"),
+    ("GET", "/v1/devices/me"),
+    ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/problems"),
+    ("GET", "/problems/{slug}"),
+]
+
+
+def body_of(method: str) -> bytes | None:
+    return b"{}" if method in ("POST", "PATCH") else None
+
+
+@pytest.mark.parametrize(("method", "url"), OPERATOR_CALLS + ANALYST_CALLS)
+@pytest.mark.parametrize("header", [None, "Bearer sfk_unknown", "Basic b3A6", "Bearer"])
+async def test_a_call_without_a_known_key_is_refused(
+    desk: Desk, method: str, url: str, header: str | None
+) -> None:
+    headers = {"Authorization": header} if header else {}
+    answer = await desk.http.request(method, url, headers=headers, content=body_of(method))
+    assert_problem(answer, "access-denied", 401, "Authorization")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("method", "url"), OPERATOR_CALLS)
+async def test_an_analyst_may_not_do_what_an_operator_may(
+    desk: Desk, method: str, url: str
+) -> None:
+    answer = await desk.http.request(method, url, headers=desk.analyst, content=body_of(method))
+    assert_problem(answer, "access-denied", 401, "Authorization")
+
+
+async def test_an_analyst_creates_no_study(desk: Desk) -> None:
+    body = {"name": "pumps", "plan": plan_to_json(make_plan())}
+    answer = await desk.post("/v1/studies", body)
+    assert_problem(answer, "access-denied", 401, "Authorization")
+    assert (await desk.read("/v1/studies"))["items"] == []
+
+
+@pytest.mark.parametrize(("method", "url"), ANALYST_CALLS)
+async def test_an_operator_may_do_what_an_analyst_may(desk: Desk, method: str, url: str) -> None:
+    answer = await desk.http.request(method, url, headers=desk.operator, content=body_of(method))
+    assert answer.status_code in (200, 404, 422)
+
+
+async def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
+    secret, key = await server.services.keys.create(name="leaver", scope="analyst")
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert (await server.desk.http.get("/v1/studies", headers=headers)).status_code == 200
+    await server.services.keys.revoke(key.key_id)
+    answer = await server.desk.http.get("/v1/studies", headers=headers)
+    assert_problem(answer, "access-denied", 401, "Authorization")
+
+
+async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None:
+    described = (await desk.http.get("/openapi.json")).json()["paths"]
+    calls = {
+        (method.upper(), path.replace("{study}", STUDY))
+        for path in described
+        for method in described[path]
+    }
+    listed = {(method, url) for method, url in OPERATOR_CALLS + ANALYST_CALLS + PUBLIC_CALLS}
+    named = {
+        (
+            method,
+            url.replace("{sketch}", STUDY).replace("{snapshot}", STUDY).replace("{decode}", STUDY),
+        )
+        for method, url in calls
+    }
+    assert named == listed
+
+
+async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
+    document = (await desk.http.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+
+    def has_example(content: dict[str, dict[str, object]]) -> bool:
+        for kind, media in content.items():
+            schema = media.get("schema", {})
+            assert isinstance(schema, dict)
+            name = str(schema.get("$ref", "")).rpartition("/")[2]
+            if kind == "text/html" or "example" in media or "example" in schemas.get(name, {}):
+                return True
+            parts = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
+            if "example" in schemas.get(str(parts.get("$ref", "")).rpartition("/")[2], {}):
+                return True
+        return False
+
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            success = min(status for status in call["responses"] if status.startswith("2"))
+            assert has_example(call["responses"][success]["content"]), (method, path)
+            if "requestBody" in call:
+                assert has_example(call["requestBody"]["content"]), (method, path)

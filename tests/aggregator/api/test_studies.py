@@ -1,0 +1,181 @@
+from typing import Any
+
+import pytest
+
+from shared.plan import compute_plan_digest, decode_plan, encode_plan, plan_to_json
+from shared.wire import compute_study_id
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_study_is_created_once_and_the_same_again_is_the_same(desk: Desk) -> None:
+    plan = make_plan()
+    body = {"name": "pumps", "plan": plan_to_json(plan)}
+    first = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    second = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json() == second.json()
+    study = first.json()
+    assert study["study_id"] == compute_study_id("pumps", plan).hex()
+    assert study["plan_digest"] == compute_plan_digest(plan).hex()
+    assert (study["state"], study["n_sketches"], study["n_devices"]) == ("open", 0, 0)
+    assert first.headers["location"] == f"/v1/studies/{study['study_id']}"
+
+
+async def test_studies_are_listed_in_pages(desk: Desk) -> None:
+    names = [f"study {i}" for i in range(5)]
+    for name in names:
+        await desk.publish(make_plan(), name=name)
+    first = await desk.read("/v1/studies", params={"limit": 3})
+    rest = await desk.read("/v1/studies", params={"limit": 3, "page": first["next_page"]})
+    found = [item["name"] for item in first["items"] + rest["items"]]
+    assert sorted(found) == names
+    assert rest["next_page"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "slug", "field"),
+    [
+        ({"dimensions": [("lower", 10.0), ("upper", -10.0)]}, "plan-invalid", None),
+        ({"n_frequencies": 0}, "plan-invalid", "n_frequencies"),
+        ({"measurements_per_record": 7}, "plan-invalid", "measurements_per_record"),
+        ({"release": [("epsilon", "0")]}, "plan-invalid", "epsilon"),
+        ({"release": [("epsilon", "-1/2")]}, "plan-invalid", "epsilon"),
+        ({"release": [("epsilon", 0.5)]}, "plan-invalid", "release.epsilon"),
+        ({"release": [("scale", "1")]}, "plan-mismatch", "release.scale"),
+        ({"surprise": 1}, "plan-invalid", "surprise"),
+        ({"format_version": 2}, "unsupported-version", "format_version"),
+    ],
+)
+async def test_a_plan_that_breaks_a_rule_is_refused_by_field(
+    desk: Desk, changes: dict[str, Any], slug: str, field: str | None
+) -> None:
+    document = plan_to_json(make_plan())
+    for name, value in changes.items():
+        if isinstance(value, list):
+            part = document[name][0] if name == "dimensions" else document[name]
+            part.update(value)
+        else:
+            document[name] = value
+    body = {"name": "pumps", "plan": document}
+    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert_problem(answer, slug, 422, field or answer.json()["field"])
+    if field is None:
+        assert answer.json()["field"].startswith("dimensions")
+    assert (await desk.read("/v1/studies"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"plan": {}}, "name"),
+        ({"name": "", "plan": {}}, "name"),
+        ({"name": "   ", "plan": {}}, "name"),
+        ({"name": "x" * 201, "plan": {}}, "name"),
+        ({"name": "pumps"}, "plan"),
+        ({"name": "pumps", "plan": []}, "plan"),
+        ({"name": "pumps", "plan": {}, "extra": 1}, "extra"),
+    ],
+)
+async def test_a_request_that_breaks_a_rule_is_refused_by_field(
+    desk: Desk, body: dict[str, Any], field: str
+) -> None:
+    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert_problem(answer, "request-invalid", 422, field)
+
+
+async def test_a_body_that_is_not_json_is_refused(desk: Desk) -> None:
+    headers = desk.operator | {"Content-Type": "application/json"}
+    answer = await desk.http.post("/v1/studies", content=b'{"name": ', headers=headers)
+    assert_problem(answer, "request-invalid", 422, "body")
+
+
+async def test_anyone_reads_the_plan_as_json_or_as_the_hashed_bytes(desk: Desk) -> None:
+    plan = make_plan()
+    study = await desk.publish(plan)
+    url = f"/v1/studies/{study.hex()}/plan"
+    as_json = (await desk.http.get(url)).json()
+    assert compute_study_id(as_json["name"], plan) == study
+    assert as_json == {
+        "name": as_json["name"],
+        "plan": plan_to_json(plan),
+        "plan_digest": compute_plan_digest(plan).hex(),
+    }
+    as_bytes = await desk.http.get(url, headers={"Accept": "application/cbor"})
+    assert as_bytes.headers["content-type"] == "application/cbor"
+    assert as_bytes.content == encode_plan(plan)
+    assert decode_plan(as_bytes.content) == plan
+
+
+async def test_an_unknown_study_is_not_found_anywhere(desk: Desk) -> None:
+    unknown = "ab" * 32
+    for path in ("", "/plan", "/devices", "/refusals", "/sketches", "/privacy", "/utility"):
+        answer = await desk.http.get(f"/v1/studies/{unknown}{path}", headers=desk.operator)
+        assert_problem(answer, "not-found", 404, "study")
+    for path, body in (
+        ("tokens", {}),
+        ("snapshots", {}),
+        ("decodes", {"n_clusters": 2}),
+    ):
+        url = f"/v1/studies/{unknown}/{path}"
+        answer = await desk.http.post(url, json=body, headers=desk.operator)
+        assert_problem(answer, "not-found", 404, "study")
+
+
+async def test_an_identity_that_is_none_is_refused(desk: Desk) -> None:
+    answer = await desk.http.get("/v1/studies/nonsense", headers=desk.operator)
+    assert_problem(answer, "request-invalid", 422, "study")
+
+
+async def test_an_etag_saves_what_was_not_modified(desk: Desk) -> None:
+    study, url = await desk.publish(make_plan()), "/v1/studies/"
+    url += study.hex()
+    etag = (await desk.http.get(url, headers=desk.analyst)).headers["etag"]
+    headers = desk.analyst | {"If-None-Match": etag}
+    assert (await desk.http.get(url, headers=headers)).status_code == 304
+    await desk.enrol(study, Device(1))
+    changed = await desk.http.get(url, headers=headers)
+    assert changed.status_code == 200
+    assert changed.json()["n_devices"] == 1
+
+
+async def test_a_study_closes_only_as_it_was_last_read(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}"
+    etag = (await desk.http.get(url, headers=desk.analyst)).headers["etag"]
+    # What arrives meanwhile does not make the life cycle stale.
+    await desk.enrol(study, Device(1))
+    await desk.put(study, *Device(1).message(study, make_plan()))
+    headers = desk.operator | {"If-Match": etag}
+    closed = await desk.http.patch(url, json={"state": "closed"}, headers=headers)
+    assert (closed.status_code, closed.json()["state"]) == (200, "closed")
+    stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
+    assert_problem(stale, "store-conflict", 412, "If-Match")
+    headers["If-Match"] = '"never given"'
+    stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
+    assert_problem(stale, "store-conflict", 412, "If-Match")
+    assert (await desk.read(url))["state"] == "closed"
+    again = await desk.http.patch(url, json={"state": "open"}, headers=desk.operator)
+    assert again.json()["state"] == "open"
+    assert again.headers["etag"] != etag
+
+
+async def test_privacy_is_said_exactly_and_in_words(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    privacy = await desk.read(f"/v1/studies/{study.hex()}/privacy")
+    assert (privacy["epsilon"], privacy["delta"]) == ("10", "0")
+    assert privacy["scale"] == str(make_plan().release.scale)
+    assert privacy["max_records_per_person"] == "unknown"
+    assert "replace-one" in privacy["statement"]
+
+
+async def test_a_study_without_sketches_has_no_utility(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    assert await desk.read(f"/v1/studies/{study.hex()}/utility") == {
+        "n_sketches": 0,
+        "n_records": 0,
+        "snr": 0.0,
+        "signal_energy": 0.0,
+        "noise_energy": None,
+    }

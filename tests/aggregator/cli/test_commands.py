@@ -1,0 +1,180 @@
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from aggregator.cli import key, migrate, serve, worker
+from shared.plan import plan_to_json
+from tests.aggregator.fleet import Device, make_plan
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return str(tmp_path / "commands.db")
+
+
+@pytest.mark.parametrize("command", [serve, worker, key, migrate])
+def test_each_command_helps_with_examples(
+    command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["--help"]) == 0
+    assert "examples:\n  sfumato" in capsys.readouterr().out
+    assert command(["--no-such-option"]) == 2
+
+
+def test_a_key_is_shown_once_and_only_its_hash_is_stored(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--name", "me", "--database", database]
+    assert key(["create", "--scope", "operator", "--json", *options]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["key"].startswith("sfk_")
+    assert made["scope"] == "operator"
+    assert key(["list", "--database", database]) == 0
+    listed = capsys.readouterr().out
+    assert made["key_id"] in listed
+    assert made["key"] not in listed
+    contents = b"".join(path.read_bytes() for path in Path(database).parent.glob("commands.db*"))
+    assert made["key_id"].encode() in contents
+    assert made["key"].encode() not in contents
+
+
+def test_a_key_is_revoked_once(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key(["create", "--scope", "analyst", "--name", "ana", "--json", "--database", database])
+    made = json.loads(capsys.readouterr().out)
+    assert key(["revoke", made["key_id"], "--database", database]) == 0
+    assert key(["revoke", made["key_id"], "--database", database]) == 1
+    assert "not a key in use" in capsys.readouterr().err
+    key(["list", "--json", "--database", database])
+    assert json.loads(capsys.readouterr().out)["revoked"] is not None
+
+
+def test_migrating_tells_the_version_and_draws_a_generation(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert migrate(["--database", database]) == 0
+    assert capsys.readouterr().out == "schema version 0001\n"
+    assert migrate(["--database", database, "--new-generation"]) == 0
+    first = capsys.readouterr().out
+    assert migrate(["--database", database, "--new-generation"]) == 0
+    assert first != capsys.readouterr().out
+    assert migrate(["--database", database, "--to", "base"]) == 0
+    assert capsys.readouterr().out == "schema version none\n"
+
+
+def test_a_server_in_the_open_needs_a_proxy(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        assert serve(["--host", host, "--database", database]) == 2
+        assert "--behind-proxy" in capsys.readouterr().err
+    assert not Path(database).exists()
+
+
+@pytest.mark.parametrize("command", [serve, worker])
+def test_a_database_of_another_version_is_not_served(
+    command: Callable[[list[str]], int], database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migrate(["--database", database])
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0000'")
+    connection.close()
+    assert command(["--database", database]) == 2
+    assert "sfumato migrate" in capsys.readouterr().err
+
+
+def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve(["--port", "70000"]) == 2
+    assert serve(["--database", "nonsense://x"]) == 2
+    assert worker(["--database", "memory:"]) == 2
+    assert key(["list", "--database", "memory:"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 4
+    assert errors[0].startswith("sfumato serve: port: ")
+
+
+def start(*options: str) -> subprocess.Popen[str]:
+    program = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "--port", "0", "--log-format", "json", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_announcement(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait until the server is ready; return its address and all that it printed."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or not lines[-1].startswith("Stop with"):
+        lines.append(process.stdout.readline())
+        assert lines[-1], "the server ended before it was ready"
+    return lines[0].removeprefix("Sfumato is listening on ").strip(), "".join(lines)
+
+
+def test_a_server_listens_works_and_stops_when_told(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key(["create", "--scope", "operator", "--name", "me", "--json", "--database", database])
+    secret = json.loads(capsys.readouterr().out)["key"]
+    headers = {"Authorization": f"Bearer {secret}"}
+    with start("--database", database) as process:
+        address, announcement = read_announcement(process)
+        with httpx.Client(base_url=address, headers=headers) as http:
+            assert http.get("/readyz").status_code == 200
+            body = {"name": "pumps", "plan": plan_to_json(make_plan())}
+            study = http.post("/v1/studies", json=body).json()["study_id"]
+            token = http.post(f"/v1/studies/{study}/tokens", json={}).json()["token"]
+            enrolment = Device(1).enrolment(token, bytes.fromhex(study))
+            assert http.post("/v1/enrolments", json=enrolment).status_code == 201
+            sketch, message = Device(1).message(bytes.fromhex(study), make_plan())
+            target = f"/v1/studies/{study}/sketches/{sketch}"
+            assert http.put(target, content=message).status_code == 201
+            settings = {"n_replicates": 1}
+            asked = http.post(
+                f"/v1/studies/{study}/decodes", json={"n_clusters": 3, "settings": settings}
+            )
+            decode = asked.json()
+            while decode["state"] in ("queued", "running"):
+                decode = http.get(asked.headers["location"]).json()
+            assert decode["state"] == "succeeded", decode
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "sfumato key create" in announcement
+    entries = [json.loads(line) for line in errors.splitlines()]
+    events = {entry["event"] for entry in entries}
+    assert {"request", "worker started", "worker stopped", "decode taken"} <= events
+    assert secret not in errors
+    assert token not in errors
+
+
+def test_a_trial_in_memory_prints_its_own_key() -> None:
+    with start("--database", "memory:") as process:
+        address, announcement = read_announcement(process)
+        secret = announcement.partition("for this run alone: ")[2].split()[0]
+        answer = httpx.get(f"{address}/v1/studies", headers={"Authorization": f"Bearer {secret}"})
+        assert answer.json() == {"items": [], "next_page": None}
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+def test_workers_end_with_a_server_that_is_killed(database: str) -> None:
+    with start("--database", database) as process:
+        assert process.stderr is not None
+        read_announcement(process)
+        started = json.loads(process.stderr.readline())
+        assert started["event"] == "worker started"
+        os.kill(process.pid, signal.SIGKILL)
+        # Its end closes the last writer of the pipe, so this returns when the worker is gone.
+        rest = process.stderr.read()
+    assert "worker stopped" in rest

@@ -1,0 +1,192 @@
+"""A study and devices with real keys, for tests that speak to a server."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from shared.core import SketchAccumulator
+from shared.plan import (
+    Dimension,
+    Label,
+    SketchPlan,
+    WindowRule,
+    compute_plan_digest,
+    create_plan,
+    plan_to_json,
+)
+from shared.privacy.testing import SeededSource
+from shared.wire import (
+    SketchHeader,
+    device_id_of,
+    encode_message,
+    encode_payload,
+    encode_proof_input,
+)
+
+SLOT = 480
+CLUSTERS = np.array([[-5.0, -5.0], [0.0, 5.0], [5.0, -2.0]])
+
+
+def make_plan(**changes: Any) -> SketchPlan:
+    """Return a small plan; ``changes`` replace its choices."""
+    choices: dict[str, Any] = {
+        "dimensions": (
+            Dimension(name="pressure", unit="bar", lower=-10.0, upper=10.0, scale=0.7),
+            Dimension(name="flow", unit="l/s", lower=-10.0, upper=10.0, scale=0.7),
+        ),
+        "n_frequencies": 60,
+        "seed": hashlib.sha256(b"fleet").digest(),
+        "epsilon": Fraction(10),
+        "window": WindowRule(kind="time", origin=0, length_s=3600),
+        "most_records": 2000,
+        "most_sketches": 1000,
+        "labels": (Label(name="site", values=("north", "south")),),
+    }
+    return create_plan(**(choices | changes))
+
+
+def draw_records(seed: int, count: int = 500) -> NDArray[np.float64]:
+    """Draw records around three clusters."""
+    rng = np.random.default_rng(seed)
+    return CLUSTERS[rng.integers(3, size=count)] + 0.5 * rng.standard_normal((count, 2))
+
+
+def change_bytes(data: bytes, position: int, flip: int = 1) -> bytes:
+    """Return the bytes with bits flipped in one of them."""
+    changed = bytearray(data)
+    changed[position] ^= flip
+    return bytes(changed)
+
+
+@dataclass
+class Device:
+    """A device with its key; the same seed gives the same device."""
+
+    seed: int
+    labels: dict[str, str] = field(default_factory=lambda: {"site": "north"})
+
+    def __post_init__(self) -> None:
+        secret = hashlib.sha256(b"device %d" % self.seed).digest()
+        self.key = Ed25519PrivateKey.from_private_bytes(secret)
+        self.public_key = self.key.public_key().public_bytes_raw()
+        self.device_id = device_id_of(self.public_key)
+
+    def enrolment(self, token: str, study: bytes) -> dict[str, Any]:
+        """Return the body of an enrolment."""
+        proof_input = encode_proof_input(
+            token=token, study=study, public_key=self.public_key, labels=self.labels
+        )
+        return {
+            "token": token,
+            "study_id": study.hex(),
+            "public_key": self.public_key.hex(),
+            "labels": self.labels,
+            "proof": self.key.sign(proof_input).hex(),
+        }
+
+    def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
+        """Sketch records of this device and add noise: shape ``(2 m,)``."""
+        accumulator = SketchAccumulator(plan.operator(self.device_id + b"main"))
+        accumulator.add(draw_records(self.seed, count))
+        return plan.mechanism.add_noise(accumulator.sums, SeededSource(noise_seed))
+
+    def message(
+        self,
+        study: bytes,
+        plan: SketchPlan,
+        sums: NDArray[np.int64] | None = None,
+        **changes: Any,
+    ) -> tuple[str, bytes]:
+        """Return a sketch's identity and message; ``changes`` replace fields of the header."""
+        n_records = changes.get("n_records", 500)
+        if sums is None:
+            sums = self.release(plan, noise_seed=self.seed, count=n_records)
+        payload = changes.pop("payload", None) or encode_payload(sums, plan.payload_width)
+        fields: dict[str, Any] = {
+            "study": study,
+            "plan_digest": compute_plan_digest(plan),
+            "device": self.device_id,
+            "stream": "main",
+            "sequence": 0,
+            "slots": (SLOT, SLOT) if plan.window.kind == "time" else None,
+            "n_records": n_records,
+            "n_public": True,
+            "report_id": hashlib.sha256(b"report").digest()[:16],
+            "payload_length": len(payload),
+            "payload_digest": hashlib.sha256(payload).digest(),
+        }
+        header = SketchHeader(**(fields | changes))
+        return header.sketch_id.hex(), encode_message(header, payload, self.key.sign)
+
+
+@dataclass
+class Desk:
+    """An operator at a server: makes studies, enrols devices, uploads and reads."""
+
+    http: httpx.AsyncClient
+    operator_key: str
+    analyst_key: str
+
+    @property
+    def operator(self) -> dict[str, str]:
+        """Return the headers of an operator."""
+        return {"Authorization": f"Bearer {self.operator_key}"}
+
+    @property
+    def analyst(self) -> dict[str, str]:
+        """Return the headers of an analyst."""
+        return {"Authorization": f"Bearer {self.analyst_key}"}
+
+    async def publish(self, plan: SketchPlan, name: str = "pumps") -> bytes:
+        """Create a study and return its identity."""
+        body = {"name": name, "plan": plan_to_json(plan)}
+        answer = await self.http.post("/v1/studies", json=body, headers=self.operator)
+        assert answer.status_code == 201, answer.text
+        return bytes.fromhex(answer.json()["study_id"])
+
+    async def make_token(self, study: bytes, **body: Any) -> str:
+        """Create an enrolment token."""
+        url = f"/v1/studies/{study.hex()}/tokens"
+        answer = await self.http.post(url, json=body, headers=self.operator)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["token"])
+
+    async def enrol(self, study: bytes, *devices: Device) -> None:
+        """Enrol devices with one token."""
+        token = await self.make_token(study, max_uses=len(devices))
+        for device in devices:
+            answer = await self.http.post("/v1/enrolments", json=device.enrolment(token, study))
+            assert answer.status_code == 201, answer.text
+
+    async def put(self, study: bytes, sketch: str, body: bytes) -> httpx.Response:
+        """Upload a message."""
+        return await self.http.put(f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body)
+
+    async def read(self, url: str, **options: Any) -> Any:
+        """Read as an analyst."""
+        answer = await self.http.get(url, headers=self.analyst, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, url: str, body: Any) -> httpx.Response:
+        """Post as an analyst."""
+        return await self.http.post(url, json=body, headers=self.analyst)
+
+
+def assert_problem(
+    answer: httpx.Response, slug: str, status: int, field_name: str | None = None
+) -> None:
+    """Check that an answer is a problem document of a type, naming a field."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    document = answer.json()
+    assert (document["type"], answer.status_code) == (f"/problems/{slug}", status), document
+    assert document["status"] == status
+    assert document.get("field") == field_name, document

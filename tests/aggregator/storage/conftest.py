@@ -1,0 +1,35 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from aggregator.ports import Store
+from aggregator.settings import normalise_database_url
+from aggregator.storage import MemoryStore, SqlStore, migrate_database
+from aggregator.storage.sql.engine import create_engine
+from tests.aggregator.databases import open_postgres
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def empty_sql_store(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[SqlStore]:
+    """A database without tables; on Postgres in a schema of its own."""
+    if request.param == "postgres":
+        async with open_postgres() as store:
+            yield store
+        return
+    store = SqlStore(create_engine(normalise_database_url(str(tmp_path / "store.db"))))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def sql_store(empty_sql_store: SqlStore) -> SqlStore:
+    await migrate_database(empty_sql_store.engine)
+    return empty_sql_store
+
+
+@pytest.fixture
+def memory_store() -> Store:
+    return MemoryStore()

@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, inspect, text
+
+from aggregator.storage import SqlStore, migrate_database, open_store, prepare_database
+from aggregator.storage.models import Base
+from aggregator.storage.schema import latest_revision, read_revision
+from shared.errors import ConfigError, TransportError
+
+pytestmark = pytest.mark.anyio
+
+
+async def list_tables(store: SqlStore) -> set[str]:
+    async with store.engine.connect() as connection:
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def test_migrations_make_exactly_the_tables_of_the_models(sql_store: SqlStore) -> None:
+    def compare(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, Base.metadata))
+
+    async with sql_store.engine.connect() as connection:
+        assert await connection.run_sync(compare) == []
+
+
+async def test_migrations_go_down_to_nothing_and_up_again(sql_store: SqlStore) -> None:
+    up = await list_tables(sql_store)
+    assert await migrate_database(sql_store.engine, "base") is None
+    assert await list_tables(sql_store) == {"alembic_version"}
+    assert await migrate_database(sql_store.engine) == latest_revision()
+    assert await list_tables(sql_store) == up
+    await sql_store.require_ready()
+
+
+async def test_a_migration_that_is_done_already_changes_nothing(sql_store: SqlStore) -> None:
+    async with sql_store.begin() as transaction:
+        before = await transaction.get_generation()
+    assert await migrate_database(sql_store.engine) == latest_revision()
+    async with sql_store.begin() as transaction:
+        assert await transaction.get_generation() == before
+
+
+async def test_a_database_without_tables_is_not_ready(empty_sql_store: SqlStore) -> None:
+    with pytest.raises(ConfigError, match="sfumato migrate"):
+        await empty_sql_store.require_ready()
+
+
+async def test_an_empty_file_is_migrated_at_the_start_and_a_server_is_not(
+    empty_sql_store: SqlStore,
+) -> None:
+    if empty_sql_store.engine.dialect.name == "sqlite":
+        await prepare_database(empty_sql_store)
+        await empty_sql_store.require_ready()
+        return
+    with pytest.raises(ConfigError, match="sfumato migrate"):
+        await prepare_database(empty_sql_store)
+    assert await list_tables(empty_sql_store) == set()
+
+
+async def test_a_schema_of_another_version_is_refused(sql_store: SqlStore) -> None:
+    async with sql_store.engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="9999"):
+        await prepare_database(sql_store)
+    with pytest.raises(ConfigError, match="does not know"):
+        await migrate_database(sql_store.engine)
+    assert await read_revision(sql_store.engine) == "9999"
+
+
+async def test_a_sqlite_file_is_durable_and_keeps_references(tmp_path: Path) -> None:
+    store = open_store(f"sqlite+aiosqlite:///{tmp_path / 'durable.db'}")
+    assert isinstance(store, SqlStore)
+    async with store.engine.connect() as connection:
+        found = [
+            (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+    await store.close()
+    assert found == ["wal", 2, 1]
+
+
+async def test_a_database_that_is_away_is_said_to_be() -> None:
+    store = open_store("postgresql+psycopg://127.0.0.1:1/none")
+    with pytest.raises(TransportError):
+        await store.require_ready()
+    with pytest.raises(TransportError):
+        async with store.begin() as transaction:
+            await transaction.list_keys()
+    await store.close()
+
+
+async def test_a_file_needs_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a folder"):
+        open_store(f"sqlite+aiosqlite:///{tmp_path}/none/none.db")
+
+
+@pytest.mark.parametrize("url", ["nonsense://x", "sqlite+nonsense:///x", "://"])
+async def test_an_address_of_no_known_database_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        open_store(url)

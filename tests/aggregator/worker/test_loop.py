@@ -1,0 +1,115 @@
+"""The loop inside the test's process, over stores in memory and in a file."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from aggregator.decoding.solution import Solution
+from aggregator.ports import DecodeRecord
+from aggregator.services.jobs import MAX_ATTEMPTS, Job
+from aggregator.worker import Worker
+from shared.errors import DecodingError
+from tests.aggregator.fleet import Device, make_plan
+from tests.aggregator.serving import Server
+
+pytestmark = pytest.mark.anyio
+
+
+def make_worker(server: Server) -> Worker:
+    return Worker(server.services.jobs, lease_s=60.0, poll_s=0.01)
+
+
+async def ask(server: Server, settings: Mapping[str, Any] | None = None) -> bytes:
+    """Upload a sketch and ask for a decode of it."""
+    desk, plan = server.desk, make_plan()
+    study = await desk.publish(plan)
+    await desk.enrol(study, Device(1))
+    await desk.put(study, *Device(1).message(study, plan))
+    body = {"n_clusters": 3, "settings": settings or {"n_replicates": 1}}
+    answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", body)
+    assert answer.status_code == 202, answer.text
+    return bytes.fromhex(answer.json()["decode_id"])
+
+
+async def read(server: Server, decode_id: bytes) -> DecodeRecord:
+    return await server.services.decodes.get(decode_id)
+
+
+async def test_a_worker_without_work_says_so(server: Server) -> None:
+    assert not await make_worker(server).run_once(asyncio.Event())
+
+
+async def test_the_same_decode_has_the_same_answer_in_any_store(server: Server) -> None:
+    decode_id = await ask(server)
+    assert await make_worker(server).run_once(asyncio.Event())
+    decode = await read(server, decode_id)
+    assert decode.state == "succeeded"
+    assert decode.result is not None
+    job_free = {name: value for name, value in decode.result.items() if name != "seconds"}
+    assert job_free["n_replicates"] == 1
+    assert (decode.lease_token, decode.attempts) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"),
+    [(DecodingError("nothing found"), "decoding-invalid"), (RuntimeError("secret"), "internal")],
+)
+async def test_a_solver_that_fails_leaves_a_problem(
+    server: Server, monkeypatch: pytest.MonkeyPatch, error: Exception, slug: str
+) -> None:
+    def fail(_job: Job, **_callbacks: Any) -> Solution:
+        raise error
+
+    monkeypatch.setattr(Job, "solve", fail)
+    decode_id = await ask(server)
+    assert await make_worker(server).run_once(asyncio.Event())
+    decode = await read(server, decode_id)
+    assert decode.state == "failed"
+    assert decode.problem is not None
+    assert decode.problem["type"] == f"/problems/{slug}"
+    assert "secret" not in str(decode.problem)
+    shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
+    assert shown["problem"] == decode.problem
+
+
+async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(server: Server) -> None:
+    decode_id = await ask(server)
+    slow = await server.services.jobs.take(lease_s=5.0)
+    assert slow is not None
+    server.clock.seconds += 6.0
+    quick = await server.services.jobs.take(lease_s=5.0)
+    assert quick is not None
+    assert quick.decode.decode_id == decode_id
+    solution = quick.solve(progress=lambda _: None, cancelled=lambda: False)
+    assert not await server.services.jobs.renew(slow, lease_s=5.0, progress=0.9)
+    assert not await server.services.jobs.succeed(slow, solution)
+    assert (await read(server, decode_id)).state == "running"
+    assert await server.services.jobs.succeed(quick, solution)
+    assert not await server.services.jobs.succeed(quick, solution)
+    assert (await read(server, decode_id)).state == "succeeded"
+
+
+async def test_a_decode_that_ends_its_workers_fails_in_the_end(server: Server) -> None:
+    decode_id = await ask(server)
+    for _ in range(MAX_ATTEMPTS):
+        assert await server.services.jobs.take(lease_s=5.0) is not None
+        server.clock.seconds += 6.0
+    assert await server.services.jobs.take(lease_s=5.0) is None
+    decode = await read(server, decode_id)
+    assert decode.state == "failed"
+    assert decode.problem is not None
+    assert decode.problem["type"] == "/problems/decoding-invalid"
+
+
+async def test_a_worker_that_must_stop_gives_the_decode_back(server: Server) -> None:
+    decode_id = await ask(server, {"n_replicates": 1000})
+    stop = asyncio.Event()
+    working = asyncio.create_task(make_worker(server).run(stop))
+    while (await read(server, decode_id)).state != "running":
+        await asyncio.sleep(0.01)
+    stop.set()
+    await working
+    decode = await read(server, decode_id)
+    assert (decode.state, decode.attempts) == ("queued", 0)

@@ -1,0 +1,157 @@
+"""Workers as real processes on one SQLite file: enrol, upload, add up, recover."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from aggregator.app import create_app
+from aggregator.ports import SystemClock
+from aggregator.settings import Settings
+from aggregator.storage import open_store, prepare_database
+from aggregator.worker.supervisor import worker_environment
+from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(database_url=str(tmp_path / "work.db"), n_workers=0, lease_s=1.0, poll_s=0.05)
+
+
+@pytest.fixture
+async def desk(settings: Settings) -> AsyncIterator[Desk]:
+    store = open_store(settings.database_url)
+    await prepare_database(store)
+    app = create_app(settings, store=store, clock=SystemClock())
+    key, _ = await app.state.services.keys.create(name="op", scope="operator")
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
+        yield Desk(http, key, key)
+    await store.close()
+
+
+@contextmanager
+def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker process for the length of a block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "aggregator.worker"], env=worker_environment(settings)
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+async def wait_for(desk: Desk, url: str, *states: str) -> dict[str, Any]:
+    """Read a decode until it is in one of the states."""
+    while True:
+        decode: dict[str, Any] = await desk.read(url)
+        if decode["state"] in states:
+            return decode
+        assert decode["state"] in ("queued", "running"), decode
+        await asyncio.sleep(0.02)
+
+
+async def upload(desk: Desk) -> tuple[bytes, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Enrol two devices, upload two windows of each; return the study and the exact sum."""
+    plan = make_plan()
+    study = await desk.publish(plan)
+    devices = [Device(1), Device(2, {"site": "south"})]
+    await desk.enrol(study, *devices)
+    total = np.zeros(2 * plan.n_frequencies, dtype=np.int64)
+    for device in devices:
+        for i in range(2):
+            sums = device.release(plan, noise_seed=10 * device.seed + i)
+            message = device.message(study, plan, sums, sequence=i, slots=(SLOT + i, SLOT + i))
+            assert (await desk.put(study, *message)).status_code == 201
+            total += sums
+    return study, total
+
+
+async def ask(desk: Desk, study: bytes, n_replicates: int) -> str:
+    body = {"n_clusters": 3, "settings": {"n_replicates": n_replicates}}
+    answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", body)
+    assert answer.status_code == 202, answer.text
+    return answer.headers["location"]
+
+
+async def test_from_records_on_devices_to_centroids(desk: Desk, settings: Settings) -> None:
+    study, total = await upload(desk)
+    where = await ask(desk, study, 30)
+    with run_process(settings) as process:
+        decode = await wait_for(desk, where, "succeeded")
+    assert process.returncode == 0
+    snapshot = await desk.read(f"/v1/snapshots/{decode['snapshot_id']}")
+    assert snapshot["sums"] == total.tolist()
+    assert (snapshot["n_sketches"], snapshot["n_records"]) == (4, 2000)
+    result = decode["result"]
+    assert decode["progress"] == 1.0
+    assert result["dimensions"] == [
+        {"name": "pressure", "unit": "bar"},
+        {"name": "flow", "unit": "l/s"},
+    ]
+    centroids = np.array(result["centroids"])
+    distance = np.linalg.norm(centroids[:, None] - CLUSTERS[None], axis=2).min(axis=0)
+    assert distance.max() < 0.7, centroids
+    assert sum(result["weights"]) == pytest.approx(1.0)
+    assert result["solver"] == "cl-ompr/1"
+    assert result["snr"] == snapshot["snr"]
+    assert result["quality"]["features_per_parameter"] == pytest.approx(10.0)
+    assert result["privacy"]["epsilon"] == "10"
+    assert decode["problem"] is None
+    again = await desk.post(
+        f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 3, "settings": {"n_replicates": 30}}
+    )
+    assert (again.status_code, again.json()) == (200, decode)
+
+
+async def test_the_job_of_a_killed_worker_is_finished_by_another(
+    desk: Desk, settings: Settings
+) -> None:
+    study, _ = await upload(desk)
+    where = await ask(desk, study, 300)
+    with run_process(settings) as victim:
+        await wait_for(desk, where, "running")
+        os.kill(victim.pid, signal.SIGKILL)
+    assert victim.returncode == -signal.SIGKILL
+    assert (await desk.read(where))["state"] == "running"
+    with run_process(settings):
+        decode = await wait_for(desk, where, "succeeded")
+    assert decode["result"]["n_replicates"] == 300
+
+
+async def test_a_worker_that_is_stopped_gives_its_job_back(desk: Desk, settings: Settings) -> None:
+    study, _ = await upload(desk)
+    where = await ask(desk, study, 1000)
+    with run_process(settings) as process:
+        await wait_for(desk, where, "running")
+        process.terminate()
+    assert process.returncode == 0
+    assert (await desk.read(where))["state"] == "queued"
+
+
+async def test_a_running_decode_is_cancelled_and_its_worker_takes_the_next(
+    desk: Desk, settings: Settings
+) -> None:
+    study, _ = await upload(desk)
+    endless = await ask(desk, study, 1000)
+    with run_process(settings):
+        await wait_for(desk, endless, "running")
+        short = await ask(desk, study, 1)
+        cancelled = await desk.http.delete(endless, headers=desk.analyst)
+        assert cancelled.json()["state"] == "cancelled"
+        await wait_for(desk, short, "succeeded")
+    decode = await desk.read(endless)
+    assert (decode["state"], decode["result"]) == ("cancelled", None)
