@@ -1,0 +1,170 @@
+"""How much each sketch counts in the global sketch: by size, or for the least error.
+
+The global sketch is ``sum_l w_l s_l / sum_l w_l`` with ``s_l = S_l / (A alpha n_l)``. Every sketch
+carries the same noise whatever its size, so sketches smaller than half the mean size lower the SNR
+under the paper's size weights. The best weights are ``n^2 / (v + c n)`` with v the noise of one
+sketch's sum and c the sampling variance of one record. Here weights are ``a n + b n^2`` with the
+best a and b: within the moments that sums can carry exactly, and equal to the best weights at both
+ends, ``n`` where sampling dominates and ``n^2`` where noise does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import PrivacyError
+
+WEIGHTINGS = ("size", "noise-optimal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeMoments:
+    """Exact moments of the sizes of the sketches in a selection: integers.
+
+    Parameters
+    ----------
+    n_sketches
+        L.
+    first, second, third
+        Sums over sketches of n, n^2 and n^3.
+    """
+
+    n_sketches: int
+    first: int
+    second: int
+    third: int
+
+    @classmethod
+    def of_sizes(cls, sizes: Iterable[int]) -> SizeMoments:
+        """Return the moments of given sizes."""
+        listed = [int(n) for n in sizes]
+        return cls(
+            n_sketches=len(listed),
+            first=sum(listed),
+            second=sum(n**2 for n in listed),
+            third=sum(n**3 for n in listed),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Weights ``a n + b n^2`` of sketches of n records; a and b are not negative, not both zero."""
+
+    a: float
+    b: float
+
+    def total(self, moments: SizeMoments) -> float:
+        """Return the sum of the weights."""
+        return self.a * moments.first + self.b * moments.second
+
+    def compute_noise_energy(
+        self, moments: SizeMoments, *, noise_variance: float, amplitude: int, alpha: float
+    ) -> float:
+        """Compute V, the squared modulus that privacy noise adds to one averaged feature.
+
+        ``V = 2 Var sum_l (w_l / n_l)^2 / (A alpha sum_l w_l)^2``, Var the noise variance of one
+        real coordinate of one sketch.
+        """
+        squares = (
+            self.a**2 * moments.n_sketches
+            + 2 * self.a * self.b * moments.first
+            + self.b**2 * moments.second
+        )
+        return 2.0 * noise_variance * squares / (amplitude * alpha * self.total(moments)) ** 2
+
+    def compute_effective_records(self, moments: SizeMoments) -> float:
+        """Return the n of an unweighted average with the same sampling error.
+
+        ``(sum w)^2 / sum w^2 / n``; n itself under size weights.
+        """
+        squares = (
+            self.a**2 * moments.first
+            + 2 * self.a * self.b * moments.second
+            + self.b**2 * moments.third
+        )
+        return self.total(moments) ** 2 / squares
+
+    def average(
+        self,
+        moments: SizeMoments,
+        *,
+        sums: NDArray[np.float64],
+        size_sums: NDArray[np.float64],
+        amplitude: int,
+        alpha: float,
+    ) -> NDArray[np.complex128]:
+        """Form the global sketch: shape ``(m,)``.
+
+        Parameters
+        ----------
+        sums, size_sums
+            Shape ``(2 m,)``: ``sum S_l`` and ``sum n_l S_l``, real parts, then imaginary parts.
+        """
+        scaled = (self.a * sums + self.b * size_sums) / (amplitude * alpha * self.total(moments))
+        m = scaled.size // 2
+        sketch = np.empty(m, dtype=np.complex128)
+        sketch.real, sketch.imag = scaled[:m], scaled[m:]
+        return sketch
+
+
+SIZE_WEIGHTS = Weights(a=1.0, b=0.0)
+"""The paper's: every record counts the same."""
+
+
+def choose_weights(
+    weighting: str,
+    moments: SizeMoments,
+    *,
+    noise_variance: float,
+    amplitude: int,
+    alpha: float,
+    signal_energy: float,
+) -> Weights:
+    """Choose the weights of a global sketch.
+
+    ``noise-optimal`` minimises ``w' M w / (g' w)^2`` over ``w = (a, b)``, M the error of the
+    average by moments, g the sums of n and n^2; so ``w = M^-1 g``.
+
+    Parameters
+    ----------
+    weighting
+        ``size`` or ``noise-optimal``.
+    moments
+        Of the sizes.
+    noise_variance
+        Of one real coordinate of one sketch's sum.
+    amplitude, alpha
+        A and r / m.
+    signal_energy
+        ``|z|^2``, mean over features; an estimate does, for the minimum is flat.
+
+    Raises
+    ------
+    PrivacyError
+        The weighting is unknown.
+    """
+    if weighting not in WEIGHTINGS:
+        raise PrivacyError(f"must be one of {', '.join(WEIGHTINGS)}", field="weighting")
+    if weighting == "size" or moments.n_sketches < 2:
+        return SIZE_WEIGHTS
+    v = 2.0 * noise_variance / (amplitude * alpha) ** 2
+    c = max(0.0, 1.0 / alpha - signal_energy)
+    # In units of the mean size, so that the four entries are of one magnitude.
+    mean = moments.first / moments.n_sketches
+    one, two, three = (
+        moments.first / mean,
+        moments.second / mean**2,
+        moments.third / mean**3,
+    )
+    noise = (v / mean**2) * np.array([[moments.n_sketches, one], [one, two]])
+    sampling = (c / mean) * np.array([[one, two], [two, three]])
+    a, b = np.linalg.lstsq(noise + sampling, np.array([one, two]), rcond=None)[0]
+    if a <= 0.0:
+        return Weights(a=0.0, b=1.0)
+    if b <= 0.0:
+        return SIZE_WEIGHTS
+    return Weights(a=1.0, b=float(b / a / mean))
