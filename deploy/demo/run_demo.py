@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -94,6 +95,9 @@ class Outcome:
 def main() -> int:
     """Run the demo and return its exit status."""
     options = _parse_arguments()
+    # Ended in either way, the demo takes its server with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(stderr=options.json, quiet=options.json)
     folder = Path(tempfile.mkdtemp(prefix="sfumato-demo-"))
     aggregator: Aggregator | None = None
