@@ -225,9 +225,11 @@ def _read_study(text: str) -> bytes:
 
 
 def _read_budget(top: _Table) -> Budget:
-    table = _Table(top.get("budget") or {}, "budget", ("per_record", "lifetime"))
+    table = _Table(top.get("budget") or {}, "budget", ("per_record", "lifetime", "delta"))
     return Budget(
-        per_record=_read_epsilon(table, "per_record"), lifetime=_read_epsilon(table, "lifetime")
+        per_record=_read_epsilon(table, "per_record"),
+        lifetime=_read_epsilon(table, "lifetime"),
+        delta=_read_epsilon(table, "delta") or Fraction(0),
     )
 
 

@@ -95,6 +95,7 @@ def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
         sequence=sequence,
         epsilon=plan.release.epsilon,
         delta=plan.release.delta,
+        rho=plan.mechanism.guarantee.rho,
     )
 
 

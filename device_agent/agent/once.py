@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from device_agent.agent.clocks import ask_server, known_streams
@@ -20,7 +20,7 @@ from device_agent.store import (
     purge_sent,
 )
 from shared.errors import SketchError
-from shared.privacy import compute_lifetime_loss, compute_per_record_loss
+from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class OnceReport:
     streams: tuple[StreamSummary, ...]
     sending: SendSummary
     outbox: OutboxCounts
-    per_record_loss: Fraction
-    lifetime_loss: Fraction
+    per_record_loss: PrivacyLoss
+    lifetime_loss: PrivacyLoss
     messages: tuple[str, ...]
 
     @property
@@ -55,8 +55,10 @@ class OnceReport:
             "bytes_sent": self.sending.bytes_sent,
             "waiting": self.outbox.waiting,
             "shelved": self.outbox.shelved,
-            "epsilon_spent_per_record": str(self.per_record_loss),
-            "epsilon_spent_lifetime": str(self.lifetime_loss),
+            "epsilon_spent_per_record": str(self.per_record_loss.epsilon),
+            "delta_spent_per_record": str(self.per_record_loss.delta),
+            "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
+            "delta_spent_lifetime": str(self.lifetime_loss.delta),
             "messages": list(self.messages),
             "errors": [str(error) for error in self.errors],
             "streams": [
@@ -108,7 +110,11 @@ def _report(
         streams=streams,
         sending=sending,
         outbox=count_sketches(device.connection),
-        per_record_loss=max(compute_per_record_loss(events, name) for name in names),
-        lifetime_loss=max(compute_lifetime_loss(events, name) for name in names),
+        per_record_loss=_largest(compute_per_record_loss(events, name) for name in names),
+        lifetime_loss=_largest(compute_lifetime_loss(events, name) for name in names),
         messages=(*messages, *sending.messages),
     )
+
+
+def _largest(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
+    return max(losses, key=lambda loss: (loss.epsilon, loss.delta))

@@ -25,7 +25,7 @@ from device_agent.store import (
     open_database,
 )
 from shared.errors import ConfigError
-from shared.privacy import compute_lifetime_loss, compute_per_record_loss
+from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +56,9 @@ class StreamBudget:
 
     stream: str
     n_releases: int
-    per_record_loss: Fraction
+    per_record_loss: PrivacyLoss
     per_record_limit: Fraction | None
-    lifetime_loss: Fraction
+    lifetime_loss: PrivacyLoss
     lifetime_limit: Fraction | None
 
     def to_json(self) -> dict[str, Any]:
@@ -66,9 +66,11 @@ class StreamBudget:
         return {
             "stream": self.stream,
             "n_releases": self.n_releases,
-            "epsilon_spent_per_record": str(self.per_record_loss),
+            "epsilon_spent_per_record": str(self.per_record_loss.epsilon),
+            "delta_spent_per_record": str(self.per_record_loss.delta),
             "per_record_limit": _show_limit(self.per_record_limit),
-            "epsilon_spent_lifetime": str(self.lifetime_loss),
+            "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
+            "delta_spent_lifetime": str(self.lifetime_loss.delta),
             "lifetime_limit": _show_limit(self.lifetime_limit),
         }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from device_agent.agent.once import OnceReport
     from device_agent.agent.report import BudgetReport, StatusReport
-    from shared.privacy import Budget
+    from shared.privacy import Budget, PrivacyLoss
 
 
 def show_once(report: OnceReport, budget: Budget) -> str:
@@ -25,8 +25,8 @@ def show_once(report: OnceReport, budget: Budget) -> str:
         f"{report.outbox.waiting} waiting, {report.outbox.shelved} shelved"
     )
     lines.append(
-        f"spent epsilon {report.per_record_loss} for each record ({_limit(budget.per_record)}), "
-        f"{report.lifetime_loss} for someone in every window ({_limit(budget.lifetime)})"
+        f"spent {_loss(report.per_record_loss)} for each record ({_limit(budget.per_record)}), "
+        f"{_loss(report.lifetime_loss)} for someone in every window ({_limit(budget.lifetime)})"
     )
     lines += [f"note: {message}" for message in report.messages]
     return "\n".join(lines)
@@ -90,8 +90,8 @@ def show_budget(report: BudgetReport) -> str:
         (
             stream.stream,
             stream.n_releases,
-            f"{stream.per_record_loss} ({_limit(stream.per_record_limit)})",
-            f"{stream.lifetime_loss} ({_limit(stream.lifetime_limit)})",
+            f"{_loss(stream.per_record_loss)} ({_limit(stream.per_record_limit)})",
+            f"{_loss(stream.lifetime_loss)} ({_limit(stream.lifetime_limit)})",
         )
         for stream in report.streams
     ]
@@ -129,3 +129,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     ]
+
+
+def _loss(loss: PrivacyLoss) -> str:
+    epsilon = f"epsilon {loss.epsilon}"
+    return f"{epsilon} and delta {float(loss.delta):.3g}" if loss.delta else epsilon

@@ -20,7 +20,8 @@ class LedgerEntry:
 def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
     """Load every release, oldest first."""
     rows = connection.execute(
-        "SELECT stream, plan_digest, sequence, epsilon, delta, released_at FROM events ORDER BY id"
+        "SELECT stream, plan_digest, sequence, epsilon, delta, rho, released_at"
+        " FROM events ORDER BY id"
     )
     return [
         LedgerEntry(
@@ -30,6 +31,7 @@ def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
                 sequence=row["sequence"],
                 epsilon=Fraction(row["epsilon"]),
                 delta=Fraction(row["delta"]),
+                rho=None if row["rho"] is None else Fraction(row["rho"]),
             ),
             released_at=row["released_at"],
         )
@@ -40,14 +42,15 @@ def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
 def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_at: float) -> None:
     """Append a release; to be called inside the release transaction only."""
     connection.execute(
-        "INSERT INTO events (stream, plan_digest, sequence, epsilon, delta, released_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events (stream, plan_digest, sequence, epsilon, delta, rho, released_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             event.stream,
             event.plan_digest,
             event.sequence,
             str(event.epsilon),
             str(event.delta),
+            None if event.rho is None else str(event.rho),
             released_at,
         ),
     )

@@ -51,6 +51,7 @@ TABLES = (
         sequence INTEGER NOT NULL,
         epsilon TEXT NOT NULL,
         delta TEXT NOT NULL,
+        rho TEXT,
         released_at REAL NOT NULL,
         UNIQUE (stream, sequence)
     )

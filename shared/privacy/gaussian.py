@@ -137,7 +137,10 @@ class DiscreteGaussian:
     def guarantee(self) -> PrivacyGuarantee:
         """The proved bound for one release."""
         return PrivacyGuarantee(
-            epsilon=self.epsilon, delta=self.delta, neighbouring=self.neighbouring
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbouring=self.neighbouring,
+            rho=self.rho,
         )
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:

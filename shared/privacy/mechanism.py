@@ -23,11 +23,14 @@ class PrivacyGuarantee:
         Exact; the loss of the law that is sampled, at most what the plan promises.
     neighbouring
         Which data sets the bound compares.
+    rho
+        The zero-concentrated loss, where the mechanism has one of its own.
     """
 
     epsilon: Fraction
     delta: Fraction
     neighbouring: str
+    rho: Fraction | None = None
 
     def describe(self) -> str:
         """Say the guarantee in words, with its relation and what it assumes."""

@@ -65,6 +65,7 @@ class Agent:
         *,
         per_record: str = "1",
         lifetime: str | None = None,
+        delta: str | None = None,
         path: str = "records.csv",
         **top: str,
     ) -> None:
@@ -72,6 +73,7 @@ class Agent:
         lines = [f'{key} = "{value}"' for key, value in settings.items()]
         lines += ["[budget]", f'per_record = "{per_record}"']
         lines += [f'lifetime = "{lifetime}"'] if lifetime else []
+        lines += [f'delta = "{delta}"'] if delta else []
         lines += ["[[streams]]", 'name = "meter"', "[streams.source]", 'kind = "csv"']
         lines += [f'path = "{path}"', 'timestamp = "time"', 'timestamp_format = "unix"']
         self.config.write_text("\n".join(lines))

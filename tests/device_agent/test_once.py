@@ -15,7 +15,7 @@ from shared.errors import ImplausibleSketchError, StudyClosedError, TransportErr
 from shared.plan import WindowRule
 from shared.wire import decode_payload
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
-from tests.device_agent.server import Server, running
+from tests.device_agent.server import TOKEN, Server, running
 
 
 def test_complete_windows_are_released_and_arrive_verified(enrolled: Agent) -> None:
@@ -114,6 +114,23 @@ def test_a_refused_budget_changes_nothing_and_other_sketches_are_still_sent(
     enrolled.write_config(lifetime="4")
     report = enrolled.once()
     assert (report["released"], report["records_read"]) == (2, 10)
+
+
+def test_gaussian_releases_are_judged_at_the_delta_of_the_budget(
+    make_agent: Callable[[Server], Agent],
+) -> None:
+    with running(make_plan(delta=Fraction(1, 10**6))) as server:
+        agent = make_agent(server)
+        assert agent.run("init", "--token", TOKEN) == 3
+        assert "budget.delta: is 0" in agent.err
+        agent.write_config(lifetime="19/10", delta="1e-5")
+        agent.init()
+        agent.append(0, 1, 2, 3, lines=10)
+        report = agent.once(status=3)
+        assert "budget.lifetime" in agent.err
+    # Sums of epsilon would allow one release; by concentrated losses three fit in 1.9.
+    assert report["released"] == 3
+    assert (report["epsilon_spent_lifetime"], report["delta_spent_lifetime"]) == ("3", "3/1000000")
 
 
 def test_what_the_budget_can_never_release_is_not_summed_up_on_the_disk(enrolled: Agent) -> None:
