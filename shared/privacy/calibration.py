@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shared.core import feature_table
+from shared.core import AMPLITUDE, feature_table
 from shared.errors import PrivacyError
 from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
@@ -51,6 +51,22 @@ class PrivacyTarget:
         )
 
     @property
+    def releases_count(self) -> bool:
+        """Whether the number of records is secret, and so released with noise after the features.
+
+        Under add-remove-one, where a record's presence is what is protected.
+        """
+        return self.neighbouring == "add-remove-one"
+
+    @property
+    def count_scale(self) -> int:
+        """What the number of records is multiplied by before noise is added.
+
+        A record then changes it as far as the mechanism's norm allows a feature to change.
+        """
+        return self.norm_sensitivity if self.mechanism == "discrete-knorm" else AMPLITUDE
+
+    @property
     def norm_sensitivity(self) -> int:
         """The enumerated sensitivity in the norm of the K-norm mechanism."""
         return compute_norm_sensitivity(
@@ -75,6 +91,13 @@ def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
             fix="leave it out, or choose discrete-gaussian",
         )
     masked = target.measurements_per_record < target.n_frequencies
+    if masked and target.releases_count:
+        raise PrivacyError(
+            "must equal n_frequencies under add-remove-one: a record that is absent shifts the "
+            "counter, and with it the masks, of all that follow",
+            field="measurements_per_record",
+            fix="leave it out",
+        )
     if masked and target.mechanism != "discrete-laplace":
         raise PrivacyError(
             f"must equal n_frequencies with {target.mechanism}: one record then moves few of the "
@@ -86,8 +109,9 @@ def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
 
 
 def _calibrate_laplace(target: PrivacyTarget) -> Mechanism:
+    count = target.count_scale if target.releases_count else 0
     return DiscreteLaplace.calibrate(
-        sensitivity_l1=target.sensitivity.l1,
+        sensitivity_l1=target.sensitivity.l1 + count,
         epsilon=target.epsilon,
         neighbouring=target.neighbouring,
     )
@@ -99,13 +123,15 @@ def _calibrate_knorm(target: PrivacyTarget) -> Mechanism:
         norm_sensitivity=target.norm_sensitivity,
         epsilon=target.epsilon,
         neighbouring=target.neighbouring,
+        n_counts=int(target.releases_count),
     )
 
 
 def _calibrate_gaussian(target: PrivacyTarget) -> Mechanism:
+    count = target.count_scale if target.releases_count else 0
     return DiscreteGaussian.calibrate(
-        n_coordinates=2 * target.n_frequencies,
-        sensitivity_l2_squared=target.sensitivity.l2_squared,
+        n_coordinates=2 * target.n_frequencies + int(target.releases_count),
+        sensitivity_l2_squared=target.sensitivity.l2_squared + count**2,
         epsilon=target.epsilon,
         delta=target.delta,
         neighbouring=target.neighbouring,

@@ -41,8 +41,8 @@ class DiscreteKNorm:
     Guarantees
     ----------
     If the change of every feature between neighbouring data sets has norm at most
-    ``norm_sensitivity``, one release is ``(norm_sensitivity rate / 2^52, 0)`` differentially
-    private (``PROOFS.md``, section 3).
+    ``norm_sensitivity``, and an appended count changes by no more, one release is
+    ``(norm_sensitivity rate / 2^52, 0)`` differentially private (``PROOFS.md``, section 3).
 
     Parameters
     ----------
@@ -54,6 +54,9 @@ class DiscreteKNorm:
         Integer in units of 2^-52: radii fall off as ``exp(-t rate / 2^52)``.
     neighbouring
         The relation that the sensitivity was computed for.
+    n_counts
+        1 if the number of records, times ``norm_sensitivity``, follows the features in the sum;
+        otherwise 0.
     """
 
     polygon: ClassVar[LatticePolygon] = GON24
@@ -62,10 +65,17 @@ class DiscreteKNorm:
     norm_sensitivity: int
     rate: int
     neighbouring: str
+    n_counts: int = 0
 
     @classmethod
     def calibrate(
-        cls, *, n_frequencies: int, norm_sensitivity: int, epsilon: Fraction, neighbouring: str
+        cls,
+        *,
+        n_frequencies: int,
+        norm_sensitivity: int,
+        epsilon: Fraction,
+        neighbouring: str,
+        n_counts: int = 0,
     ) -> DiscreteKNorm:
         """Find the least noise that guarantees epsilon; the rate is rounded down.
 
@@ -81,6 +91,7 @@ class DiscreteKNorm:
             norm_sensitivity=norm_sensitivity,
             rate=min(rate, _LARGEST_RATE),
             neighbouring=neighbouring,
+            n_counts=n_counts,
         )
         if rate < _LEAST_RATE or mechanism.noise_bound >= 1 << 52:
             raise PrivacyError(
@@ -98,8 +109,8 @@ class DiscreteKNorm:
 
     @property
     def n_coordinates(self) -> int:
-        """D = 2 m, the real coordinates of a sum."""
-        return 2 * self.n_frequencies
+        """D, the real coordinates of a sum: 2 m, and the count if there is one."""
+        return 2 * self.n_frequencies + self.n_counts
 
     @cached_property
     def shift(self) -> int:
@@ -113,17 +124,24 @@ class DiscreteKNorm:
 
     @property
     def variance(self) -> float:
-        """Variance of one real coordinate: mean of x^2 over T P, over the law of T.
+        """Variance of one real coordinate of a feature: mean of x^2 over T P, over the law of T.
 
         The lattice points of t P have mean square ``second_moment t^2`` up to a relative error of
         order 1 / t^2, and t is at least m Delta / epsilon.
         """
-        x = self.rate / UNIT
-        mean_one = 1.0 / math.expm1(x)
-        variance_one = mean_one * (1.0 + mean_one)
+        return float(self.polygon.second_moment) * self._radius_mean_square
+
+    @property
+    def count_variance(self) -> float:
+        """Variance of the released number of records: that of uniform on -T .. T, over Delta^2."""
+        return self._radius_mean_square / 3 / self.norm_sensitivity**2
+
+    @property
+    def _radius_mean_square(self) -> float:
+        mean_one = 1.0 / math.expm1(self.rate / UNIT)
         n = self.n_coordinates + 1
         mean = self.shift + n * mean_one
-        return float(self.polygon.second_moment) * (mean**2 + n * variance_one)
+        return mean**2 + n * mean_one * (1.0 + mean_one)
 
     @property
     def noise_bound(self) -> int:
@@ -152,7 +170,7 @@ class DiscreteKNorm:
         )
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
-        """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
+        """Return ``sums`` plus fresh noise, shape ``(D,)``; arithmetic modulo 2^64.
 
         A second call is a second release.
         """
@@ -162,11 +180,12 @@ class DiscreteKNorm:
         return sums + noise
 
     def draw_noise(self, source: RandomSource) -> NDArray[np.int64]:
-        """Draw one noise vector: shape ``(2 m,)``, real parts, then imaginary parts."""
+        """Draw one noise vector: shape ``(D,)``, real parts, imaginary parts, then any count."""
         steps = draw_geometric(source, self.rate, self.n_coordinates + 1)
         radius = self.shift + sum(int(step) for step in steps)
         x, y = draw_in_polygon(source, self.polygon, radius, self.n_frequencies)
-        return np.concatenate([x, y])
+        counts = draw_below(source, 2 * radius + 1, self.n_counts) - radius
+        return np.concatenate([x, y, counts])
 
 
 def draw_in_polygon(

@@ -39,12 +39,24 @@ class PrivacyGuarantee:
             level += f", delta = {float(self.delta):.3g}"
         return (
             f"Each sketch is {level} differentially private under {self.neighbouring} "
-            "neighbouring: this compares two data sets of one device that differ in the values of "
-            "one record. The number of records, the window and the labels are public. A person "
-            "with q records in one window is protected at q times epsilon. It holds against anyone "
-            "who sees every sketch, the plan and all results, provided that the device runs this "
-            "code, its random generator is sound, and no record is sketched twice."
+            "neighbouring: this compares two data sets of one device that "
+            f"{_DIFFERENCE[self.neighbouring]} "
+            "A person with q records in one window is protected at q times epsilon. It holds "
+            "against anyone who sees every sketch, the plan and all results, provided that the "
+            "device runs this code, its random generator is sound, and no record is sketched twice."
         )
+
+
+_DIFFERENCE = {
+    "replace-one": (
+        "differ in the values of one record. The number of records, the window and the labels are "
+        "public."
+    ),
+    "add-remove-one": (
+        "differ by the presence of one record. The number of records is released with noise; the "
+        "window and the labels are public."
+    ),
+}
 
 
 class Mechanism(Protocol):

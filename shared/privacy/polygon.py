@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
+from shared.privacy.sensitivity import require_neighbouring
 
 Facet = tuple[int, int, int]
 
@@ -136,6 +137,7 @@ def compute_norm_sensitivity(
         For replace-one the norm of ``f - g`` over all pairs of features, zero included: each
         facet's direction and its images have their widest spread over the table.
     """
+    require_neighbouring(neighbouring)
     feature = np.vstack([table, np.zeros((1, 2), dtype=table.dtype)]).astype(np.int64)
     x, y = feature[:, 0], feature[:, 1]
     largest = 0

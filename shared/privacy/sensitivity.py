@@ -31,6 +31,12 @@ class Sensitivity:
     modulus_squared: int
 
 
+def require_neighbouring(neighbouring: str) -> None:
+    """Refuse a relation that is not one of ``NEIGHBOURINGS`` with a ``PrivacyError``."""
+    if neighbouring not in NEIGHBOURINGS:
+        raise PrivacyError(f"must be one of {', '.join(NEIGHBOURINGS)}", field="neighbouring")
+
+
 def compute_sensitivity(
     table: NDArray[np.int16], *, measurements_per_record: int, neighbouring: str
 ) -> Sensitivity:
@@ -53,8 +59,7 @@ def compute_sensitivity(
     PrivacyError
         Unknown neighbouring relation, or a table whose diameter is not twice its radius.
     """
-    if neighbouring not in NEIGHBOURINGS:
-        raise PrivacyError(f"must be one of {', '.join(NEIGHBOURINGS)}", field="neighbouring")
+    require_neighbouring(neighbouring)
     feature = np.vstack([table, np.zeros((1, 2), dtype=table.dtype)]).astype(np.int64)
     cosine, sine = feature[:, 0], feature[:, 1]
     # |a| + |b| is the larger of |a + b| and |a - b|, so two projections give the L1 diameter.

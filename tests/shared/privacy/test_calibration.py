@@ -1,0 +1,87 @@
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from shared.errors import PrivacyError
+from shared.privacy import MECHANISMS, PrivacyTarget, calibrate_mechanism
+
+TARGET = PrivacyTarget(
+    mechanism="discrete-knorm",
+    n_frequencies=200,
+    measurements_per_record=200,
+    epsilon=Fraction(1),
+    delta=Fraction(0),
+    neighbouring="replace-one",
+)
+
+
+def target(mechanism: str, neighbouring: str = "replace-one") -> PrivacyTarget:
+    delta = Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0)
+    return replace(TARGET, mechanism=mechanism, delta=delta, neighbouring=neighbouring)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_keeps_the_promise_and_not_much_more(mechanism: str) -> None:
+    guarantee = calibrate_mechanism(target(mechanism)).guarantee
+    assert Fraction(999, 1000) < guarantee.epsilon <= 1
+    assert guarantee.delta <= target(mechanism).delta
+    assert guarantee.neighbouring == "replace-one"
+
+
+def test_variances_stand_in_the_order_that_the_mathematics_gives() -> None:
+    variance = {name: calibrate_mechanism(target(name)).variance for name in MECHANISMS}
+    assert variance["discrete-knorm"] / variance["discrete-laplace"] == pytest.approx(0.255, 0.01)
+    assert variance["discrete-gaussian"] < variance["discrete-knorm"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_hiding_presence_needs_about_a_quarter_of_the_variance_of_hiding_values(
+    mechanism: str,
+) -> None:
+    # Half the sensitivity per feature, and a count that is one coordinate among 401.
+    values = calibrate_mechanism(target(mechanism)).variance
+    presence = calibrate_mechanism(target(mechanism, "add-remove-one")).variance
+    assert 0.249 < presence / values < 0.256
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"measurements_per_record": 50}, "measurements_per_record"),
+        ({"mechanism": "discrete-laplace", "delta": Fraction(1, 10)}, "delta"),
+        ({"mechanism": "discrete-gaussian"}, "delta"),
+        ({"mechanism": "exponential"}, "mechanism"),
+        ({"neighbouring": "bounded"}, "neighbouring"),
+        (
+            {
+                "mechanism": "discrete-laplace",
+                "measurements_per_record": 50,
+                "neighbouring": "add-remove-one",
+            },
+            "measurements_per_record",
+        ),
+    ],
+)
+def test_wrong_combinations_are_refused_with_the_reason(
+    change: dict[str, object], field: str
+) -> None:
+    with pytest.raises(PrivacyError) as caught:
+        calibrate_mechanism(replace(TARGET, **change))  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_importing_the_privacy_core_pulls_in_no_large_library() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys, shared.privacy, shared.plan, shared.wire; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "numpy" in loaded
+    assert not loaded & {"scipy", "fastapi", "pydantic", "sqlalchemy", "httpx", "opendp", "pandas"}
