@@ -4,6 +4,7 @@ Importable by every package. A plan is the only way to get frequencies, sensitiv
 mechanism, so that what a device computes is what the digest in each of its sketches promises.
 """
 
+from shared.plan.creation import create_plan
 from shared.plan.encoding import (
     compute_plan_digest,
     decode_plan,
@@ -11,14 +12,8 @@ from shared.plan.encoding import (
     plan_from_json,
     plan_to_json,
 )
-from shared.plan.model import (
-    Dimension,
-    Label,
-    Release,
-    SketchPlan,
-    WindowRule,
-    create_plan,
-)
+from shared.plan.model import SketchPlan
+from shared.plan.parts import Dimension, Label, Release, WindowRule
 from shared.plan.spec import plan_from_spec
 
 __all__ = [

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import PlanError, UnsupportedVersionError
-from shared.plan.model import FORMAT_VERSION, SketchPlan
+from shared.plan.model import SketchPlan
+from shared.plan.rules import FORMAT_VERSION
 
 T = TypeVar("T")
 UNKNOWN = "unknown"

@@ -10,8 +10,10 @@ from typing import Any
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.errors import PlanError
+from shared.plan.creation import create_plan
 from shared.plan.encoding import structure
-from shared.plan.model import Dimension, Label, MechanismName, SketchPlan, WindowRule, create_plan
+from shared.plan.model import SketchPlan
+from shared.plan.parts import Dimension, Label, MechanismName, WindowRule
 
 
 @dataclass(frozen=True, kw_only=True)

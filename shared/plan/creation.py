@@ -1,0 +1,67 @@
+"""A plan from the choices of a person: what follows from them is derived."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from shared.core import RadiusLaw
+from shared.plan.model import SketchPlan, derive
+from shared.plan.parts import Dimension, Label, MechanismName, Release, WindowRule
+from shared.plan.rules import require_valid
+
+
+def create_plan(
+    *,
+    dimensions: tuple[Dimension, ...],
+    n_frequencies: int,
+    seed: bytes,
+    epsilon: Fraction,
+    window: WindowRule,
+    most_records: int,
+    mechanism: MechanismName | None = None,
+    delta: Fraction = Fraction(0),
+    least_records: int = 1,
+    measurements_per_record: int | None = None,
+    radius_law: RadiusLaw | None = None,
+    max_records_per_person: int | None = None,
+    most_sketches: int = 1 << 20,
+    labels: tuple[Label, ...] = (),
+) -> SketchPlan:
+    """Make a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
+
+    Without a ``mechanism``, the best that the other choices allow: the discrete Gaussian if there
+    is a delta, discrete Laplace with masks, K-norm otherwise.
+
+    Raises
+    ------
+    PlanError, PrivacyError
+        A field breaks its rule; the message names it.
+    """
+    plan = SketchPlan(
+        dimensions=dimensions,
+        n_frequencies=n_frequencies,
+        seed=seed,
+        radius_law=radius_law or RadiusLaw(),
+        measurements_per_record=(
+            n_frequencies if measurements_per_record is None else measurements_per_record
+        ),
+        release=Release(
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism or _choose_mechanism(delta, n_frequencies, measurements_per_record),
+        ),
+        window=window,
+        least_records=least_records,
+        most_records=most_records,
+        max_records_per_person=max_records_per_person,
+        most_sketches=most_sketches,
+        labels=labels,
+    )
+    require_valid(plan)
+    return derive(plan)
+
+
+def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> MechanismName:
+    if delta:
+        return "discrete-gaussian"
+    return "discrete-laplace" if r is not None and r < m else "discrete-knorm"

@@ -1,0 +1,104 @@
+"""The parts of a plan: dimensions, labels, windows, release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+MechanismName = Literal["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """One column of the records.
+
+    Parameters
+    ----------
+    name, unit
+        What it is called and measured in; ``unit`` is ``"1"`` for a pure number.
+    lower, upper
+        Public bounds, in ``unit``: values outside are clipped. Never read them off the data.
+    scale
+        A public guess of the spread inside one cluster (a standard deviation), in ``unit``.
+    """
+
+    name: str
+    unit: str
+    lower: float
+    upper: float
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """A declared attribute of devices, by which sketches can be selected later."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRule:
+    """How a stream is cut: each record falls in exactly one window.
+
+    Parameters
+    ----------
+    kind
+        ``time``: slots ``[origin + i length_s, origin + (i + 1) length_s)``, seconds since
+        1970-01-01 UTC; ``count``: every ``length`` records.
+    origin, length_s
+        For ``time``; zero otherwise.
+    length
+        For ``count``, records; zero otherwise.
+    """
+
+    kind: Literal["time", "count"]
+    origin: int = 0
+    length_s: int = 0
+    length: int = 0
+
+    def slot_of(self, timestamp: float) -> int:
+        """Return the slot number of a time, in seconds since 1970-01-01 UTC."""
+        return math.floor((timestamp - self.origin) / self.length_s)
+
+    def slot_bounds(self, slot: int) -> tuple[int, int]:
+        """Return the first second of a slot and the first after it."""
+        start = self.origin + slot * self.length_s
+        return start, start + self.length_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """How a sum becomes a sketch: who adds which noise, and what that guarantees.
+
+    Parameters
+    ----------
+    kind, noise_by
+        ``local.v1`` and ``device``: every device's sketch is private by itself.
+    mechanism
+        ``discrete-knorm`` (pure epsilon, the least variance of the pure ones), ``discrete-laplace``
+        (the seed paper's, the one that masks go with), or ``discrete-gaussian`` (needs a delta).
+    neighbouring
+        ``replace-one``.
+    epsilon, delta
+        What is promised for one record, exact.
+    sensitivity_l1, sensitivity_l2_squared, sensitivity_modulus_squared, sensitivity_norm
+        Integers in units of the sum, enumerated from the feature table; the last in the norm of the
+        K-norm mechanism.
+    scale
+        Exact scale of the noise, at least what epsilon needs.
+    """
+
+    kind: Literal["local.v1"] = "local.v1"
+    noise_by: Literal["device"] = "device"
+    mechanism: MechanismName
+    neighbouring: Literal["replace-one"] = "replace-one"
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    sensitivity_l1: int = 0
+    sensitivity_l2_squared: int = 0
+    sensitivity_modulus_squared: int = 0
+    sensitivity_norm: int = 0
+    scale: Fraction = Fraction(0)

@@ -1,0 +1,127 @@
+"""The rules of the fields that a person chooses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from shared.core import AMPLITUDE
+from shared.core.seeds import SEED_BYTES
+from shared.errors import PlanError
+
+if TYPE_CHECKING:
+    from shared.plan.model import SketchPlan
+
+FORMAT_VERSION = 1
+RING_BITS = 64
+MAX_LABEL_SETS = 64
+MAX_FREQUENCIES = 1 << 20
+
+
+def require_valid(plan: SketchPlan) -> None:
+    """Check the rules of the fields that a person chooses.
+
+    Raises
+    ------
+    PlanError, PrivacyError
+        A field breaks its rule.
+    """
+    _require(plan.format_version == FORMAT_VERSION, "format_version", "must be 1")
+    _require(plan.amplitude == AMPLITUDE, "amplitude", f"must be {AMPLITUDE} in version 1")
+    _require(plan.ring_bits == RING_BITS, "ring_bits", f"must be {RING_BITS} in version 1")
+    _require(len(plan.seed) == SEED_BYTES, "seed", f"must be {SEED_BYTES} bytes")
+    _require_dimensions(plan)
+    m, r = plan.n_frequencies, plan.measurements_per_record
+    _require(
+        1 <= m <= MAX_FREQUENCIES,
+        "n_frequencies",
+        f"must be between 1 and {MAX_FREQUENCIES}",
+        "use 2 to 5 times the number of clusters times the number of dimensions",
+    )
+    _require(
+        1 <= r <= m and m % r == 0,
+        "measurements_per_record",
+        f"must be a divisor of n_frequencies ({m}) and is {r}",
+        "choose a divisor, or leave it out to use every feature",
+    )
+    _require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
+    _require(plan.least_records >= 1, "least_records", "must be at least 1")
+    _require(
+        plan.least_records <= plan.most_records,
+        "most_records",
+        "must be at least least_records",
+        "raise most_records or lower least_records",
+    )
+    _require(plan.most_sketches >= 1, "most_sketches", "must be at least 1")
+    _require(
+        plan.max_records_per_person is None or plan.max_records_per_person >= 1,
+        "max_records_per_person",
+        'must be at least 1, or "unknown"',
+    )
+    _require_window(plan)
+    _require_labels(plan)
+
+
+def _require(holds: bool, field: str, rule: str, fix: str | None = None) -> None:
+    if not holds:
+        raise PlanError(rule, field=field, fix=fix)
+
+
+def _require_dimensions(plan: SketchPlan) -> None:
+    _require(plan.n_dimensions >= 1, "dimensions", "must name at least one column")
+    names = [dimension.name for dimension in plan.dimensions]
+    _require(len(set(names)) == len(names), "dimensions", "names must differ")
+    for dimension in plan.dimensions:
+        where = f"dimensions.{dimension.name or '?'}"
+        _require(bool(dimension.name), where, "must have a name")
+        _require(
+            math.isfinite(dimension.lower)
+            and math.isfinite(dimension.upper)
+            and dimension.lower < dimension.upper,
+            where,
+            "the lower bound must be finite and below the upper bound",
+            "swap or widen the bounds; they are public and must not be read off the data",
+        )
+        _require(
+            math.isfinite(dimension.scale) and dimension.scale > 0,
+            where,
+            "the scale must be finite and positive",
+            "give the spread you expect inside one cluster",
+        )
+
+
+def _require_window(plan: SketchPlan) -> None:
+    window = plan.window
+    if window.kind == "time":
+        _require(window.length_s >= 1, "window.length_s", "must be at least 1 second")
+        _require(window.length == 0, "window.length", "must be 0 for windows by time")
+        return
+    _require(window.length >= 1, "window.length", "must be at least 1 record")
+    _require(
+        window.length_s == 0 and window.origin == 0,
+        "window.length_s",
+        "and origin must be 0 for windows by count",
+    )
+    _require(
+        plan.least_records <= window.length <= plan.most_records,
+        "window.length",
+        "must lie between least_records and most_records",
+    )
+
+
+def _require_labels(plan: SketchPlan) -> None:
+    names = [label.name for label in plan.labels]
+    _require(len(set(names)) == len(names), "labels", "names must differ")
+    for label in plan.labels:
+        _require(
+            bool(label.name) and bool(label.values) and len(set(label.values)) == len(label.values),
+            f"labels.{label.name or '?'}",
+            "must have a name and values that differ",
+        )
+    n_sets = math.prod(len(label.values) for label in plan.labels)
+    _require(
+        n_sets <= MAX_LABEL_SETS,
+        "labels",
+        f"declare {n_sets} label sets; at most {MAX_LABEL_SETS} are allowed",
+        "declare fewer labels or values",
+    )
