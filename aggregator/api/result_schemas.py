@@ -13,9 +13,12 @@ _TIME = "2026-03-01T12:00:00.000000Z"
 _SNAPSHOT: dict[str, Any] = {
     "snapshot_id": "21" * 32,
     "study_id": _ID,
+    "weighting": "noise-optimal",
     "n_sketches": 120,
     "n_devices": 40,
     "n_records": 240000,
+    "moments": {"first": 240000, "second": 816000000, "third": 3840000000000},
+    "weights": {"a": 1.0, "b": 0.0021},
     "snr": 152.0,
     "signal_energy": 0.081,
     "noise_energy": 0.00053,
@@ -35,7 +38,7 @@ _PRIVACY: dict[str, Any] = {
 
 
 class SnapshotRequest(Request):
-    """A selection to be frozen; null bounds do not restrict."""
+    """A selection to be frozen, and how sketches count; null bounds do not restrict."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -44,7 +47,7 @@ class SnapshotRequest(Request):
                 "first_slot": 480,
                 "last_slot": 491,
                 "labels": {"site": "north"},
-                "weighting": "size",
+                "weighting": "noise-optimal",
             }
         },
     )
@@ -52,7 +55,7 @@ class SnapshotRequest(Request):
     first_slot: Slot | None = None
     last_slot: Slot | None = None
     labels: Labels = Field(default_factory=dict)
-    weighting: Literal["size"] = "size"
+    weighting: Literal["size", "noise-optimal"] = "size"
 
 
 class SelectionBody(BaseModel):
@@ -63,16 +66,34 @@ class SelectionBody(BaseModel):
     labels: dict[str, str]
 
 
+class MomentsBody(BaseModel):
+    """Sums over sketches of n, n^2 and n^3, exact; they may need more than 64 bits."""
+
+    first: int
+    second: int
+    third: int
+
+
+class WeightsBody(BaseModel):
+    """A sketch of n records counts ``a n + b n^2``."""
+
+    a: float
+    b: float
+
+
 class SnapshotBody(BaseModel):
-    """A frozen global sketch."""
+    """A frozen global sketch; the energies and their ratio are those under its weights."""
 
     model_config = ConfigDict(json_schema_extra={"example": _SNAPSHOT})
 
     snapshot_id: str
     study_id: str
+    weighting: str
     n_sketches: int
     n_devices: int
     n_records: int
+    moments: MomentsBody
+    weights: WeightsBody
     snr: float
     signal_energy: float
     noise_energy: float
@@ -82,13 +103,24 @@ class SnapshotBody(BaseModel):
 
 
 class SnapshotSumsBody(SnapshotBody):
-    """A frozen global sketch with its exact sums: real parts, then imaginary parts."""
+    """A frozen global sketch with its exact sums: real parts, then imaginary parts.
+
+    ``sums`` add up S, the sum that a sketch carries, and ``size_sums`` n S, n being its number of
+    records; n S may need more than 64 bits.
+    """
 
     model_config = ConfigDict(
-        json_schema_extra={"example": _SNAPSHOT | {"sums": [1812233, -90211, 77, 40012]}}
+        json_schema_extra={
+            "example": _SNAPSHOT
+            | {
+                "sums": [1812233, -90211, 77, 40012],
+                "size_sums": [6161592200, -306717400, 261800, 136040800],
+            }
+        }
     )
 
     sums: list[int]
+    size_sums: list[int]
 
 
 class DecodeRequest(Request):

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Response
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
 from aggregator.api.result_schemas import SnapshotBody, SnapshotRequest, SnapshotSumsBody
 from aggregator.api.schemas import to_rfc3339
-from aggregator.ports import Selection, SnapshotRecord
-from aggregator.services.snapshots import decode_sums
+from aggregator.ports import Selection, SnapshotRecord, join_limbs
+from aggregator.services.snapshots import decode_size_sums, decode_sums
 
 router = APIRouter(prefix="/v1", tags=["snapshots"], dependencies=ANALYST)
 
@@ -23,7 +23,9 @@ async def create_snapshot(
 ) -> SnapshotBody:
     """Freeze a selection; 200 if the same one with the same sketches is frozen already.
 
-    A selection contains a sketch if and only if all slots of the sketch are inside.
+    A selection contains a sketch if and only if all slots of the sketch are inside. Under the
+    weighting `size` each record counts the same; under `noise-optimal` a sketch of n records counts
+    `a n + b n^2`, with a and b chosen for the least error.
     """
     selection = Selection(first_slot=body.first_slot, last_slot=body.last_slot, labels=body.labels)
     snapshot, is_new = await services.snapshots.create(
@@ -36,19 +38,33 @@ async def create_snapshot(
 
 @router.get("/snapshots/{snapshot}")
 async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSumsBody:
-    """Show a snapshot with its exact sums."""
+    """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
+
+    It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
+    moments `first` and `second`, and the plan's amplitude A and alpha.
+    """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
-    sums = decode_sums(record).tolist()
-    return SnapshotSumsBody.model_validate(_to_map(record) | {"sums": sums})
+    sums = {
+        "sums": decode_sums(record).tolist(),
+        "size_sums": join_limbs(decode_size_sums(record)),
+    }
+    return SnapshotSumsBody.model_validate(_to_map(record) | sums)
 
 
 def _to_map(record: SnapshotRecord) -> dict[str, Any]:
     return {
         "snapshot_id": record.snapshot_id.hex(),
         "study_id": record.study_id.hex(),
+        "weighting": record.weighting,
         "n_sketches": record.n_sketches,
         "n_devices": record.n_devices,
         "n_records": record.n_records,
+        "moments": {
+            "first": record.n_records,
+            "second": record.second_moment,
+            "third": record.third_moment,
+        },
+        "weights": {"a": record.weight_a, "b": record.weight_b},
         "snr": record.snr,
         "signal_energy": record.signal_energy,
         "noise_energy": record.noise_energy,

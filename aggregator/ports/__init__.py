@@ -4,6 +4,7 @@ Importable by every other part of `aggregator` but settings; imports none of the
 """
 
 from aggregator.ports.clock import Clock, SystemClock
+from aggregator.ports.limbs import join_limbs, split_limbs
 from aggregator.ports.records import (
     DecodeRecord,
     DecodeState,
@@ -39,4 +40,6 @@ __all__ = [
     "SystemClock",
     "TokenRecord",
     "Transaction",
+    "join_limbs",
+    "split_limbs",
 ]

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.privacy.weighting import SizeMoments, Weights
+
 StudyState = Literal["open", "closed"]
 DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 KeyScope = Literal["operator", "analyst"]
@@ -134,25 +136,49 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SketchTotals:
-    """The exact sum over a selection.
+    """The exact sums over a selection.
 
     Parameters
     ----------
     sums
-        Shape ``(2 m,)``, int64: real parts, then imaginary parts.
+        ``sum S``, shape ``(2 m,)``, int64: real parts, then imaginary parts.
+    size_sums
+        ``sum n S``, shape ``(2, 2 m)``, int64: the limbs of :func:`split_limbs`, for n S may need
+        more than 64 bits.
+    moments
+        Of the numbers of records.
     sketch_ids
         In ascending order.
     """
 
     sums: NDArray[np.int64]
-    n_records: int
+    size_sums: NDArray[np.int64]
+    moments: SizeMoments
     n_devices: int
     sketch_ids: tuple[bytes, ...]
+
+    @property
+    def n_records(self) -> int:
+        """The records of all sketches together."""
+        return self.moments.first
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotRecord:
-    """A frozen weighted global sketch; ``sums`` are int64, little-endian."""
+    """A frozen weighted global sketch, with all that forms it anew.
+
+    Parameters
+    ----------
+    weight_a, weight_b
+        A sketch of n records counts ``a n + b n^2``. Stored, so that no later release and no other
+        machine weighs it otherwise.
+    snr, signal_energy, noise_energy
+        Under these weights.
+    second_moment, third_moment
+        Sums over sketches of n^2 and n^3; either may need more than 64 bits.
+    sums, size_sums
+        As in :class:`SketchTotals`, int64, little-endian.
+    """
 
     snapshot_id: bytes
     study_id: bytes
@@ -165,8 +191,28 @@ class SnapshotRecord:
     snr: float
     signal_energy: float
     noise_energy: float
+    second_moment: int
+    third_moment: int
+    weight_a: float
+    weight_b: float
     sums: bytes
+    size_sums: bytes
     created: float
+
+    @property
+    def moments(self) -> SizeMoments:
+        """The moments of the numbers of records."""
+        return SizeMoments(
+            n_sketches=self.n_sketches,
+            first=self.n_records,
+            second=self.second_moment,
+            third=self.third_moment,
+        )
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that were chosen when it was made."""
+        return Weights(a=self.weight_a, b=self.weight_b)
 
 
 @dataclass(frozen=True, kw_only=True)

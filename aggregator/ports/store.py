@@ -127,7 +127,13 @@ class Transaction(Protocol):
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:
-        """Add up the payloads of a selection, exactly, as they were at one moment."""
+        """Add up the payloads of a selection, exactly, as they were at one moment.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
         ...
 
     async def count_refusal(self, study_id: bytes, problem: str) -> None:

@@ -10,7 +10,8 @@ from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solution import Solution
 from aggregator.ports import SnapshotRecord
 from aggregator.services.privacy import describe_privacy
-from aggregator.services.snapshots import decode_sums, normalise
+from aggregator.services.snapshots import decode_size_sums, decode_sums
+from aggregator.services.utility import form_sketch
 from shared.plan import SketchPlan
 from shared.privacy.utility import predict_quality
 
@@ -23,9 +24,16 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     DecodingError
         The number of clusters does not suit the sketch, or the sketch is not a plausible one.
     """
-    sampling = max(0.0, 1.0 / plan.alpha - snapshot.signal_energy) / snapshot.n_records
+    n_effective = snapshot.weights.compute_effective_records(snapshot.moments)
+    sampling = max(0.0, 1.0 / plan.alpha - snapshot.signal_energy) / n_effective
     return DecodingProblem(
-        sketch=normalise(plan, decode_sums(snapshot), snapshot.n_records),
+        sketch=form_sketch(
+            plan,
+            snapshot.weights,
+            snapshot.moments,
+            sums=decode_sums(snapshot),
+            size_sums=decode_size_sums(snapshot),
+        ),
         frequencies=plan.frequencies.to_angular(plan.quantiser),
         lower=np.array([dimension.lower for dimension in plan.dimensions]),
         upper=np.array([dimension.upper for dimension in plan.dimensions]),

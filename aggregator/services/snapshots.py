@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,25 +19,15 @@ from aggregator.ports import (
     Transaction,
 )
 from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.utility import Utility, estimate_utility, weigh
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, NotFoundError
 from shared.plan import SketchPlan
-from shared.privacy.utility import compute_noise_energy, estimate_signal_energy, predict_snr
+from shared.privacy.weighting import SIZE_WEIGHTS, WEIGHTINGS
 
-WEIGHTING = "size"
+DEFAULT_WEIGHTING = "size"
 _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"
 _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Utility:
-    """How useful a global sketch is; ``noise_energy`` is None where there is no record."""
-
-    n_sketches: int
-    n_records: int
-    snr: float
-    signal_energy: float
-    noise_energy: float | None
 
 
 class SnapshotService:
@@ -51,7 +39,7 @@ class SnapshotService:
         self._plans = plans
 
     async def create(
-        self, study_id: bytes, selection: Selection, *, weighting: str = WEIGHTING
+        self, study_id: bytes, selection: Selection, *, weighting: str = DEFAULT_WEIGHTING
     ) -> tuple[SnapshotRecord, bool]:
         """Freeze a selection, or return the same one frozen before; and whether it is new.
 
@@ -62,8 +50,12 @@ class SnapshotService:
         ConfigError
             The weighting is unknown, or the selection is empty or does not suit the study.
         """
-        if weighting != WEIGHTING:
-            raise ConfigError(f"must be {WEIGHTING!r} in this version", field="weighting")
+        if weighting not in WEIGHTINGS:
+            raise ConfigError(
+                f"must be one of {', '.join(WEIGHTINGS)}",
+                field="weighting",
+                fix=f"leave it out for {DEFAULT_WEIGHTING!r}",
+            )
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
@@ -73,7 +65,7 @@ class SnapshotService:
             raise ConfigError(
                 "contains no sketch", field="selection", fix="widen the slots or labels"
             )
-        record = _to_record(study, plan, selection, totals, self._clock.now())
+        record = _to_record(study, plan, selection, totals, weighting, self._clock.now())
         # Apart from the sum, which may take long, so that uploads do not wait for it.
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_snapshot(record)
@@ -92,12 +84,15 @@ class SnapshotService:
             return await _require_snapshot(transaction, snapshot_id)
 
     async def compute_utility(self, study_id: bytes) -> Utility:
-        """Estimate the usefulness of everything that a study holds now; raises as :meth:`get`."""
+        """Estimate the usefulness of everything that a study holds now, under size weights.
+
+        Raises as :meth:`get`.
+        """
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
             totals = await _sum(transaction, study_id, Selection(), plan)
-        return estimate_utility(plan, totals)
+        return estimate_utility(plan, totals, SIZE_WEIGHTS)
 
 
 async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> SnapshotRecord:
@@ -142,74 +137,38 @@ def require_suitable(selection: Selection, plan: SketchPlan) -> None:
             )
 
 
-def normalise(plan: SketchPlan, sums: NDArray[np.int64], n_records: int) -> NDArray[np.complex128]:
-    """Divide a global sum by A alpha n: shape ``(m,)``, the size-weighted mean of the sketches."""
-    m = plan.n_frequencies
-    scale = plan.amplitude * plan.alpha * n_records
-    sketch = np.empty(m, dtype=np.complex128)
-    sketch.real, sketch.imag = sums[:m] / scale, sums[m:] / scale
-    return sketch
+def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> bytes:
+    """Return the SHA-256 of what makes a global sketch what it is.
 
-
-def estimate_utility(plan: SketchPlan, totals: SketchTotals) -> Utility:
-    """Estimate signal, noise and their ratio from a sum; post-processing, costs no privacy."""
-    n_sketches = len(totals.sketch_ids)
-    if totals.n_records == 0:
-        return Utility(
-            n_sketches=n_sketches, n_records=0, snr=0.0, signal_energy=0.0, noise_energy=None
-        )
-    noise = compute_noise_energy(
-        noise_variance_sum=n_sketches * plan.mechanism.variance,
-        amplitude=plan.amplitude,
-        alpha=plan.alpha,
-        n_records=totals.n_records,
-    )
-    # Features have modulus at most 1, of which a record adds to the share alpha.
-    signal = min(
-        1.0 / plan.alpha,
-        estimate_signal_energy(
-            normalise(plan, totals.sums, totals.n_records),
-            noise_energy=noise,
-            alpha=plan.alpha,
-            n_records=totals.n_records,
-        ),
-    )
-    snr = predict_snr(
-        signal_energy=signal,
-        # Noise may round to nothing at an absurd epsilon; the ratio stays finite then.
-        noise_energy=max(noise, sys.float_info.min),
-        alpha=plan.alpha,
-        n_records=totals.n_records,
-    )
-    return Utility(
-        n_sketches=n_sketches,
-        n_records=totals.n_records,
-        snr=snr,
-        signal_energy=signal,
-        noise_energy=noise,
-    )
-
-
-def compute_digest(study: StudyRecord, totals: SketchTotals) -> bytes:
-    """Return the SHA-256 of what makes a global sketch what it is."""
+    Exact values alone: the weights follow from them but for rounding, which may differ from one
+    machine to the next, and the digest must not.
+    """
+    moments = totals.moments
     content = [
         _SNAPSHOT_DOMAIN,
         study.study_id,
         study.plan_digest,
-        WEIGHTING,
+        weighting,
         list(totals.sketch_ids),
-        _encode_sums(totals),
+        [moments.n_sketches, moments.first, moments.second, moments.third],
+        _encode(totals.sums),
+        _encode(totals.size_sums),
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()
 
 
-def _encode_sums(totals: SketchTotals) -> bytes:
-    return totals.sums.astype("<i8").tobytes()
+def _encode(array: NDArray[np.int64]) -> bytes:
+    return array.astype("<i8").tobytes()
 
 
 def decode_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
     """Return the sums of a snapshot: shape ``(2 m,)``, int64."""
     return np.frombuffer(snapshot.sums, dtype="<i8").astype(np.int64)
+
+
+def decode_size_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
+    """Return the size-weighted sums of a snapshot: shape ``(2, 2 m)``, int64 limbs."""
+    return np.frombuffer(snapshot.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1)
 
 
 def _selection_to_map(selection: Selection) -> Mapping[str, Any]:
@@ -225,25 +184,32 @@ def _to_record(
     plan: SketchPlan,
     selection: Selection,
     totals: SketchTotals,
+    weighting: str,
     now: float,
 ) -> SnapshotRecord:
-    digest = compute_digest(study, totals)
+    digest = compute_digest(study, totals, weighting)
     chosen = _selection_to_map(selection)
     # Two selections may hold the same sketches; each keeps its own words, decodes share the digest.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])
-    utility = estimate_utility(plan, totals)
+    weights = weigh(plan, totals, weighting)
+    utility = estimate_utility(plan, totals, weights)
     return SnapshotRecord(
         snapshot_id=hashlib.sha256(identity).digest(),
         study_id=study.study_id,
         digest=digest,
         selection=chosen,
-        weighting=WEIGHTING,
+        weighting=weighting,
         n_sketches=utility.n_sketches,
         n_devices=totals.n_devices,
         n_records=utility.n_records,
         snr=utility.snr,
         signal_energy=utility.signal_energy,
         noise_energy=utility.noise_energy or 0.0,
-        sums=_encode_sums(totals),
+        second_moment=totals.moments.second,
+        third_moment=totals.moments.third,
+        weight_a=weights.a,
+        weight_b=weights.b,
+        sums=_encode(totals.sums),
+        size_sums=_encode(totals.size_sums),
         created=now,
     )

@@ -38,6 +38,21 @@ class CanonicalJson(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class WideInteger(TypeDecorator[int]):
+    """An integer of any size as decimal text: databases have none beyond 64 bits alike."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Encode a value; None stays NULL."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
+        """Decode a value."""
+        return None if value is None else int(value)
+
+
 class Base(DeclarativeBase):
     """Common to all tables: types by annotation, and names of constraints that never change."""
 
@@ -164,7 +179,12 @@ class Snapshot(Base):
     snr: Mapped[float]
     signal_energy: Mapped[float]
     noise_energy: Mapped[float]
+    second_moment: Mapped[int] = mapped_column(WideInteger)
+    third_moment: Mapped[int] = mapped_column(WideInteger)
+    weight_a: Mapped[float]
+    weight_b: Mapped[float]
     sums: Mapped[bytes]
+    size_sums: Mapped[bytes]
     created: Mapped[float]
 
 

@@ -15,7 +15,7 @@ from aggregator.ports import (
 )
 from aggregator.ports.records import StudyState
 from aggregator.storage.memory.tables import Tables
-from aggregator.storage.summing import BATCH, PayloadSum
+from aggregator.storage.summing import PayloadSum
 
 
 class SketchPart:
@@ -85,8 +85,7 @@ class SketchPart:
             if record.study_id == study_id and self._is_inside(record, selection)
         ]
         running = PayloadSum(width=width, n_coordinates=n_coordinates)
-        for start in range(0, len(rows), BATCH):
-            running.add(rows[start : start + BATCH])
+        running.add(rows)
         return running.total()
 
     def _is_inside(self, record: SketchRecord, selection: Selection) -> bool:

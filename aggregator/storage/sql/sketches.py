@@ -82,8 +82,12 @@ class SketchRows(Rows):
         )
         running = PayloadSum(width=width, n_coordinates=n_coordinates)
         async with self._connection.stream(statement) as result:
-            async for rows in result.partitions(BATCH):
-                running.add([(row[0], row[1], row[2], row[3] or b"") for row in rows])
+            try:
+                async for rows in result.partitions(BATCH):
+                    running.add([(row[0], row[1], row[2], row[3] or b"") for row in rows])
+            finally:
+                # The block closes the server's cursor only where no error leaves it.
+                await result.close()
         return running.total()
 
     async def _labelled(

@@ -89,6 +89,7 @@ async def test_a_new_sketch_makes_another_snapshot_and_the_old_one_stays(desk: D
         ({"labels": {"site": "west"}}, "labels.site"),
         ({"labels": {"floor": "1"}}, "labels.floor"),
         ({"weighting": "equal"}, "weighting"),
+        ({"weighting": None}, "weighting"),
         ({"first_slot": 0.5}, "first_slot"),
         ({"first_slot": 1 << 60}, "first_slot"),
     ],

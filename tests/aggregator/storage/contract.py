@@ -16,12 +16,16 @@ from aggregator.ports import (
     KeyRecord,
     Selection,
     SketchRecord,
+    SketchTotals,
     SnapshotRecord,
     Store,
     StudyRecord,
     TokenRecord,
     Transaction,
+    join_limbs,
 )
+from shared.errors import StoreError
+from shared.privacy.weighting import SizeMoments
 from shared.wire import encode_payload
 
 
@@ -93,7 +97,13 @@ SNAPSHOT = SnapshotRecord(
     snr=0.1 + 0.2,
     signal_energy=1e-300,
     noise_energy=5.0,
+    # Beyond 64 bits, and beyond what a float could tell from its neighbours.
+    second_moment=(1 << 80) + 1,
+    third_moment=(1 << 120) + 1,
+    weight_a=1.0,
+    weight_b=0.1 + 0.7,
     sums=b"\0\1",
+    size_sums=b"\0\2\xff",
     created=3.0,
 )
 
@@ -112,6 +122,19 @@ def make_decode(number: int, **changes: Any) -> DecodeRecord:
         created=float(number),
     )
     return replace(record, **changes)
+
+
+def assert_totals(totals: SketchTotals, sums: list[list[int]], sizes: list[int]) -> None:
+    """Compare totals with the same in Python's integers."""
+    columns = list(zip(*sums, strict=True)) if sums else [()] * COORDINATES
+    assert totals.sums.dtype == np.int64
+    assert totals.size_sums.dtype == np.int64
+    assert totals.sums.tolist() == [sum(column) for column in columns]
+    assert join_limbs(totals.size_sums) == [
+        sum(n * value for n, value in zip(sizes, column, strict=True)) for column in columns
+    ]
+    assert totals.moments == SizeMoments.of_sizes(sizes)
+    assert totals.n_records == sum(sizes)
 
 
 async def fill(transaction: Transaction, n_devices: int = 2) -> None:
@@ -346,14 +369,38 @@ class StoreContract:
             totals = await transaction.sum_sketches(
                 STUDY.study_id, selection, width=WIDTH, n_coordinates=COORDINATES
             )
-        expected = np.zeros(COORDINATES, dtype=np.int64)
-        for one in chosen:
-            expected += make_sums(*one)
-        assert totals.sums.dtype == np.int64
-        assert totals.sums.tolist() == expected.tolist()
-        assert totals.n_records == sum(10 + sequence for _, sequence in chosen)
+        sums = [make_sums(*one).tolist() for one in chosen]
+        sizes = [10 + sequence for _, sequence in chosen]
+        assert_totals(totals, sums, sizes)
         assert totals.n_devices == len({device for device, _ in chosen})
         assert totals.sketch_ids == tuple(sorted(name("sketch", *one) for one in chosen))
+
+    async def test_sums_and_moments_beyond_64_bits_are_exact(self, store: Store) -> None:
+        sizes = [1, (1 << 24) - 1, 1 << 24, (1 << 49) + 3, (1 << 62) + 12345, (1 << 63) - 1]
+        limit = (1 << 63) // len(sizes) - 1
+        rng = np.random.default_rng(8)
+        sums = [[-limit, limit, *rng.integers(-limit, limit, size=2).tolist()] for _ in sizes]
+        async with store.begin(write=True) as transaction:
+            await fill(transaction)
+            for i, (size, values) in enumerate(zip(sizes, sums, strict=True)):
+                payload = encode_payload(np.array(values), 8)
+                await transaction.add_sketch(make_sketch(1, i, n_records=size), payload)
+            totals = await transaction.sum_sketches(
+                STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
+            )
+        assert_totals(totals, sums, sizes)
+
+    async def test_a_sum_that_could_leave_64_bits_is_refused(self, store: Store) -> None:
+        async with store.begin(write=True) as transaction:
+            await fill(transaction)
+            for i in range(2):
+                # Twice 2^62 is one more than fits.
+                payload = encode_payload(np.array([1 << 62, 0, 0, -(1 << 62)]), 8)
+                await transaction.add_sketch(make_sketch(1, i), payload)
+            with pytest.raises(StoreError, match="64 bits"):
+                await transaction.sum_sketches(
+                    STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
+                )
 
     async def test_a_sketch_over_several_slots_is_selected_only_whole(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:

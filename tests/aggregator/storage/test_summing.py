@@ -1,0 +1,88 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.ports import join_limbs, split_limbs
+from aggregator.storage.summing import BATCH, PayloadSum
+from shared.errors import StoreError
+from shared.privacy.weighting import SizeMoments
+from shared.wire import encode_payload
+
+WIDTH = 8
+MOST = (1 << 63) - 1
+
+Values = tuple[int, list[int]]
+
+
+@st.composite
+def draw_sketches(draw: Any) -> list[Values]:
+    """Sizes and two coordinates each, up to the largest that together fit."""
+    count = draw(st.integers(1, 3 * BATCH))
+    limit = MOST // count
+    # A few values, repeated: many sketches matter here, not many different ones.
+    size = st.sampled_from([0, 1, (1 << 24) - 1, 1 << 24, (1 << 48) + 7, MOST])
+    value = st.sampled_from([-limit, -1, 0, 1, (1 << 32) - 1, -(1 << 32), limit])
+    kept = value.filter(lambda v: abs(v) <= limit)
+    one = st.tuples(size, st.lists(kept, min_size=2, max_size=2))
+    drawn: list[Values] = draw(st.lists(one, min_size=count, max_size=count))
+    return drawn
+
+
+def add(running: PayloadSum, sketches: list[Values]) -> None:
+    running.add(
+        [
+            (b"id", b"device", size, encode_payload(np.array(values, dtype=np.int64), WIDTH))
+            for size, values in sketches
+        ]
+    )
+
+
+@given(draw_sketches(), st.integers(0, 3 * BATCH))
+def test_sums_are_those_of_unbounded_integers_wherever_batches_end(
+    sketches: list[Values], cut: int
+) -> None:
+    running = PayloadSum(width=WIDTH, n_coordinates=2)
+    add(running, sketches[:cut])
+    add(running, sketches[cut:])
+    totals = running.total()
+    assert totals.sums.tolist() == [sum(values[j] for _, values in sketches) for j in range(2)]
+    assert join_limbs(totals.size_sums) == [
+        sum(size * values[j] for size, values in sketches) for j in range(2)
+    ]
+    assert totals.moments == SizeMoments.of_sizes(size for size, _ in sketches)
+
+
+@given(st.lists(st.integers(-(1 << 126), (1 << 126) - 1)))
+def test_limbs_joined_are_what_was_split(values: list[int]) -> None:
+    limbs = split_limbs(values)
+    assert limbs.shape == (2, len(values))
+    assert join_limbs(limbs) == values
+    assert (limbs[1] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "sketches",
+    [
+        [(1, [1 << 62, 0]), (1, [1 << 62, 0])],
+        # The sum would fit; one of its parts might not, in another order.
+        [(1, [1 << 62, 0]), (1, [-(1 << 62), 0])],
+        [(1, [0, -(1 << 63)])],
+        [(1 << 63, [1, 1])],
+        [(-1, [1, 1])],
+    ],
+)
+def test_what_could_overflow_is_refused(sketches: list[Values]) -> None:
+    with pytest.raises(StoreError, match="64 bits"):
+        add(PayloadSum(width=WIDTH, n_coordinates=2), sketches)
+
+
+def test_nothing_adds_up_to_nothing() -> None:
+    running = PayloadSum(width=WIDTH, n_coordinates=2)
+    running.add([])
+    totals = running.total()
+    assert totals.sums.tolist() == [0, 0]
+    assert join_limbs(totals.size_sums) == [0, 0]
+    assert totals.moments == SizeMoments.of_sizes([])
