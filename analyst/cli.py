@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +17,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from analyst.client import Client, DecodeResult
-from shared.errors import ConfigError, PlanError
-from shared.plan import (
-    SketchPlan,
-    compute_plan_digest,
-    plan_from_json,
-    plan_from_spec,
-    plan_to_json,
-)
+from analyst.planning.cli import app as plan_app
+from analyst.planning.files import read_plan
+from shared.errors import ConfigError
 
 _DEFAULT_URL = "http://127.0.0.1:8750"
 
@@ -33,20 +27,25 @@ Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Where the aggregat
 Key = Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key (`sfumato key create`).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
+EXIT_STOPPED = 1
+EXIT_USAGE = 2
+
+# Of the parser inside typer, which has no public name for it: the base of all wrong command lines.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
 _settings: dict[str, Any] = {
     "no_args_is_help": True,
     "add_completion": False,
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
 }
-_plan = typer.Typer(help="Make, check and explain plans.", **_settings)
 _study = typer.Typer(help="Publish and look at studies.", **_settings)
 _decode = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def plan(argv: list[str]) -> int:
     """Make a plan from a short specification, or explain one."""
-    return _run(_plan, "sfumato plan", argv)
+    return _run(plan_app, "sfumato plan", argv)
 
 
 def study(argv: list[str]) -> int:
@@ -61,49 +60,30 @@ def decode(argv: list[str]) -> int:
 
 def _run(app: typer.Typer, name: str, argv: list[str]) -> int:
     try:
-        app(args=argv, prog_name=name)
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
+        status = app(args=argv, prog_name=name, standalone_mode=False)
+    except typer.Abort:  # Ctrl-C
+        print("stopped", file=sys.stderr)
+        return EXIT_STOPPED
+    except _UsageError as error:
+        if not argv:  # the message is the help text
+            print(error, file=sys.stderr)
+            return EXIT_USAGE
+        raise _to_config_error(error, name) from error
+    return int(status or 0)
 
 
-@_plan.command("new")
-def _plan_new(
-    spec: Annotated[Path, typer.Argument(help="TOML file with the choices.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it here.")] = None,
-) -> None:
-    """Make a plan from a specification and print it as JSON.
-
-    Example: sfumato plan new deploy/demo/plan.toml -o plan.json
-    """
-    text = json.dumps(plan_to_json(_read_spec(spec)), indent=1, ensure_ascii=False)
-    if output is None:
-        print(text)
-        return
-    output.write_text(text + "\n", encoding="utf-8")
-    print(f"wrote {output}; publish it with: sfumato study create NAME {output}", file=sys.stderr)
-
-
-@_plan.command("show")
-def _plan_show(
-    path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
-) -> None:
-    """Explain a plan: what it protects, what it costs, how large a sketch is."""
-    plan_ = _read_plan(path)
-    release = plan_.release
-    rows = [
-        ("digest", compute_plan_digest(plan_).hex()),
-        ("dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan_.dimensions)),
-        ("frequencies", f"{plan_.n_frequencies}, {plan_.measurements_per_record} a record"),
-        ("privacy", plan_.mechanism.guarantee.describe()),
-        ("noise", f"{release.mechanism}, scale {float(release.scale):.6g} units of the sum"),
-        ("sketch", f"{plan_.payload_bytes} bytes, {plan_.payload_width} a coordinate"),
-        ("records", f"{plan_.least_records} to {plan_.most_records} in one sketch"),
-    ]
-    table = Table(show_header=False, box=None)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+def _to_config_error(error: Exception, name: str) -> ConfigError:
+    """Say what is wrong with a command line as the rest of the project says it."""
+    parameter = getattr(error, "param", None)
+    field = getattr(error, "option_name", None) or (parameter and max(parameter.opts, key=len))
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else name
+    message = str(getattr(error, "message", "")).rstrip(".")
+    if not message:
+        message = "is missing"
+    elif message.startswith("No such option"):
+        message = f"is not an option of `{command}`"
+    return ConfigError(message, field=field, fix=f"`{command} --help` lists what there is")
 
 
 @_study.command("create")
@@ -119,7 +99,7 @@ def _study_create(
     Example: sfumato study create weather deploy/demo/plan.toml
     """
     with Client(url, key=key) as client:
-        created = client.create_study(name, _read_plan(path))
+        created = client.create_study(name, read_plan(path))
     if as_json:
         print(json.dumps(created))
         return
@@ -208,29 +188,3 @@ def _print_result(result: DecodeResult) -> None:
     console.print(f"SNR {result.snr:.3g}; {result.quality}. {result.privacy}")
     for warning in result.warnings:
         console.print(f"warning: {warning}")
-
-
-def _read_plan(path: Path) -> SketchPlan:
-    if path.suffix == ".toml":
-        return _read_spec(path)
-    try:
-        document = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise PlanError(f"line {error.lineno} is not JSON", field=str(path)) from error
-    return plan_from_json(document)
-
-
-def _read_spec(path: Path) -> SketchPlan:
-    try:
-        document = tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"is not TOML: {error}", field=str(path)) from error
-    return plan_from_spec(document)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot be read: {reason}", field=str(path)) from error

@@ -18,13 +18,24 @@ from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from shared.privacy.planner import (
+    Advice,
+    Candidate,
+    StudyOutline,
+    advise,
+    find_smallest_epsilon,
+    predict_candidate,
+)
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
+from shared.privacy.utility import QualityBand, predict_mechanism_snr, predict_relative_sse
 
 __all__ = [
     "MECHANISMS",
     "NEIGHBOURINGS",
+    "Advice",
     "Budget",
+    "Candidate",
     "DiscreteGaussian",
     "DiscreteKNorm",
     "DiscreteLaplace",
@@ -33,12 +44,19 @@ __all__ = [
     "PrivacyGuarantee",
     "PrivacyLoss",
     "PrivacyTarget",
+    "QualityBand",
     "RandomSource",
     "Sensitivity",
+    "StudyOutline",
+    "advise",
     "calibrate_mechanism",
     "compose",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",
+    "find_smallest_epsilon",
+    "predict_candidate",
+    "predict_mechanism_snr",
+    "predict_relative_sse",
     "require_within_budget",
 ]

@@ -1,15 +1,22 @@
+import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core import AMPLITUDE, SketchAccumulator, feature_table
+from shared.plan import SketchPlan, plan_from_spec
 from shared.privacy import DiscreteLaplace, compute_sensitivity
 from shared.privacy.testing import SeededSource
 from shared.privacy.utility import (
     compute_noise_energy,
     estimate_signal_energy,
+    predict_mechanism_snr,
     predict_quality,
+    predict_relative_sse,
     predict_snr,
 )
 from tests.shared.core.strategies import N_FREQUENCIES, make_operator
@@ -89,3 +96,130 @@ def test_the_rule_of_the_seed_paper_needs_both_of_its_conditions() -> None:
     assert largest(10.0, 200) == 1.2
     assert largest(9.0, 200) is None
     assert largest(1e6, 199) is None
+
+
+CENTRES = np.array([[-3.0, -2.0], [0.0, 3.0], [3.0, -1.0]])
+SIZES = (100, 400, 1500, 3000)
+"""Sketches of unequal sizes, so that a rule for equal ones would not do."""
+
+
+def make_plan(**changes: Any) -> SketchPlan:
+    spec = {
+        "dimensions": [
+            {"name": name, "unit": "1", "lower": -10.0, "upper": 10.0, "scale": 0.7}
+            for name in ("x", "y")
+        ],
+        "n_frequencies": 60,
+        "seed": "a study of noise",
+        "epsilon": "2",
+        "window": {"kind": "time", "length_s": 3600},
+        "most_records": 5000,
+    }
+    return plan_from_spec(spec | changes)
+
+
+def expect_sketch(plan: SketchPlan, spread: float) -> np.ndarray:
+    """The sketch of infinitely many records of three equal Gaussian clusters, shape (m,)."""
+    omega = plan.frequencies.to_angular(plan.quantiser)
+    phases = np.exp(1j * (CENTRES - plan.quantiser.centre) @ omega)
+    characteristic: np.ndarray = phases.mean(axis=0) * np.exp(
+        -0.5 * (spread**2) * (omega**2).sum(axis=0)
+    )
+    return characteristic
+
+
+def average_noisy_sketches(plan: SketchPlan, spread: float, seed: int) -> np.ndarray:
+    """One global sketch by the exact integer pipeline, size-weighted, shape (m,)."""
+    rng = np.random.default_rng(seed)
+    total = np.zeros(2 * plan.n_frequencies, dtype=np.int64)
+    for number, n in enumerate(SIZES):
+        accumulator = SketchAccumulator(plan.operator(bytes([number, seed])))
+        centres = CENTRES[rng.integers(len(CENTRES), size=n)]
+        accumulator.add(rng.normal(centres, spread))
+        source = SeededSource(1000 * seed + number)
+        total += plan.mechanism.add_noise(accumulator.sums, source)
+    m = plan.n_frequencies
+    average: np.ndarray = (total[:m] + 1j * total[m:]) / (plan.amplitude * plan.alpha * sum(SIZES))
+    return average
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mechanism": "discrete-knorm"},
+        {"mechanism": "discrete-laplace"},
+        {"mechanism": "discrete-gaussian", "delta": "1e-6"},
+        {"mechanism": "discrete-laplace", "measurements_per_record": 6, "epsilon": "10"},
+    ],
+)
+def test_predicted_snr_is_that_of_simulated_sketches_of_unequal_sizes(
+    change: dict[str, str],
+) -> None:
+    plan = make_plan(**change)
+    truth = expect_sketch(plan, 0.7)
+    signal = float(np.mean(np.abs(truth) ** 2))
+    errors = [
+        np.mean(np.abs(average_noisy_sketches(plan, 0.7, seed) - truth) ** 2) for seed in range(60)
+    ]
+    predicted = predict_mechanism_snr(
+        plan.mechanism,
+        n_sketches=len(SIZES),
+        n_records=sum(SIZES),
+        alpha=plan.alpha,
+        signal_energy=signal,
+    )
+    # 3,600 squared errors, some correlated: three standard errors are about 8 %. A factor of 2/3 or
+    # 3/2 in a variance would not pass.
+    assert signal / np.mean(errors) == pytest.approx(predicted, rel=0.10)
+
+
+# f, x, the best and the worst figure of a row of the table in `predict_relative_sse`.
+MEASURED = [
+    (2, 200, 1.206, 1.421),
+    (2, 800, 1.040, 1.096),
+    (5, 80, 1.356, 1.677),
+    (5, 320, 1.073, 1.114),
+    (5, 8000, 1.003, 1.004),
+    (2, 8, 3.2, 3.2),
+    (2, 50, 2.0, 2.0),
+    (2, 420, 1.2, 1.3),
+    (2, 1700, 1.13, 1.13),
+    (2, 1e12, 1.065, 1.080),
+    (5, 1e12, 1.020, 1.024),
+]
+
+
+@pytest.mark.parametrize(("features", "x", "best", "worst"), MEASURED)
+def test_the_band_encloses_what_was_measured(
+    features: int, x: float, best: float, worst: float
+) -> None:
+    band = predict_relative_sse(
+        snr=x / features, n_frequencies=20 * features, n_clusters=5, n_dimensions=4
+    )
+    assert band.low <= best
+    assert band.high >= worst
+
+
+@given(st.floats(0.0, 1e9), st.floats(1.01, 100.0), st.integers(20, 400))
+def test_the_band_falls_and_narrows_as_the_snr_rises(snr: float, factor: float, m: int) -> None:
+    def predict(value: float) -> Any:
+        return predict_relative_sse(snr=value, n_frequencies=m, n_clusters=5, n_dimensions=4)
+
+    worse, better = predict(snr), predict(snr * factor)
+    assert 1.0 <= better.low <= worse.low
+    assert better.low <= better.high <= worse.high
+    if math.isfinite(worse.high):
+        assert better.high - better.low <= (worse.high - worse.low) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("snr", "m", "words"),
+    [
+        (200.0, 100, "relative SSE between 1.01 and 1.08 is expected"),
+        (1.0, 100, "without an upper bound: SNR m / (k d) is 5, below 8"),
+        (1e6, 39, "without an upper bound: m / (k d) is 1.95, below 2"),
+    ],
+)
+def test_a_band_says_what_it_does_not_know(snr: float, m: int, words: str) -> None:
+    band = predict_relative_sse(snr=snr, n_frequencies=m, n_clusters=5, n_dimensions=4)
+    assert words in band.describe()

@@ -1,0 +1,188 @@
+"""Advice in words and tables."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from analyst.planning.files import show_exact
+from shared.errors import PrivacyError
+from shared.privacy import (
+    Advice,
+    Candidate,
+    QualityBand,
+    StudyOutline,
+    find_smallest_epsilon,
+)
+from shared.privacy.utility import SIGNAL_ENERGY_RANGE
+
+CAVEATS = (
+    "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "
+    "{signal:g}. From {low:g} (many clusters in few dimensions) to {high:g} was seen, and the SNR "
+    "is nearly proportional to it.",
+    "The band is a rule of thumb, measured with the mixture decoder on Gaussian clusters and on "
+    "hourly weather. It supposes scales close to the true spread and clusters of comparable size; "
+    "rare far clusters, and the paper's decoder cl-ompr, come out worse.",
+)
+
+
+def find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> Candidate | None:
+    """Find the smallest epsilon that suffices, or None if none does."""
+    try:
+        return find_smallest_epsilon(outline, delta=delta, target_sse=target_sse)
+    except PrivacyError:
+        return None
+
+
+def band_to_json(band: QualityBand) -> dict[str, Any]:
+    """Return a band as JSON values; an end that is not known is null."""
+    return {
+        "low": band.low,
+        "high": band.high if math.isfinite(band.high) else None,
+        "features_per_parameter": band.features_per_parameter,
+        "snr_per_parameter": band.snr_per_parameter,
+        "statement": band.describe(),
+    }
+
+
+def advice_to_json(
+    outline: StudyOutline, advice: Advice, smallest: Candidate | None
+) -> dict[str, Any]:
+    """Return advice as JSON values; rationals are exact text."""
+    return {
+        "records": outline.n_records,
+        "sketches": outline.n_sketches,
+        "dimensions": outline.n_dimensions,
+        "clusters": outline.n_clusters,
+        "target_sse": advice.target_sse,
+        "meets_target": advice.meets_target,
+        "recommended": _candidate_to_json(advice.recommended),
+        "smallest_epsilon": None if smallest is None else _candidate_to_json(smallest),
+        "candidates": [_candidate_to_json(candidate) for candidate in advice.candidates],
+        "refused": [
+            {
+                "mechanism": refusal.mechanism,
+                "n_frequencies": refusal.n_frequencies,
+                "reason": str(refusal.error),
+            }
+            for refusal in advice.refusals
+        ],
+        "assumptions": describe_assumptions(outline.signal_energy),
+    }
+
+
+def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "mechanism": candidate.mechanism,
+        "n_frequencies": candidate.n_frequencies,
+        "measurements_per_record": candidate.measurements_per_record,
+        "epsilon": str(candidate.epsilon),
+        "delta": str(candidate.delta),
+        "snr": candidate.snr,
+        "relative_sse": band_to_json(candidate.band),
+        "sketch_bytes": candidate.sketch_bytes,
+    }
+
+
+def describe_assumptions(signal_energy: float) -> list[str]:
+    """Say what a prediction rests on, a sentence or two each."""
+    low, high = SIGNAL_ENERGY_RANGE
+    return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
+
+
+def print_advice(
+    console: Console, outline: StudyOutline, advice: Advice, smallest: Candidate | None
+) -> None:
+    """Print the candidates, the recommendation, what it rests on, and what to do next."""
+    table = Table(
+        "", "mechanism", title="Candidates (bytes are those of one sketch)", title_justify="left"
+    )
+    table.columns[1].no_wrap = True
+    for heading in ("m", "m / (k d)", "SNR", "relative SSE", "bytes"):
+        table.add_column(heading, justify="right")
+    for candidate in advice.candidates:
+        table.add_row(
+            "->" if candidate == advice.recommended else "",
+            _name(candidate),
+            str(candidate.n_frequencies),
+            f"{candidate.band.features_per_parameter:.3g}",
+            show_snr(candidate.snr),
+            show_band(candidate.band),
+            f"{candidate.sketch_bytes:,}",
+        )
+    console.print(table)
+    for refusal in advice.refusals:
+        console.print(
+            f"left out: {refusal.mechanism}, m = {refusal.n_frequencies}: {refusal.error}"
+        )
+    for paragraph in (
+        _describe_choice(advice),
+        _describe_target(advice, smallest),
+        *describe_assumptions(outline.signal_energy),
+        _describe_next(advice.recommended),
+    ):
+        console.print()
+        console.print(paragraph)
+
+
+def show_snr(snr: float) -> str:
+    """Write an SNR with about three digits, without an exponent."""
+    return f"{snr:,.0f}" if snr >= 100 else f"{snr:.3g}"
+
+
+def show_band(band: QualityBand) -> str:
+    """Write a band as two numbers."""
+    if math.isfinite(band.high):
+        return f"{band.low:.2f} to {band.high:.2f}"
+    return f"{band.low:.2f} or more"
+
+
+def _name(candidate: Candidate) -> str:
+    if not candidate.has_masks:
+        return candidate.mechanism
+    return f"{candidate.mechanism}, r = {candidate.measurements_per_record}"
+
+
+def _describe_choice(advice: Advice) -> str:
+    best = advice.recommended
+    level = f"epsilon {show_exact(best.epsilon)}"
+    if best.delta:
+        level += f" and delta {show_exact(best.delta)}"
+    reason = (
+        "the first of the candidates that reach the target, pure epsilon before one with a delta "
+        "and few frequencies before many"
+        if advice.meets_target
+        else "the lowest band, though no candidate reaches the target"
+    )
+    return (
+        f"Recommended: {best.mechanism} with {best.n_frequencies} frequencies at {level} for each "
+        f"record: {best.band.describe()}. It is {reason}. A sketch has {best.sketch_bytes:,} bytes "
+        "whatever the number of records."
+    )
+
+
+def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
+    target = f"relative SSE {advice.target_sse:g}"
+    if smallest is None:
+        return (
+            f"No epsilon brings the whole band to {target}: allow more, gather more records, or "
+            "spread them over fewer devices and longer windows."
+        )
+    return (
+        f"The smallest epsilon whose whole band lies within {target} is "
+        f"{show_exact(smallest.epsilon)}, with {smallest.mechanism} and "
+        f"{smallest.n_frequencies} frequencies."
+    )
+
+
+def _describe_next(best: Candidate) -> str:
+    return (
+        "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
+        f'n_frequencies = {best.n_frequencies}, mechanism = "{best.mechanism}", '
+        f'epsilon = "{best.epsilon}" and delta = "{best.delta}" into a specification; then '
+        "`sfumato plan show` explains it."
+    )

@@ -1,0 +1,162 @@
+"""Pictures of predicted quality: against epsilon, and against the number of frequencies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from analyst.planning.files import show_exact
+from analyst.plots import COLOURS
+from shared.errors import PrivacyError
+from shared.privacy import MECHANISMS, Advice, Candidate, StudyOutline, predict_candidate
+from shared.privacy.planner import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
+
+_LOWEST, _HIGHEST = 0.005, 5.0
+"""Where pictures end, as relative SSE less 1: nearer or further does not matter."""
+_STYLES = {
+    "discrete-knorm": (COLOURS[0], "-"),
+    "discrete-laplace": (COLOURS[1], "--"),
+    "discrete-gaussian": (COLOURS[2], "-."),
+}
+"""Colour and line: each tells mechanisms apart without the other."""
+_DECADES = 1.25
+_POINTS = 25
+
+
+def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
+    """Draw the predicted bands of every mechanism around the recommended choice.
+
+    Parameters
+    ----------
+    outline, advice
+        The study, and what was advised for it.
+    """
+    figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
+    left, right = figure.subplots(1, 2, sharey=True)
+    best = advice.recommended
+    # Candidates with a delta are among the advice only if the budget has one.
+    delta = max(candidate.delta for candidate in advice.candidates)
+    mechanisms = [name for name in MECHANISMS if delta or name != "discrete-gaussian"]
+    for mechanism in mechanisms:
+        _draw_band(left, mechanism, _vary_epsilon(outline, mechanism, best, delta), by_epsilon=True)
+        _draw_band(right, mechanism, _vary_m(outline, mechanism, best, delta), by_epsilon=False)
+    left.set_xlabel(f"epsilon for each record, at m = {best.n_frequencies}")
+    right.set_xlabel(f"frequencies m, at epsilon = {show_exact(best.epsilon)}")
+    left.set_ylabel("SSE relative to k-means on raw records\n(thick: upper end, thin: lower end)")
+    for panel, x in ((left, float(best.epsilon)), (right, float(best.n_frequencies))):
+        _finish(panel, advice.target_sse)
+        panel.axvline(x, color="black", linewidth=1.4, linestyle=":", label="recommended", zorder=1)
+    _label_ticks(
+        left, sorted({_nice(float(best.epsilon) * 10**power) for power in (-1, -0.5, 0, 0.5, 1)})
+    )
+    _label_ticks(right, [factor * _parameters(outline) for factor in FEATURES_PER_PARAMETER])
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.suptitle(
+        f"Predicted quality: {outline.n_records:,} records in {outline.n_sketches:,} sketches, "
+        f"k = {outline.n_clusters}, d = {outline.n_dimensions}",
+        fontsize=13,
+        fontweight="bold",
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def _parameters(outline: StudyOutline) -> int:
+    return outline.n_clusters * outline.n_dimensions
+
+
+def _vary_epsilon(
+    outline: StudyOutline, mechanism: str, best: Candidate, delta: Fraction
+) -> list[Candidate]:
+    factors = np.logspace(-_DECADES, _DECADES, _POINTS)
+    return _predict(
+        outline,
+        mechanism,
+        [(best.n_frequencies, best.epsilon * Fraction(float(factor))) for factor in factors],
+        delta,
+    )
+
+
+def _vary_m(
+    outline: StudyOutline, mechanism: str, best: Candidate, delta: Fraction
+) -> list[Candidate]:
+    parameters = _parameters(outline)
+    lowest, highest = FEATURES_PER_PARAMETER[0], FEATURES_PER_PARAMETER[-1]
+    counts = {round(x * parameters) for x in np.linspace(lowest, highest, _POINTS)}
+    return _predict(
+        outline,
+        mechanism,
+        [(m, best.epsilon) for m in sorted(counts) if m <= LARGEST_FREQUENCIES],
+        delta,
+    )
+
+
+def _predict(
+    outline: StudyOutline,
+    mechanism: str,
+    choices: Sequence[tuple[int, Fraction]],
+    delta: Fraction,
+) -> list[Candidate]:
+    """Predict every choice that can be calibrated."""
+    found = []
+    for m, epsilon in choices:
+        try:
+            found.append(
+                predict_candidate(
+                    outline, mechanism=mechanism, n_frequencies=m, epsilon=epsilon, delta=delta
+                )
+            )
+        except PrivacyError:
+            continue
+    return found
+
+
+def _draw_band(
+    panel: Axes, mechanism: str, candidates: Sequence[Candidate], *, by_epsilon: bool
+) -> None:
+    colour, line = _STYLES[mechanism]
+    x = [float(c.epsilon) if by_epsilon else float(c.n_frequencies) for c in candidates]
+    # What exceeds 1 is drawn, so that 1.02 and 1.05 lie as far apart as 1.2 and 1.5. Beyond the
+    # picture rather than infinite, so that the area reaches its upper edge.
+    low = [c.band.low - 1.0 for c in candidates]
+    high = [min(c.band.high - 1.0, 100.0 * _HIGHEST) for c in candidates]
+    panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    panel.plot(x, high, color=colour, linestyle=line, linewidth=2.2, label=mechanism)
+    panel.plot(x, low, color=colour, linestyle=line, linewidth=1.0)
+
+
+def _finish(panel: Axes, target_sse: float) -> None:
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_ylim(_LOWEST, _HIGHEST)
+    panel.axhline(
+        target_sse - 1.0, color="black", linewidth=1.2, label=f"target {target_sse:g}", zorder=1
+    )
+    panel.yaxis.set_major_locator(FixedLocator([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0]))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{1.0 + value:g}"))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+
+
+def _label_ticks(panel: Axes, ticks: Sequence[float]) -> None:
+    panel.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.xaxis.set_minor_locator(NullLocator())
+
+
+def _nice(value: float) -> float:
+    """Round to 1, 2 or 5 times a power of ten, at least nearly."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return (
+        float(min((1, 2, 3, 5, 10), key=lambda step: abs(math.log(value / power / step)))) * power
+    )

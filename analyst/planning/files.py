@@ -1,0 +1,132 @@
+"""Plans and specifications in files, and exact numbers on a command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+from shared.errors import ConfigError, PlanError
+from shared.plan import SketchPlan, plan_from_json, plan_from_spec
+
+# Bounded, because Fraction("1e999999999") would be computed in full.
+_EXACT = re.compile(
+    r"[+-]?(\d{1,40}/\d{1,40}|\d{1,40}(\.\d{1,40})?(e[+-]?\d{1,2})?)", re.IGNORECASE
+)
+
+
+def read_plan(path: Path) -> SketchPlan:
+    """Read a plan (JSON), or make one from a specification (``.toml``).
+
+    Raises
+    ------
+    ConfigError, PlanError, PrivacyError
+        The file cannot be read, is not of its format, or breaks a rule of plans.
+    """
+    if path.suffix == ".toml":
+        return read_spec(path)
+    try:
+        document = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise PlanError(f"line {error.lineno} is not JSON", field=str(path)) from error
+    return plan_from_json(document)
+
+
+def read_spec(path: Path) -> SketchPlan:
+    """Make a plan from a specification (TOML); raises as :func:`read_plan`."""
+    try:
+        document = tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"is not TOML: {error}", field=str(path)) from error
+    return plan_from_spec(document)
+
+
+def write_text(path: Path, text: str, *, exclusive: bool = False) -> None:
+    """Write a text file.
+
+    Parameters
+    ----------
+    exclusive
+        Refuse to replace a file.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be written.
+    """
+    try:
+        with path.open("x" if exclusive else "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be written: {error.strerror}", field=str(path), fix="choose another with -o"
+        ) from error
+
+
+def parse_exact(text: str, field: str) -> Fraction:
+    """Read an exact number: ``1``, ``0.1``, ``1/10`` or ``1e-6``.
+
+    Raises
+    ------
+    ConfigError
+        It is none, such as ``nan`` or ``inf``.
+    """
+    if not _EXACT.fullmatch(text.strip()):
+        raise ConfigError(
+            "must be an exact number", field=field, fix='write it as "1", "0.1", "1/10" or "1e-6"'
+        )
+    try:
+        return Fraction(text.strip())
+    except ZeroDivisionError as error:
+        raise ConfigError(
+            "divides by zero", field=field, fix='write it as "1", "0.1" or "1/10"'
+        ) from error
+
+
+def parse_epsilon(text: str, field: str) -> Fraction:
+    """Read a positive exact number; raises as :func:`parse_exact`."""
+    epsilon = parse_exact(text, field)
+    if epsilon <= 0:
+        raise ConfigError("must be greater than zero", field=field, fix="use a value such as 1")
+    return epsilon
+
+
+def parse_delta(text: str, field: str) -> Fraction:
+    """Read an exact number from 0 to below 1; raises as :func:`parse_exact`."""
+    delta = parse_exact(text, field)
+    if not 0 <= delta < 1:
+        raise ConfigError(
+            "must be from 0 to below 1",
+            field=field,
+            fix='use "0", or less than one over the number of records, such as "1e-9"',
+        )
+    return delta
+
+
+def require_count(value: int, field: str) -> int:
+    """Return a whole number that is at least 1.
+
+    Raises
+    ------
+    ConfigError
+        It is less.
+    """
+    if value < 1:
+        raise ConfigError("must be at least 1", field=field, fix="use a whole number such as 1")
+    return value
+
+
+def show_exact(value: Fraction) -> str:
+    """Write a rational for people: a decimal where that is short and exact, else a fraction."""
+    decimal = f"{float(value):.6g}"
+    return decimal if Fraction(decimal) == value else str(value)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot be read: {reason}", field=str(path)) from error

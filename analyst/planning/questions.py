@@ -1,0 +1,251 @@
+"""A specification from answers: what only a person can know is asked, the rest is advised."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+import typer
+
+from analyst.planning.files import parse_delta, parse_epsilon, require_count
+from shared.core.seeds import SEED_BYTES
+from shared.errors import ConfigError, SketchError
+from shared.plan import Dimension, WindowRule
+from shared.privacy import Advice, StudyOutline, advise
+
+T = TypeVar("T")
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a person said.
+
+    Parameters
+    ----------
+    dimensions
+        Columns of the records.
+    outline
+        Of one window over all devices.
+    epsilon, delta
+        The budget of one sketch.
+    window
+        How streams are cut.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    outline: StudyOutline
+    epsilon: Fraction
+    delta: Fraction
+    window: WindowRule
+
+
+def ask_for_answers() -> Answers:
+    """Ask on the terminal, again where an answer breaks its rule.
+
+    Raises
+    ------
+    typer.Abort
+        The answers ended.
+    PrivacyError
+        The answers do not go together.
+    """
+    _say("Bounds and scales are public: choose them from common knowledge, never off the data.")
+    dimensions = _ask_for_dimensions()
+    n_clusters = _ask("number of clusters k", lambda text: _parse_count(text, "clusters"))
+    window = _ask("window: a length of time such as 6h or 7d, or 1000 records", parse_window, "7d")
+    n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
+    if window.kind == "count":
+        n_records = n_devices * window.length
+    else:
+        n_records = _ask(
+            "records in one window, all devices together",
+            lambda text: _parse_records(text, n_devices),
+        )
+    epsilon = _ask("epsilon for each record", lambda text: parse_epsilon(text, "epsilon"), "1")
+    delta = _ask("delta (0 for pure epsilon)", lambda text: parse_delta(text, "delta"), "0")
+    outline = StudyOutline(
+        n_records=n_records,
+        n_sketches=n_devices,
+        n_dimensions=len(dimensions),
+        n_clusters=n_clusters,
+    )
+    return Answers(
+        dimensions=dimensions, outline=outline, epsilon=epsilon, delta=delta, window=window
+    )
+
+
+def advise_on(answers: Answers, target_sse: float) -> Advice:
+    """Choose mechanism and frequencies for the answers; raises as :func:`advise`."""
+    return advise(
+        answers.outline, epsilon=answers.epsilon, delta=answers.delta, target_sse=target_sse
+    )
+
+
+def format_spec(answers: Answers, advice: Advice) -> str:
+    """Write the specification as TOML, with a fresh seed that will be published."""
+    outline, best = answers.outline, advice.recommended
+    mean = outline.n_records // outline.n_sketches
+    lines = [
+        "# Made by `sfumato plan new`. Bounds and scales are public choices, not read off data.",
+        "",
+        f"n_frequencies = {best.n_frequencies}  # for k = {outline.n_clusters} clusters",
+        f"seed = {_quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
+        f"mechanism = {_quote(best.mechanism)}",
+        f"epsilon = {_quote(str(best.epsilon))}  # for each record",
+        f"delta = {_quote(str(best.delta))}",
+        f"least_records = {max(1, mean // 10)}",
+        f"most_records = {outline.most_records}",
+        'max_records_per_person = "unknown"',
+        "",
+        "[window]",
+        *_format_window(answers.window),
+    ]
+    for dimension in answers.dimensions:
+        lines += [
+            "",
+            "[[dimensions]]",
+            f"name = {_quote(dimension.name)}",
+            f"unit = {_quote(dimension.unit)}",
+            f"lower = {dimension.lower!r}",
+            f"upper = {dimension.upper!r}",
+            f"scale = {dimension.scale!r}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def parse_window(text: str) -> WindowRule:
+    """Read a window: ``6h``, ``7d``, ``90m``, or ``1000 records``.
+
+    Raises
+    ------
+    ConfigError
+        It is none, or not positive.
+    """
+    counted = re.fullmatch(r"\s*(\d{1,15})\s*records?\s*", text)
+    if counted:
+        return WindowRule(kind="count", length=require_count(int(counted[1]), "window"))
+    timed = re.fullmatch(r"\s*(\d{1,15})\s*([smhdw])\s*", text)
+    if timed:
+        length_s = require_count(int(timed[1]), "window") * _SECONDS[timed[2]]
+        return WindowRule(kind="time", length_s=length_s)
+    raise ConfigError(
+        "must be a length of time or a number of records",
+        field="window",
+        fix="write it as 6h, 7d, 90m or 1000 records",
+    )
+
+
+def _ask_for_dimensions() -> tuple[Dimension, ...]:
+    dimensions: list[Dimension] = []
+    while (dimension := _ask_for_dimension(dimensions)) is not None:
+        dimensions.append(dimension)
+        _say("(an empty name ends the list)")
+    return tuple(dimensions)
+
+
+def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
+    """Ask for one dimension; None when the list ends, which it cannot before the first."""
+    name = _ask(
+        f"dimension {len(before) + 1}: name",
+        lambda text: _parse_name(text, before),
+        "" if before else None,
+    )
+    if not name:
+        return None
+    unit = _ask("  unit (1 for a pure number)", lambda text: _parse_text(text, "unit"), "1")
+    lower = _ask("  lower bound", lambda text: _parse_number(text, "lower"))
+    upper = _ask("  upper bound", lambda text: _parse_upper(text, lower))
+    scale = _ask("  spread inside one cluster", lambda text: _parse_scale(text, upper - lower))
+    return Dimension(name=name, unit=unit, lower=lower, upper=upper, scale=scale)
+
+
+def _ask(question: str, parse: Callable[[str], T], default: str | None = None) -> T:
+    """Ask until an answer keeps its rule."""
+    while True:
+        answer = typer.prompt(question, default=default, show_default=bool(default), err=True)
+        try:
+            return parse(str(answer))
+        except SketchError as error:
+            _say(f"  {error}")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _parse_name(text: str, before: list[Dimension]) -> str:
+    if not text.strip() and not before:
+        raise ConfigError("must not be empty", field="name", fix="there is at least one dimension")
+    if text.strip() in [dimension.name for dimension in before]:
+        raise ConfigError("is taken", field="name", fix="names must differ")
+    return _parse_text(text, "name")
+
+
+def _parse_text(text: str, field: str) -> str:
+    if not text.strip().isprintable():
+        raise ConfigError("must be printable text", field=field, fix="leave out control characters")
+    return text.strip()
+
+
+def _parse_count(text: str, field: str) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,15}", text.strip()):
+        raise ConfigError("must be a whole number", field=field, fix="write it as 1000")
+    return require_count(int(text), field)
+
+
+def _parse_records(text: str, n_devices: int) -> int:
+    n_records = _parse_count(text, "records")
+    if n_records < n_devices:
+        raise ConfigError(
+            f"must be at least the number of devices, {n_devices}",
+            field="records",
+            fix="count those of all devices together",
+        )
+    return n_records
+
+
+def _parse_number(text: str, field: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError("must be a finite number", field=field, fix="write it as -10 or 0.5")
+    return number
+
+
+def _parse_upper(text: str, lower: float) -> float:
+    upper = _parse_number(text, "upper")
+    if not lower < upper:
+        raise ConfigError(f"must be above the lower bound, {lower:g}", field="upper")
+    return upper
+
+
+def _parse_scale(text: str, width: float) -> float:
+    scale = _parse_number(text, "scale")
+    if not 0 < scale <= width:
+        raise ConfigError(
+            f"must be positive and at most the width of the bounds, {width:g}",
+            field="scale",
+            fix="give the standard deviation that you expect inside one cluster",
+        )
+    return scale
+
+
+def _format_window(window: WindowRule) -> list[str]:
+    if window.kind == "count":
+        return ['kind = "count"', f"length = {window.length}"]
+    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
+
+
+def _quote(text: str) -> str:
+    # What JSON escapes, TOML reads alike; both are given printable text only.
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,338 @@
+import io
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import command
+from shared.plan import plan_from_json, plan_from_spec
+
+SPEC = Path(__file__).parents[3] / "deploy" / "demo" / "plan.toml"
+STUDY = {
+    "--records": "26115",
+    "--devices": "3",
+    "--windows": "4",
+    "--dimensions": "4",
+    "--clusters": "5",
+    "--epsilon": "1",
+}
+ANSWERS = [
+    *("temperature", "°F", "-10", "110", "8"),
+    *("wind speed", "mph", "0", "50", "4"),
+    "",  # no more dimensions
+    *("5", "7d", "40", "200000", "1/2", "0"),
+]
+
+
+def run(name: str, options: dict[str, str], *more: str) -> int:
+    return command.main(["plan", name, *more, *(part for pair in options.items() for part in pair)])
+
+
+def type_in(answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{answer}\n" for answer in answers)))
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("advise", STUDY) == 0
+    words = words_of(capsys.readouterr().out)
+    assert "Recommended: discrete-knorm with 60 frequencies at epsilon 1 for each record" in words
+    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.813" in words
+    assert "|z|^2 is 0.35" in words
+    assert "rule of thumb" in words
+    assert "Next: make a plan with `sfumato plan new`" in words
+
+
+def test_advise_as_json_carries_every_candidate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", STUDY | {"--delta": "1e-6", "--epsilon": "1/3"}, "--json") == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert len(advice["candidates"]) == 15
+    assert advice["recommended"] in advice["candidates"]
+    assert advice["recommended"]["epsilon"] == "1/3"
+    assert advice["recommended"]["delta"] == "1/1000000"
+    assert advice["meets_target"]
+    assert advice["smallest_epsilon"]["relative_sse"]["high"] <= 1.1
+
+
+def test_a_sketch_too_noisy_for_a_band_is_said_to_have_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    weak = STUDY | {"--records": "1000", "--epsilon": "0.01"}
+    assert run("advise", weak) == 0
+    words = words_of(capsys.readouterr().out)
+    assert "no candidate reaches the target" in words
+    assert "without an upper bound" in words
+    assert run("advise", weak, "--json") == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["recommended"]["relative_sse"]["high"] is None
+
+
+def test_a_target_out_of_reach_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", STUDY | {"--target-sse": "1.01"}) == 0
+    assert "No epsilon brings the whole band to relative SSE 1.01" in words_of(
+        capsys.readouterr().out
+    )
+
+
+def test_candidates_left_out_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", STUDY | {"--epsilon": "1000"}) == 0
+    words = words_of(capsys.readouterr().out)
+    assert "left out: discrete-knorm, m = 40: epsilon: is above 273" in words
+
+
+def test_advise_draws_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "quality.png"
+    assert run("advise", STUDY | {"--plot": str(picture), "--delta": "1e-6"}, "--json") == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    json.loads(capsys.readouterr().out)
+
+
+def test_a_picture_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", STUDY | {"--plot": "/nowhere/quality.png"}) == 2
+    assert "--plot: cannot be written: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--epsilon": "0"}, "--epsilon: must be greater than zero"),
+        ({"--epsilon": "-1"}, "--epsilon: must be greater than zero"),
+        ({"--epsilon": "nan"}, "--epsilon: must be an exact number"),
+        ({"--epsilon": "inf"}, "--epsilon: must be an exact number"),
+        ({"--epsilon": "0.1f"}, "--epsilon: must be an exact number"),
+        ({"--epsilon": "1e999999999"}, "--epsilon: must be an exact number"),
+        ({"--epsilon": "1/0"}, "--epsilon: divides by zero"),
+        ({"--epsilon": "1e-20"}, "epsilon: is so small"),
+        ({"--delta": "1"}, "--delta: must be from 0 to below 1"),
+        ({"--delta": "nan"}, "--delta: must be an exact number"),
+        ({"--clusters": "0"}, "--clusters: must be at least 1"),
+        ({"--dimensions": "-3"}, "--dimensions: must be at least 1"),
+        ({"--devices": "0"}, "--devices: must be at least 1"),
+        ({"--windows": "0"}, "--windows: must be at least 1"),
+        ({"--records": "11"}, "--records: must be at least the number of sketches, 12"),
+        ({"--records": "many"}, "--records: "),
+        ({"--records": "1" * 40}, "--records: must be at most"),
+        ({"--target-sse": "1"}, "--target-sse: must be a number above 1"),
+        ({"--target-sse": "nan"}, "--target-sse: must be a number above 1"),
+        ({"--devises": "3"}, "--devises: is not an option of `sfumato plan advise`"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_field_rule_and_fix(
+    change: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("advise", STUDY | change) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith(f"sfumato: error: {message}")
+    assert ". " in captured.err  # a fix follows the rule
+
+
+def test_a_missing_option_and_an_unknown_command_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["plan", "advise"]) == 2
+    assert "--records: is missing. `sfumato plan advise --help`" in capsys.readouterr().err
+    assert command.main(["plan", "advice"]) == 2
+    assert "No such command 'advice'" in capsys.readouterr().err
+
+
+def test_without_a_command_the_help_is_printed_and_the_status_is_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["plan"]) == 2
+    captured = capsys.readouterr()
+    assert "advise" in captured.out + captured.err
+    assert command.main(["plan", "--help"]) == 0
+
+
+def test_answers_become_a_specification_and_a_plan_that_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(ANSWERS, monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
+    assert plan_from_spec(spec) == plan
+    assert [(d.name, d.unit, d.scale) for d in plan.dimensions] == [
+        ("temperature", "°F", 8.0),
+        ("wind speed", "mph", 4.0),
+    ]
+    assert plan.window.length_s == 7 * 86400
+    assert str(plan.release.epsilon) == "1/2"
+    assert 20 <= plan.n_frequencies <= 100
+    assert plan.least_records <= 5000 <= plan.most_records
+    captured = capsys.readouterr()
+    assert captured.out.strip() == ""  # questions go to standard error
+    assert f"sfumato study create NAME {output}" in captured.err
+
+
+def test_every_new_plan_has_a_seed_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = set()
+    for name in ("a.json", "b.json"):
+        type_in(ANSWERS, monkeypatch)
+        assert command.main(["plan", "new", "-o", str(tmp_path / name)]) == 0
+        seeds.add(json.loads((tmp_path / name).read_text(encoding="utf-8"))["seed"])
+    assert len(seeds) == 2
+
+
+def test_wrong_answers_are_explained_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(
+        [
+            *('say "x"\\', "1", "nan", "0", "-1", "1", "0", "0.1"),
+            *(' say "x"\\ ', ""),
+            *("none", "0", "2", "soon", "0d", "500 records", "10", "-1", "1e-1", "2", "1e-6"),
+        ],
+        monkeypatch,
+    )
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    errors = capsys.readouterr().err
+    for message in (
+        "lower: must be a finite number",
+        "upper: must be above the lower bound, 0",
+        "scale: must be positive and at most the width of the bounds, 1",
+        "name: is taken",
+        "clusters: must be a whole number",
+        "clusters: must be at least 1",
+        "window: must be a length of time or a number of records",
+        "window: must be at least 1",
+        "epsilon: must be greater than zero",
+        "delta: must be from 0 to below 1",
+    ):
+        assert message in errors
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    assert plan.dimensions[0].name == 'say "x"\\'
+    assert (plan.window.kind, plan.window.length) == ("count", 500)
+    assert plan.release.epsilon * 10 == 1
+
+
+def test_answers_that_end_early_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(ANSWERS[:7], monkeypatch)
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
+    assert "answers: ended before the last question; nothing was written" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("taken", ["plan.json", "plan.toml"])
+def test_no_file_is_replaced_by_answers_and_nobody_is_asked_for_nothing(
+    taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in([], monkeypatch)
+    (tmp_path / taken).write_text("mine", encoding="utf-8")
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
+    assert f"{tmp_path / taken}: exists already" in capsys.readouterr().err
+    assert (tmp_path / taken).read_text(encoding="utf-8") == "mine"
+
+
+def test_a_plan_cannot_be_written_where_its_specification_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.toml")]) == 2
+    assert "--output: is the name of the specification" in capsys.readouterr().err
+
+
+def test_a_plan_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "new", str(SPEC), "-o", "/nowhere/plan.json"]) == 2
+    assert "/nowhere/plan.json: cannot be written" in capsys.readouterr().err
+
+
+def show(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> str:
+    assert command.main(["plan", "show", str(path), *options]) == 0
+    return words_of(capsys.readouterr().out)
+
+
+def test_show_says_what_is_not_protected_and_what_a_year_costs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = show(capsys, SPEC)
+    assert "how many records it has" in words
+    assert "a stolen device" in words
+    assert "epsilon 1 for a record" in words
+    assert "at most epsilon 4 a year, the sum over 4 windows" in words
+    assert "--records, --devices and --clusters" in words
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"unknown"', "24", "the plan allows 24 in a window, protected at epsilon 24 together"),
+        ('"unknown"', "1", "the plan says that there is none"),
+        ('epsilon = "1"', 'epsilon = "1/3"\ndelta = "1e-6"', "epsilon 4/3 and delta 4e-06 a year"),
+        (
+            'kind = "time"\norigin = 1356998400\nlength_s = 7884000',
+            'kind = "count"\nlength = 1000',
+            "epsilon 1 more with every 1000 records",
+        ),
+    ],
+)
+def test_show_follows_the_plans_people_delta_and_window(
+    old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPEC.read_text(encoding="utf-8")
+    assert old in text
+    changed = tmp_path / "plan.toml"
+    changed.write_text(text.replace(old, new), encoding="utf-8")
+    assert words in show(capsys, changed)
+
+
+def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+    size = {name: STUDY[name] for name in ("--records", "--devices", "--windows", "--clusters")}
+    assert run("show", size, str(SPEC), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert run("advise", STUDY, "--json") == 0
+    candidates = json.loads(capsys.readouterr().out)["candidates"]
+    same: Any = next(
+        c for c in candidates if (c["mechanism"], c["n_frequencies"]) == ("discrete-knorm", 100)
+    )
+    assert shown["prediction"]["snr"] == same["snr"]
+    assert shown["prediction"]["relative_sse"] == same["relative_sse"]
+    assert shown["sketch_bytes"] == same["sketch_bytes"]
+    assert shown["cost"]["per_record"] == {"epsilon": "1", "delta": "0"}
+    words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
+    assert "SNR 238, relative SSE between 1.01 and 1.07 is expected" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"--records": "299", "--devices": "3"}, "--records: gives 99.6667 a sketch, below"),
+        ({"--records": "26115", "--devices": "3"}, "--records: gives 8705 a sketch, above"),
+        ({"--records": "0", "--devices": "3"}, "--records: must be at least 1"),
+        ({"--records": "26115", "--devices": "0"}, "--devices: must be at least 1"),
+        ({"--records": "26115"}, "--devices: is needed to predict the quality"),
+        ({"--records": "9000", "--devices": "9", "--clusters": "0"}, "--clusters: must be at"),
+        ({"--cluster": "3"}, "--cluster: is not an option of `sfumato plan show`"),
+    ],
+)
+def test_sizes_that_the_plan_does_not_allow_are_refused(
+    options: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {"--clusters": "5"} if "--devices" in options else {}
+    assert run("show", known | options, str(SPEC)) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"sfumato: error: {message}")
+    assert captured.err.count("\n") == 1
+
+
+def test_names_in_a_plan_are_text_and_no_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPEC.read_text(encoding="utf-8").replace('"dew point"', '"[red]:smile:"')
+    changed = tmp_path / "plan.toml"
+    changed.write_text(text, encoding="utf-8")
+    assert "[red]:smile: (°F)" in show(capsys, changed)
