@@ -81,8 +81,12 @@ def select_per_record(events: Iterable[PrivacyEvent], stream: str) -> list[Priva
     for event in events:
         if event.stream == stream:
             previous = largest.get(event.plan_digest, event)
-            largest[event.plan_digest] = max(previous, event, key=lambda e: (e.epsilon, e.delta))
+            largest[event.plan_digest] = max(previous, event, key=_cost)
     return list(largest.values())
+
+
+def _cost(event: PrivacyEvent) -> tuple[Fraction, Fraction, Fraction]:
+    return event.epsilon, event.delta, event.rho or Fraction(0)
 
 
 def select_lifetime(events: Iterable[PrivacyEvent], stream: str) -> list[PrivacyEvent]:
