@@ -104,7 +104,8 @@ def main() -> int:
     try:
         with _progress(console) as progress:
             bar = progress.add_task("", total=6)
-            aggregator, outcome = _run(folder, options.clusters, progress, bar)
+            plan = _read_plan(options.mechanism)
+            aggregator, outcome = _run(folder, plan, options.clusters, progress, bar)
         _draw(outcome, options.picture)
         if options.json:
             print(json.dumps(outcome.to_json()))
@@ -129,6 +130,12 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="end with one JSON line, print no more")
     parser.add_argument("--keep", action="store_true", help="leave the aggregator up until Ctrl-C")
+    parser.add_argument(
+        "--mechanism",
+        choices=("discrete-knorm", "discrete-laplace"),
+        default="discrete-knorm",
+        help="the noise; discrete-laplace is the seed paper's (default: %(default)s)",
+    )
     parser.add_argument("--clusters", type=int, default=N_CLUSTERS, help="k (default: %(default)s)")
     parser.add_argument(
         "--picture",
@@ -139,17 +146,23 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _read_plan(mechanism: str) -> SketchPlan:
+    spec = tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))
+    return plan_from_spec({**spec, "mechanism": mechanism})
+
+
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description:<46}"), BarColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
 
-def _run(folder: Path, n_clusters: int, progress: Progress, bar: Any) -> tuple[Aggregator, Outcome]:
+def _run(
+    folder: Path, plan: SketchPlan, n_clusters: int, progress: Progress, bar: Any
+) -> tuple[Aggregator, Outcome]:
     def step(words: str) -> None:
         progress.update(bar, description=words, advance=1)
 
     progress.update(bar, description="starting the aggregator")
-    plan = plan_from_spec(tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8")))
     aggregator = Aggregator.start(folder)
     started = time.monotonic()
     try:
