@@ -13,9 +13,9 @@ from device_agent.store import (
     Identity,
     check_folder,
     load_entries,
-    load_identity,
     load_key,
     open_database,
+    require_identity,
 )
 from device_agent.transport import ServerClient
 from shared.errors import ConfigError, LedgerError
@@ -67,13 +67,7 @@ def open_device(settings: Settings) -> Iterator[Device]:
     check_folder(settings.state_dir, create=False)
     key = load_key(settings.state_dir)
     with closing(open_database(settings.state_dir)) as connection:
-        identity = load_identity(connection)
-        if identity is None:
-            raise ConfigError(
-                f"{settings.state_dir} holds no enrolled device",
-                field="state_dir",
-                fix="run `sfumato-agent init`",
-            )
+        identity = require_identity(connection, settings.state_dir)
         key = require_same_device(identity, key, settings)
         plan = decode_plan(identity.plan_bytes)
         require_suitable(settings, plan)

@@ -20,11 +20,10 @@ from device_agent.store import (
     list_sketches,
     list_streams,
     load_entries,
-    load_identity,
     load_stream,
     open_database,
+    require_identity,
 )
-from shared.errors import ConfigError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 
@@ -100,13 +99,7 @@ def report_status(settings: Settings) -> StatusReport:
     """
     check_folder(settings.state_dir, create=False)
     with closing(open_database(settings.state_dir)) as connection:
-        identity = load_identity(connection)
-        if identity is None:
-            raise ConfigError(
-                f"{settings.state_dir} holds no enrolled device",
-                field="state_dir",
-                fix="run `sfumato-agent init`",
-            )
+        identity = require_identity(connection, settings.state_dir)
         return StatusReport(
             identity=identity,
             server=settings.server,

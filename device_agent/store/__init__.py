@@ -11,7 +11,13 @@ from device_agent.store.database import (
     open_database,
     transaction,
 )
-from device_agent.store.identity import Identity, load_identity, save_generation, save_identity
+from device_agent.store.identity import (
+    Identity,
+    load_identity,
+    require_identity,
+    save_generation,
+    save_identity,
+)
 from device_agent.store.key import DeviceKey, create_key, load_key
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.lock import lock_folder
@@ -71,6 +77,7 @@ __all__ = [
     "mark_shelved",
     "open_database",
     "purge_sent",
+    "require_identity",
     "save_generation",
     "save_identity",
     "send_again",

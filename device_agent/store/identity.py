@@ -6,8 +6,10 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from device_agent.store.database import transaction
+from shared.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,24 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
         labels=json.loads(meta["labels"]),
         generation=meta["generation"],
     )
+
+
+def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
+    """Load the identity of a device that has enrolled.
+
+    Raises
+    ------
+    ConfigError
+        It never has.
+    """
+    identity = load_identity(connection)
+    if identity is None:
+        raise ConfigError(
+            f"{folder} holds no enrolled device",
+            field="state_dir",
+            fix="run `sfumato-agent init`",
+        )
+    return identity
 
 
 def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
