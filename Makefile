@@ -4,6 +4,7 @@ PYTHON ?= python3
 ARGS ?=
 
 VENV := .venv/bin/python
+NATIVE := $(wildcard shared/core/engines/native/*.[ch])
 VERSION_OF := -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -68,12 +69,12 @@ endif
 	@'$(PYTHON)' -m venv --clear .venv >&2
 	@touch $@
 
-.venv/.stamp-demo: .venv/.stamp-venv pyproject.toml
+.venv/.stamp-demo: .venv/.stamp-venv pyproject.toml $(NATIVE)
 	@echo 'installing what the demo needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[demo]' >&2
 	@touch $@
 
-.venv/.stamp-dev: .venv/.stamp-venv pyproject.toml
+.venv/.stamp-dev: .venv/.stamp-venv pyproject.toml $(NATIVE)
 	@echo 'installing what development needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[dev]' >&2
 	@# All that the demo needs is part of it.

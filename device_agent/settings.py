@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
 from shared.errors import ConfigError
 from shared.privacy import Budget
 from shared.wire import MAX_STREAM_NAME
@@ -78,6 +79,8 @@ class Settings:
         What the owner allows; no limit beyond the plan's own where nothing is stated.
     streams
         At least one.
+    engine
+        What computes the sketch; changes its speed and no bit of it.
     """
 
     state_dir: Path
@@ -86,6 +89,7 @@ class Settings:
     labels: Mapping[str, str]
     budget: Budget
     streams: tuple[StreamSettings, ...]
+    engine: SketchEngine = field(default_factory=default_engine)
 
     def describe_server(self) -> str | None:
         """Return a warning about the server's address, if it deserves one."""
@@ -106,8 +110,8 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     path
         The TOML file; relative paths inside it are relative to its folder.
     environment
-        Overrides of scalar top-level keys, ``SFUMATO_AGENT_SERVER`` and so on; that of the
-        process when not given.
+        Overrides of scalar top-level keys, ``SFUMATO_AGENT_SERVER`` and so on, and the engine as
+        ``SFUMATO_ENGINE``; that of the process when not given.
 
     Raises
     ------
@@ -128,6 +132,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         labels=table.texts("labels"),
         budget=_read_budget(table),
         streams=_read_streams(table, folder),
+        engine=choose_engine(values.get(ENGINE_VARIABLE)),
     )
 
 

@@ -17,7 +17,6 @@ from device_agent.sources import RecordBatch
 from device_agent.store import DATABASE_NAME, load_entries, load_stream
 from device_agent.transport import ServerClient
 from device_agent.windows import WindowCutter
-from shared.core.engines import default_engine
 from shared.errors import ConfigError, LedgerError, PlanMismatchError, SketchError, StoreError
 from shared.privacy import require_within_budget
 
@@ -46,7 +45,7 @@ class Finding:
 
 def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
     """Look at state, server, plan and sources in turn, and yield what was found."""
-    yield Finding(text=f"engine: {default_engine().name}")
+    yield Finding(text=f"engine: {settings.engine.name}")
     if warning := settings.describe_server():
         yield Finding(text=warning)
     yield _check_disk(settings.state_dir)

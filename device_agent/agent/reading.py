@@ -168,15 +168,16 @@ class _StreamReader:
         checkpoint(self._device.connection, self._state, self._position)
 
     def _restore_accumulator(self) -> SketchAccumulator:
-        state = self._state
+        state, engine = self._state, self._device.settings.engine
         if state.sums is None:
-            return SketchAccumulator(self._operator, first_record=state.first_record)
+            return SketchAccumulator(self._operator, first_record=state.first_record, engine=engine)
         return SketchAccumulator.restore(
             self._operator,
             first_record=state.first_record,
             sums=state.sums,
             n_records=state.window.n_records,
             n_unsketchable=state.n_unsketchable,
+            engine=engine,
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:

@@ -8,14 +8,17 @@ from shared.core.features import AMPLITUDE, compute_features, feature_table
 from shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
 from shared.core.masks import MaskSchedule
 from shared.core.quantise import Quantiser
+from shared.core.records import Columns, Records
 from shared.core.sketch import SketchAccumulator, SketchOperator
 
 __all__ = [
     "AMPLITUDE",
+    "Columns",
     "FrequencyMatrix",
     "MaskSchedule",
     "Quantiser",
     "RadiusLaw",
+    "Records",
     "SketchAccumulator",
     "SketchOperator",
     "compute_features",

@@ -8,6 +8,7 @@ the records of that group in one dense block.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -114,3 +115,16 @@ def _permute(schedule: MaskSchedule, block: int) -> NDArray[np.int64]:
     groups = order.reshape(schedule.n_groups, schedule.measurements_per_record)
     groups.setflags(write=False)
     return groups
+
+
+def split_at_blocks(first_record: int, n_records: int) -> Iterator[tuple[int, int]]:
+    """Yield ``(start, stop)`` of the parts of some records, cut where a new block of masks begins.
+
+    Engines cut there without masks too, which bounds their working memory.
+    """
+    start = 0
+    while start < n_records:
+        to_next_block = BLOCK_RECORDS - (first_record + start) % BLOCK_RECORDS
+        stop = min(n_records, start + to_next_block)
+        yield start, stop
+        start = stop

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.errors import PlanError, RecordError
+from shared.core.records import require_records
+from shared.errors import PlanError
 
 STEPS = 32767
 """Quantisation steps from the centre of the box to its edge."""
@@ -78,18 +79,7 @@ class Quantiser:
         RecordError
             The array is not two-dimensional with d columns, or not of a floating-point type.
         """
-        if records.ndim != 2 or records.shape[1] != self.n_dimensions:
-            raise RecordError(
-                f"must have shape (n, {self.n_dimensions}) and has {records.shape}",
-                field="records",
-                fix="pass one row a record and one column a dimension of the plan",
-            )
-        if records.dtype not in (np.float32, np.float64):
-            raise RecordError(
-                f"must be float32 or float64 and is {records.dtype}",
-                field="records",
-                fix="convert the array before sketching",
-            )
+        require_records(records, self.n_dimensions)
         x = records.astype(np.float64)
         sketchable: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(x), axis=1)
         x[~sketchable] = self.centre

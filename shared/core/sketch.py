@@ -12,6 +12,7 @@ from shared.core.features import AMPLITUDE
 from shared.core.frequencies import FrequencyMatrix
 from shared.core.masks import MaskSchedule
 from shared.core.quantise import Quantiser
+from shared.core.records import Records
 from shared.errors import RecordError
 
 MAX_RECORDS = (2**63 - 1) // AMPLITUDE
@@ -80,6 +81,7 @@ class SketchAccumulator:
         sums: NDArray[np.int64],
         n_records: int,
         n_unsketchable: int,
+        engine: SketchEngine | None = None,
     ) -> SketchAccumulator:
         """Go on with a sum that was saved: ``sums`` of shape ``(2 m,)``, and its counts.
 
@@ -88,7 +90,7 @@ class SketchAccumulator:
         RecordError
             The sums or counts cannot be those of this operator.
         """
-        accumulator = cls(operator, first_record=first_record)
+        accumulator = cls(operator, first_record=first_record, engine=engine)
         if sums.shape != accumulator.sums.shape or not 0 <= n_unsketchable <= n_records:
             raise RecordError(
                 "is not a sum of this plan", field="sums", fix="start the window again"
@@ -102,8 +104,8 @@ class SketchAccumulator:
         """The counter of the record that would be added next."""
         return self._first_record + self.n_records
 
-    def add(self, records: NDArray[np.floating]) -> None:
-        """Add records: shape ``(n, d)``, float32 or float64, data units.
+    def add(self, records: Records) -> None:
+        """Add records: shape ``(n, d)`` or d columns, float32 or float64, data units, any strides.
 
         Raises
         ------

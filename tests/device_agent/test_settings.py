@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from device_agent.settings import load_settings
+from shared.core.engines import list_engines
+from shared.errors import ConfigError
 from shared.privacy import Budget
 from tests.device_agent.conftest import Agent
 
@@ -45,6 +47,14 @@ def test_the_environment_overrides_scalar_keys(tmp_path: Path) -> None:
     environment = {"SFUMATO_AGENT_SERVER": "http://localhost:1", "SFUMATO_AGENT_STUDY": "cd" * 32}
     settings = load_settings(write(tmp_path, GOOD), environment)
     assert (settings.server, settings.study) == ("http://localhost:1", bytes.fromhex("cd" * 32))
+
+
+def test_the_environment_forces_an_engine(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    assert load_settings(path, {"SFUMATO_ENGINE": "numpy"}).engine.name == "numpy"
+    assert load_settings(path, {}).engine.name == list_engines()[0]
+    with pytest.raises(ConfigError, match="SFUMATO_ENGINE: must be 'numpy', 'native'"):
+        load_settings(path, {"SFUMATO_ENGINE": "abacus"})
 
 
 @pytest.mark.parametrize(

@@ -1,63 +1,64 @@
 """Engines: interchangeable ways of adding records to a sketch, bit for bit the same.
 
-Importable by ``shared.core.sketch`` and by tests and benchmarks that compare engines.
+Importable by ``shared.core``, and by who chooses an engine or compares engines.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
-
+from shared.core.engines.interface import SketchEngine
+from shared.core.engines.native_engine import NativeEngine, list_levels
 from shared.core.engines.numpy_engine import NumpyEngine
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import MaskSchedule
-from shared.core.quantise import Quantiser
+from shared.errors import ConfigError
+
+ENGINE_VARIABLE = "SFUMATO_ENGINE"
+"""The environment variable whose value programs pass to :func:`choose_engine`."""
 
 
-class SketchEngine(Protocol):
-    """Adds the features of records to 64-bit sums, as ``shared/core/README.md`` defines it."""
-
-    @property
-    def name(self) -> str:
-        """What to print when a user asks which engine runs."""
-        ...
-
-    def add_records(
-        self,
-        records: NDArray[np.floating],
-        *,
-        quantiser: Quantiser,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
-        first_record: int,
-        sums: NDArray[np.int64],
-    ) -> int:
-        """Add each record's masked features to ``sums`` in place.
-
-        Parameters
-        ----------
-        records
-            Shape ``(n, d)``, float32 or float64, data units, any strides.
-        quantiser, frequencies, masks
-            The definition; no masks means that every record adds to every feature.
-        first_record
-            The counter of the first record, which decides its mask.
-        sums
-            Shape ``(2 m,)``, int64, contiguous: real parts, then imaginary parts.
-
-        Returns
-        -------
-        int
-            How many records could not be sketched and added zero.
-        """
-        ...
+def list_engines() -> list[str]:
+    """Return the names of all engines of this machine, fastest first."""
+    return [*(f"native:{level}" for level in list_levels()), "numpy"]
 
 
+@cache
 def default_engine() -> SketchEngine:
     """Return the fastest engine that this machine has."""
-    return NumpyEngine()
+    levels = list_levels()
+    return NativeEngine(levels[0]) if levels else NumpyEngine()
 
 
-__all__ = ["NumpyEngine", "SketchEngine", "default_engine"]
+def choose_engine(choice: str | None) -> SketchEngine:
+    """Return the engine of a name: ``numpy``, ``native`` or ``native:LEVEL``; None is the fastest.
+
+    An engine changes how fast a sketch is computed, and no bit of it.
+
+    Raises
+    ------
+    ConfigError
+        There is no such engine on this machine.
+    """
+    if not choice:
+        return default_engine()
+    kind, colon, level = choice.partition(":")
+    if choice == "numpy":
+        return NumpyEngine()
+    if kind != "native" or (colon and not level):
+        raise ConfigError(
+            f"must be 'numpy', 'native' or 'native:LEVEL' and is {choice!r}",
+            field=ENGINE_VARIABLE,
+            fix=f"this machine has {', '.join(list_engines())}",
+        )
+    levels = list_levels()
+    return NativeEngine(level or (levels[0] if levels else "any"))
+
+
+__all__ = [
+    "ENGINE_VARIABLE",
+    "NativeEngine",
+    "NumpyEngine",
+    "SketchEngine",
+    "choose_engine",
+    "default_engine",
+    "list_engines",
+]

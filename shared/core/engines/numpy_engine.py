@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 
 from shared.core.features import feature_table
 from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import BLOCK_RECORDS, MaskSchedule
+from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
 from shared.core.quantise import Quantiser
+from shared.core.records import Columns, Records, require_records
 
 _CHUNK_PHASES = 1 << 16
 """Phases computed at a time, so that they stay in the second-level cache."""
@@ -33,7 +33,7 @@ class NumpyEngine:
 
     def add_records(
         self,
-        records: NDArray[np.floating],
+        records: Records,
         *,
         quantiser: Quantiser,
         frequencies: FrequencyMatrix,
@@ -42,11 +42,14 @@ class NumpyEngine:
         sums: NDArray[np.int64],
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
+        require_records(records, quantiser.n_dimensions)
         n_unsketchable = 0
         # A double holds every integer below 2^53; a phase is at most d 2^30 before it wraps.
         turns = frequencies.turns.astype(np.float64)
-        for start, stop in _block_bounds(first_record, len(records)):
-            steps, sketchable = quantiser.quantise(records[start:stop])
+        for start, stop in split_at_blocks(first_record, len(records)):
+            part = records[start:stop]
+            rows = part.to_array() if isinstance(part, Columns) else part
+            steps, sketchable = quantiser.quantise(rows)
             n_unsketchable += int(np.count_nonzero(~sketchable))
             if masks is None:
                 _add_features(steps[sketchable], turns, frequencies.bits, sums)
@@ -56,21 +59,11 @@ class NumpyEngine:
             group_of_record[~sketchable] = -1
             for group, features in enumerate(masks.permute_features(counter // BLOCK_RECORDS)):
                 members = steps[group_of_record == group]
-                part = np.zeros(2 * features.size, dtype=np.int64)
-                _add_features(members, turns[:, features], frequencies.bits, part)
-                sums[features] += part[: features.size]
-                sums[features + frequencies.n_frequencies] += part[features.size :]
+                of_group = np.zeros(2 * features.size, dtype=np.int64)
+                _add_features(members, turns[:, features], frequencies.bits, of_group)
+                sums[features] += of_group[: features.size]
+                sums[features + frequencies.n_frequencies] += of_group[features.size :]
         return n_unsketchable
-
-
-def _block_bounds(first_record: int, n_records: int) -> Iterator[tuple[int, int]]:
-    """Cut records where their counter enters a new mask block, which also bounds working memory."""
-    start = 0
-    while start < n_records:
-        to_next_block = BLOCK_RECORDS - (first_record + start) % BLOCK_RECORDS
-        stop = min(n_records, start + to_next_block)
-        yield start, stop
-        start = stop
 
 
 def _add_features(

@@ -1,0 +1,57 @@
+"""What every engine does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.frequencies import FrequencyMatrix
+from shared.core.masks import MaskSchedule
+from shared.core.quantise import Quantiser
+from shared.core.records import Records
+
+
+class SketchEngine(Protocol):
+    """Adds the features of records to 64-bit sums, as ``shared/core/README.md`` defines it."""
+
+    @property
+    def name(self) -> str:
+        """What to print when a user asks which engine runs."""
+        ...
+
+    def add_records(
+        self,
+        records: Records,
+        *,
+        quantiser: Quantiser,
+        frequencies: FrequencyMatrix,
+        masks: MaskSchedule | None,
+        first_record: int,
+        sums: NDArray[np.int64],
+    ) -> int:
+        """Add each record's masked features to ``sums`` in place.
+
+        Parameters
+        ----------
+        records
+            Shape ``(n, d)``, float32 or float64, data units, any strides; or as columns.
+        quantiser, frequencies, masks
+            The definition; no masks means that every record adds to every feature.
+        first_record
+            The counter of the first record, which decides its mask.
+        sums
+            Shape ``(2 m,)``, int64, contiguous: real parts, then imaginary parts.
+
+        Returns
+        -------
+        int
+            How many records could not be sketched and added zero.
+
+        Raises
+        ------
+        RecordError
+            Wrong shape or type; ``sums`` is unchanged.
+        """
+        ...

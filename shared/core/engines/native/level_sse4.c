@@ -1,0 +1,16 @@
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#include "target.h"
+TARGET_BEGIN("sse4.1")
+#define SKETCH_SSE4
+#include "lanes_portable.h"
+#include "kernel.h"
+TARGET_END
+
+static int is_supported(void) { return __builtin_cpu_supports("sse4.1"); }
+
+const struct level level_sse4 = {
+    "sse4", is_supported, LEVEL_PARTS,
+};
+#endif

@@ -1,0 +1,159 @@
+"""The native engine: the kernel in ``native/``, compiled when a C compiler was there.
+
+Every level computes the same integers; they differ in the instructions they use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.frequencies import FrequencyMatrix
+from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
+from shared.core.quantise import STEPS, Quantiser
+from shared.core.records import Columns, Records, require_records
+from shared.errors import ConfigError
+
+_CACHE_LINE = 64
+
+
+def _load() -> ModuleType | None:
+    try:
+        return importlib.import_module("shared.core.engines._native")
+    except ImportError:
+        return None
+
+
+_native = _load()
+_packed: dict[str, WeakKeyDictionary[FrequencyMatrix, NDArray[np.int16]]] = {}
+
+
+def list_levels() -> list[str]:
+    """Return the levels that this processor supports, fastest first; none without the kernel."""
+    return [] if _native is None else _native.levels()
+
+
+@dataclass(frozen=True)
+class NativeEngine:
+    """One level of the compiled kernel. It releases the interpreter lock while it computes.
+
+    Raises
+    ------
+    ConfigError
+        The kernel was not compiled, or this processor lacks the level's instructions.
+    """
+
+    level: str
+
+    def __post_init__(self) -> None:
+        levels = list_levels()
+        if self.level not in levels:
+            rule = f"has no level {self.level!r} on this machine"
+            fix = f"use one of {', '.join(levels)}, or 'numpy'"
+            if not levels:
+                rule = "was not compiled when Sfumato was installed"
+                fix = "install a C compiler and reinstall, or use 'numpy'"
+            raise ConfigError(f"the native engine {rule}", field="engine", fix=fix)
+
+    @property
+    def name(self) -> str:
+        """``native:`` and the level."""
+        return f"native:{self.level}"
+
+    def add_records(
+        self,
+        records: Records,
+        *,
+        quantiser: Quantiser,
+        frequencies: FrequencyMatrix,
+        masks: MaskSchedule | None,
+        first_record: int,
+        sums: NDArray[np.int64],
+    ) -> int:
+        """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
+        require_records(records, quantiser.n_dimensions)
+        m = frequencies.n_frequencies
+        n_unsketchable = 0
+        for start, stop in split_at_blocks(first_record, len(records)):
+            part = records[start:stop]
+            counter = first_record + start
+            if masks is None:
+                packed = self._pack_once(frequencies)
+                n_unsketchable += self._add(part, quantiser, frequencies, packed, counter, sums)
+                continue
+            order = masks.permute_features(counter // BLOCK_RECORDS).ravel()
+            packed = self._pack(frequencies, masks, order)
+            by_place = np.zeros_like(sums)
+            n_unsketchable += self._add(
+                part, quantiser, frequencies, packed, counter, by_place, masks
+            )
+            sums[order] += by_place[:m]
+            sums[m + order] += by_place[m:]
+        return n_unsketchable
+
+    def _pack_once(self, frequencies: FrequencyMatrix) -> NDArray[np.int16]:
+        """Keep the packed form as long as the matrix lives: one record costs less than packing."""
+        known = _packed.setdefault(self.level, WeakKeyDictionary())
+        packed = known.get(frequencies)
+        if packed is None:
+            packed = known[frequencies] = self._pack(frequencies, None, None)
+        return packed
+
+    def _pack(
+        self,
+        frequencies: FrequencyMatrix,
+        masks: MaskSchedule | None,
+        order: NDArray[np.int64] | None,
+    ) -> NDArray[np.int16]:
+        """Pack W group by group, features in the given order."""
+        assert _native is not None
+        shape = (frequencies.n_dimensions, *_group_shape(frequencies, masks))
+        packed = _allocate_aligned(_native.packed_size(self.level, *shape))
+        turns = np.ascontiguousarray(frequencies.turns)
+        _native.pack(self.level, turns, *shape, order, packed)
+        return packed
+
+    def _add(
+        self,
+        records: Records,
+        quantiser: Quantiser,
+        frequencies: FrequencyMatrix,
+        packed: NDArray[np.int16],
+        counter: int,
+        sums: NDArray[np.int64],
+        masks: MaskSchedule | None = None,
+    ) -> int:
+        assert _native is not None
+        unsketchable: int = _native.add_records(
+            self.level,
+            records.columns if isinstance(records, Columns) else records,
+            quantiser.n_dimensions,
+            quantiser.centre,
+            STEPS / quantiser.half_width,
+            packed,
+            *_group_shape(frequencies, masks),
+            frequencies.bits,
+            masks.assignment_key if masks else 0,
+            counter,
+            sums,
+        )
+        return unsketchable
+
+
+def _group_shape(frequencies: FrequencyMatrix, masks: MaskSchedule | None) -> tuple[int, int]:
+    """Features a group, and groups."""
+    if masks is None:
+        return frequencies.n_frequencies, 1
+    return masks.measurements_per_record, masks.n_groups
+
+
+def _allocate_aligned(size: int) -> NDArray[np.int16]:
+    """Allocate ``size`` bytes at the start of a cache line, which full-width loads want."""
+    memory = np.empty(size + _CACHE_LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE
+    return memory[start : start + size].view(np.int16)

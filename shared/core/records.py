@@ -1,0 +1,107 @@
+"""Records as an engine takes them: one array, or the columns of a table, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import RecordError
+
+_TYPES = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Records as a table library holds them: d columns of n values each.
+
+    Parameters
+    ----------
+    columns
+        Arrays of shape ``(n,)``, float32 or float64, data units, any strides; one a dimension.
+    """
+
+    columns: tuple[NDArray[np.floating], ...]
+
+    @classmethod
+    def from_arrow(cls, batch: Any, names: Sequence[str]) -> Columns:
+        """Take named columns of an Arrow record batch or table.
+
+        Floating-point columns without nulls are not copied (a column of several chunks is). A null
+        becomes not-a-number, which makes its record unsketchable; integers become float64.
+
+        Raises
+        ------
+        RecordError
+            A column is missing or holds no numbers.
+        """
+        columns = []
+        for name in names:
+            if name not in batch.schema.names:
+                raise RecordError(
+                    f"is not among the columns ({', '.join(batch.schema.names)})",
+                    field=name,
+                    fix="name the columns as the plan names its dimensions",
+                )
+            column = batch.column(name)
+            is_chunked = hasattr(column, "chunks")
+            values = column.to_numpy() if is_chunked else column.to_numpy(zero_copy_only=False)
+            if values.dtype.kind not in "iuf":
+                raise RecordError(
+                    f"must hold numbers and holds {column.type}",
+                    field=name,
+                    fix="convert the column to a floating-point type",
+                )
+            columns.append(values if values.dtype in _TYPES else values.astype(np.float64))
+        return cls(tuple(columns))
+
+    def __len__(self) -> int:
+        """Return the number of records n."""
+        return len(self.columns[0]) if self.columns else 0
+
+    def __getitem__(self, rows: slice) -> Columns:
+        """Return some of the records, as views."""
+        return Columns(tuple(column[rows] for column in self.columns))
+
+    def to_array(self) -> NDArray[np.float64]:
+        """Return a copy of shape ``(n, d)``, float64."""
+        return np.stack([column.astype(np.float64) for column in self.columns], axis=1)
+
+
+Records: TypeAlias = "NDArray[np.floating] | Columns"
+
+
+def require_records(records: Records, n_dimensions: int) -> None:
+    """Refuse what no engine can read.
+
+    Raises
+    ------
+    RecordError
+        Not d columns of one length, or not of a floating-point type.
+    """
+    if isinstance(records, Columns):
+        types = {column.dtype for column in records.columns}
+        shape: tuple[int, ...] = (len(records), len(records.columns))
+        if any(column.shape != shape[:1] for column in records.columns):
+            raise RecordError(
+                "columns differ in length",
+                field="records",
+                fix="pass one value a record in each column",
+            )
+    else:
+        types, shape = {records.dtype}, records.shape
+    if len(shape) != 2 or shape[1] != n_dimensions:
+        raise RecordError(
+            f"must have shape (n, {n_dimensions}) and has {shape}",
+            field="records",
+            fix="pass one row a record and one column a dimension of the plan",
+        )
+    for wrong in sorted(types.difference(_TYPES), key=str):
+        raise RecordError(
+            f"must be float32 or float64 and is {wrong}",
+            field="records",
+            fix="convert the array before sketching",
+        )

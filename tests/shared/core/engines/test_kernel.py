@@ -1,0 +1,109 @@
+"""The C kernel under sanitizers, and on ARM, against the definition written out in C."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.core.engines import list_engines
+
+ROOT = Path(__file__).parents[4]
+NATIVE = ROOT / "shared/core/engines/native"
+FUZZ = Path(__file__).parent / "fuzz.c"
+KERNEL = [NATIVE / "sketch.c", *sorted(NATIVE.glob("level_*.c"))]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
+COMMON = ["-std=gnu11", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}"]
+
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+needs_compiler = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+ARM_TOOLS = ("aarch64-linux-gnu-gcc", "qemu-aarch64")
+needs_arm = pytest.mark.skipif(
+    not all(map(shutil.which, ARM_TOOLS)), reason=f"needs {' and '.join(ARM_TOOLS)}"
+)
+
+
+def run(*command: object, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_each_level_agrees_with_the_definition_under_sanitizers(
+    compiler: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "fuzz"
+    run(compiler, "-O2", *COMMON, *SANITIZERS, FUZZ, *KERNEL, "-lm", "-o", program)
+    levels = run(program, 300).split()
+    assert levels[-1] == "portable"
+    assert [f"native:{level}" for level in levels] + ["numpy"] == list_engines() or not (
+        list_engines()[:-1]
+    )
+
+
+@needs_compiler
+def test_a_wrong_kernel_is_noticed(tmp_path: Path) -> None:
+    copy = tmp_path / "native"
+    shutil.copytree(NATIVE, copy)
+    kernel = copy / "kernel.h"
+    text = kernel.read_text()
+    assert "REPEAT_16(-1871)" in text
+    kernel.write_text(text.replace("REPEAT_16(-1871)", "REPEAT_16(-1870)"))
+    program = tmp_path / "fuzz"
+    sources = [copy / source.name for source in KERNEL]
+    run(COMPILERS[0], "-O1", *COMMON[:2], f"-I{copy}", FUZZ, *sources, "-lm", "-o", program)
+    with pytest.raises(AssertionError, match="differs"):
+        run(program, 20)
+
+
+@needs_arm
+def test_the_portable_level_agrees_with_the_definition_on_arm(tmp_path: Path) -> None:
+    program = tmp_path / "fuzz"
+    run("aarch64-linux-gnu-gcc", "-O2", "-static", *COMMON, FUZZ, *KERNEL, "-lm", "-o", program)
+    assert run("qemu-aarch64", program, 100).split() == ["portable"]
+
+
+SANITIZED = """
+import importlib.util, sys
+name = "shared.core.engines._native"
+specification = importlib.util.spec_from_file_location(name, sys.argv[1])
+module = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(module)
+sys.modules[name] = module
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.skipif("gcc" not in COMPILERS, reason="needs gcc and its sanitizers")
+def test_the_python_module_passes_the_same_tests_under_sanitizers(tmp_path: Path) -> None:
+    include = run(sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('include'))")
+    if not (Path(include.strip()) / "Python.h").exists():
+        pytest.skip("needs the header files of Python")
+    module = tmp_path / "_native.abi3.so"
+    options = ["-O1", "-shared", "-fPIC", f"-I{include.strip()}", *COMMON, *SANITIZERS]
+    run("gcc", *options, NATIVE / "module.c", *KERNEL, "-o", module)
+    library = run("gcc", "-print-file-name=libasan.so").strip()
+    tests = [Path(__file__).parent / name for name in ("test_engines.py", "test_module.py")]
+    output = run(
+        sys.executable,
+        "-c",
+        SANITIZED,
+        module,
+        *tests,
+        LD_PRELOAD=library,
+        ASAN_OPTIONS="detect_leaks=0",
+        # Python's own allocator would hide what lies past the end of a buffer.
+        PYTHONMALLOC="malloc",
+    )
+    assert "passed" in output
