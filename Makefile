@@ -45,7 +45,7 @@ bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/la
 
 clean:  ## remove .venv, caches and build leftovers
 	@echo 'clean: removing .venv, caches and build leftovers' >&2
-	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	@rm -rf .venv build dist *.egg-info shared/core/engines/_native*.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
 		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 

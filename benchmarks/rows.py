@@ -8,11 +8,12 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,25 @@ def measure_cpu_seconds(work: Callable[[], object], runs: int) -> float:
         work()
         seconds.append(time.thread_time() - start)
     return float(np.median(seconds))
+
+
+def measure_in_turn(
+    works: Sequence[Callable[[], object]],
+    runs: int,
+    clock: Callable[[], float] = time.thread_time,
+) -> NDArray[np.float64]:
+    """Return the seconds of each of some works in each run: shape ``(works, runs)``.
+
+    The works take turns, so that what else the machine does meets all of them; ratios are to be
+    taken run by run. A first round is not counted.
+    """
+    seconds = np.empty((len(works), runs + 1))
+    for run in range(runs + 1):
+        for i, work in enumerate(works):
+            start = clock()
+            work()
+            seconds[i, run] = clock() - start
+    return seconds[:, 1:]
 
 
 def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[Row]]) -> None:

@@ -276,6 +276,8 @@ static int64_t run_masked(struct work *work, uint64_t first_record, int64_t *sum
     if (rows < LEAST_ROWS_PER_GROUP * groups) rows = LEAST_ROWS_PER_GROUP * groups;
     if (rows > MAX_ROWS_PER_SUM) rows = MAX_ROWS_PER_SUM;
     if (rows > n) rows = n;
+    /* Parts of one size: a small rest would fill no group. */
+    rows = (n + (n + rows - 1) / rows - 1) / ((n + rows - 1) / rows);
     const size_t padding = (groups < rows ? groups : rows) * (ROWS_PER_STEP - 1);
     struct grouping grouping = {
         malloc(rows * sizeof *grouping.group_of_row),
