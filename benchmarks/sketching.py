@@ -5,11 +5,6 @@ Run as ``python -m benchmarks.sketching [--quick] [--json]``. One thread, thread
 
 from __future__ import annotations
 
-import os
-
-# Ratios are of one thread; set before NumPy is loaded.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 from collections.abc import Iterator
 from functools import partial
 
