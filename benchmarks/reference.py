@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from benchmarks import packages
 from benchmarks.datasets import Dataset
-from benchmarks.packages import CACHE
 
 Floats = NDArray[np.float64]
 
@@ -63,13 +63,13 @@ def compute_sse(records: Floats, centroids: Floats) -> float:
     return total
 
 
-def find_reference(dataset: Dataset, folder: Path = CACHE) -> Reference:
+def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
     """Find the best of k-means++ starts and, where they are known, a start at the true means.
 
-    It is kept in ``folder`` under the digest of all that it depends on.
+    It is kept in ``folder`` (the cache) under the digest of all that it depends on.
     """
     method = _describe_method(dataset)
-    path = folder / "references" / f"{_digest(dataset, method)}.json"
+    path = (folder or packages.CACHE) / "references" / f"{_digest(dataset, method)}.json"
     if path.exists():
         return Reference(**json.loads(path.read_text(encoding="utf-8")))
     sse = min(compute_sse(dataset.records, found) for found in _cluster(dataset))

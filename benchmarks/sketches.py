@@ -123,8 +123,8 @@ def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:
 
 
 def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
-    """Make the plan of a study; without noise, epsilon is stated but not used."""
-    noise = study.noise or Noise(mechanism="discrete-knorm", epsilon=Fraction(1))
+    """Make the plan of a study; without noise it states some that is not used."""
+    noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     largest = int(sizes.max())
     return create_plan(
         dimensions=tuple(
