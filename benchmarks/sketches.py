@@ -1,13 +1,14 @@
 """From records to the problem that a decoder is given, by the path that a study takes.
 
 A real plan, the integer engine, exact noise (from a seed, so that runs repeat), the server's
-weights and estimates. Nothing is sketched twice: exact sums depend on records and frequencies only.
+weights and estimates. As there, the noise that a solver is told of includes the sampling of
+records, which an exact sketch has too. Nothing is sketched twice: exact sums depend on records and
+frequencies only.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -24,6 +25,7 @@ from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.plan.parts import MechanismName
 from shared.privacy import StudyOutline, predict_candidate
 from shared.privacy.testing import SeededSource
+from shared.privacy.utility import estimate_signal_energy, predict_snr
 from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights
 
 # Sizes of uneven sketches: the deviation of their logarithm, and the least.
@@ -76,7 +78,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Posed:
-    """A problem, and the SNR that the server estimates; infinite for an exact sketch."""
+    """A problem, and the SNR that the server estimates; sampling alone for an exact sketch."""
 
     problem: DecodingProblem
     snr: float
@@ -165,20 +167,16 @@ class Sketcher:
         plan = make_plan(dataset, study, sizes, seed)
         frequencies = study.law.draw(plan)
         exact = self._sum_records(dataset, plan, frequencies, sizes)
-        if study.noise is None:
-            # No noise to know of: the records themselves, not their law, are what is asked for.
-            sketch = _form(plan, _total(exact, sizes), SIZE_WEIGHTS)
-            return Posed(problem=_build(dataset, plan, frequencies, sketch, 0.0), snr=math.inf)
-        source = SeededSource(seed)
-        noisy = np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
-        totals = _total(noisy, sizes)
-        weights = weigh(plan, totals, study.weighting)
-        utility = estimate_utility(plan, totals, weights)
-        sampling = max(0.0, 1.0 / plan.alpha - utility.signal_energy)
+        totals = _total(_release(plan, study, exact, seed), sizes)
+        weights = weigh(plan, totals, study.weighting) if study.noise else SIZE_WEIGHTS
+        sketch = form_sketch(
+            plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
+        )
+        noise_energy, signal, snr = _estimate(plan, study, totals, weights, sketch)
+        sampling = max(0.0, 1.0 / plan.alpha - signal)
         sampling /= weights.compute_effective_records(totals.moments)
-        variance = (utility.noise_energy or 0.0) + sampling
-        sketch = _form(plan, totals, weights)
-        return Posed(problem=_build(dataset, plan, frequencies, sketch, variance), snr=utility.snr)
+        problem = _build(dataset, plan, frequencies, sketch, noise_energy + sampling)
+        return Posed(problem=problem, snr=snr)
 
     def _sum_records(
         self,
@@ -198,6 +196,16 @@ class Sketcher:
                 ]
             )
         return self._sums[key]
+
+
+def _release(
+    plan: SketchPlan, study: Study, exact: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """Add noise to each sum: shape ``(L, 2 m)``."""
+    if study.noise is None:
+        return exact
+    source = SeededSource(seed)
+    return np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
 
 
 def _sum_one(
@@ -221,8 +229,22 @@ def _total(sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
     )
 
 
-def _form(plan: SketchPlan, totals: SketchTotals, weights: Weights) -> NDArray[np.complex128]:
-    return form_sketch(plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums)
+def _estimate(
+    plan: SketchPlan,
+    study: Study,
+    totals: SketchTotals,
+    weights: Weights,
+    sketch: NDArray[np.complex128],
+) -> tuple[float, float, float]:
+    """Estimate V, ``|z|^2`` and the SNR as the server does; it knows no exact sketches."""
+    if study.noise is not None:
+        utility = estimate_utility(plan, totals, weights)
+        return utility.noise_energy or 0.0, utility.signal_energy, utility.snr
+    n, alpha = totals.n_records, plan.alpha
+    signal = estimate_signal_energy(sketch, noise_energy=0.0, alpha=alpha, n_records=n)
+    signal = min(signal, 1.0 / alpha)
+    snr = predict_snr(signal_energy=signal, noise_energy=0.0, alpha=alpha, n_records=n)
+    return 0.0, signal, snr
 
 
 def _build(
