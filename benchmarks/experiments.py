@@ -1,11 +1,10 @@
-"""What the benchmarks of quality share: their options, the choice of cases, and progress."""
+"""What the benchmarks of quality share: their options, and the choice and running of cases."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.laws import PLAN_LAW, Law, parse_law
 from benchmarks.packages import PackageUnavailableError
+from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.sketches import Sketcher
 from benchmarks.trials import Case, Recover, Trial, recover_with, run_trial
@@ -145,8 +145,9 @@ def run_experiment(
                 "matches no case", field="--case", fix=f"choose from: {'; '.join(list_names())}"
             )
         kept: list[Row] = []
-        with show_progress(count(options)) as tell:
-            print_rows(_keep(measure(Bench(options=options, tell=tell)), kept), as_json=given.json)
+        with show_progress(count(options)) as bar:
+            rows = measure(Bench(options=options, tell=bar.tell))
+            print_rows(_keep(rows, kept, bar), as_json=given.json)
         if given.plot:
             draw(kept, given.plot)
     except SketchError as error:
@@ -177,29 +178,6 @@ def read_options(given: argparse.Namespace) -> Options:
     return options
 
 
-@contextmanager
-def show_progress(total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on standard error where that is a terminal; yields what moves it."""
-    if not sys.stderr.isatty():
-        yield lambda words, advance: None
-        return
-    # Here, for it is only for terminals.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description:<48}"), BarColumn(), MofNCompleteColumn())
-    # Without a thread that refreshes it, whose time would count as the solver's.
-    with Progress(
-        *columns, console=Console(stderr=True), auto_refresh=False, transient=True
-    ) as progress:
-        bar = progress.add_task("", total=total)
-
-        def tell(words: str, advance: int) -> None:
-            progress.update(bar, description=words, advance=advance, refresh=True)
-
-        yield tell
-
-
 def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
     parser = create_parser(name, describe)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures, as PNG")
@@ -220,9 +198,10 @@ def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _keep(rows: Iterator[Row], kept: list[Row]) -> Iterator[Row]:
+def _keep(rows: Iterator[Row], kept: list[Row], bar: ProgressBar) -> Iterator[Row]:
     for row in rows:
         kept.append(row)
+        bar.pause()
         yield row
 
 

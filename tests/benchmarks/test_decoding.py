@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,38 @@ def test_the_command_prints_one_json_object_a_line_and_draws(tmp_path: Path) -> 
     assert 0.99 < rows[0]["value"] < 10.0
     assert rows[3]["value"] == 100
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_in_a_terminal_the_bar_goes_to_standard_error_and_rows_stay_whole(tmp_path: Path) -> None:
+    leader, follower = os.openpty()
+    with (tmp_path / "rows").open("wb") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "benchmarks.decoding", "--case", "weather noiseless",
+                "--seeds", "1", "--json", "--solver", "cl-ompr",
+            ],
+            cwd=ROOT, stdout=output, stderr=follower, env=os.environ | {"TERM": "xterm"},
+        )  # fmt: skip
+        os.close(follower)
+        shown = _read_all(leader)
+        assert process.wait() == 0
+    assert "1/1" in shown
+    assert "median_relative_sse" not in shown
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert len(rows) == 4
+
+
+def _read_all(terminal: int) -> str:
+    """Read until the other side is closed, which Linux reports as an error."""
+    read = b""
+    try:
+        while part := os.read(terminal, 4096):
+            read += part
+    except OSError:
+        pass
+    finally:
+        os.close(terminal)
+    return read.decode()
 
 
 def test_a_case_that_is_not_there_ends_with_the_names_of_those_that_are() -> None:
