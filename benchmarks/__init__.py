@@ -2,3 +2,10 @@
 
 It may import every package, none may import it, and it does not ship in the wheel.
 """
+
+import os
+
+# Every figure is of one thread. The libraries read these when they are loaded, and whatever is run
+# from here loads this package first.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")

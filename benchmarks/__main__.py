@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import noise, sketching
+from benchmarks import decoding, noise, sketching, utility
 from benchmarks.rows import Row, run_benchmark
 
 
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the rows of every benchmark in turn."""
-    for module in (sketching, noise):
+    for module in (sketching, noise, decoding, utility):
         yield from module.measure(quick)
 
 

@@ -90,11 +90,16 @@ def measure_in_turn(
 
 def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[Row]]) -> None:
     """Read ``--quick`` and ``--json`` and print what ``measure(quick)`` yields."""
+    options = create_parser(name, describe).parse_args()
+    print_rows(measure(options.quick), as_json=options.json)
+
+
+def create_parser(name: str, describe: str) -> argparse.ArgumentParser:
+    """Create a parser of what every benchmark understands: ``--quick`` and ``--json``."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=describe)
     parser.add_argument("--quick", action="store_true", help="fewer runs and cases")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
-    options = parser.parse_args()
-    print_rows(measure(options.quick), as_json=options.json)
+    return parser
 
 
 def print_rows(rows: Iterable[Row], *, as_json: bool) -> None:

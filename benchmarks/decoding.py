@@ -1,0 +1,119 @@
+"""How good centroids from a sketch are, beside k-means on the records, and how soon they come.
+
+Run as ``python -m benchmarks.decoding [--quick] [--json] [--plot FILE]``; ``--help`` lists what
+experiments may vary. Relative SSE is the SSE of the centroids over that of the best k-means with
+the records in hand (:mod:`benchmarks.reference`). The solver is the default one with its default
+settings; it is given the public box, the frequencies and the variance of the noise, never records.
+Quality and seconds come from the same runs; seconds are CPU time of the solver, one BLAS thread.
+
+Synthetic data are the seed paper's mixtures, n = 2e5, another for each seed. The scale of a plan is
+the standard deviation within a cluster: 1 for mixtures, that of the best k-means for real data;
+``scale x0.5`` means a plan that states half of it. m is stated, or else what the planner's rule
+gives when asked for the best predicted quality with that noise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from aggregator.decoding.registry import create_solver
+from benchmarks.cases import TEN, list_decoding_cases
+from benchmarks.experiments import (
+    Bench,
+    Options,
+    leave_out_missing,
+    run_experiment,
+    select_cases,
+)
+from benchmarks.packages import PackageUnavailableError
+from benchmarks.peers import PYCLE_NAME, load_pycle
+from benchmarks.rows import Row
+from benchmarks.trials import Case, Recover, Trial, recover_with, summarise
+
+NAME = "decoding"
+BASELINE_SOLVER = "cl-ompr"
+PEERS = Case(name="peers d=10 k=10 m=5kd", source=TEN, features=5, quick_runs=1)
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Yield every row, of few seeds and cases if ``quick``."""
+    yield from measure_cases(Bench(options=Options(quick=quick)))
+
+
+def measure_cases(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of the cases that were asked for."""
+    options = bench.options
+    for case in leave_out_missing(select_cases(list_decoding_cases(), options)):
+        for law in options.laws:
+            trials = bench.run(case, law)
+            yield from summarise(NAME, options.extend_name(case.name, law), trials)
+    if options.wants(PEERS.name):
+        yield from _measure_peers(bench)
+
+
+def _measure_peers(bench: Bench) -> Iterator[Row]:
+    """Yield the same problems solved by the solver, by CL-OMPR, and by pycle's CL-OMPR."""
+    solver = bench.options.create_solver()
+    peers: dict[str, Recover] = {}
+    baseline = create_solver(BASELINE_SOLVER)
+    if baseline.name != solver.name:
+        peers[baseline.name] = recover_with(baseline)
+    try:
+        peers[PYCLE_NAME] = load_pycle()
+    except PackageUnavailableError as error:
+        yield _row("pycle_available", 0.0, 0, str(error))
+    own = bench.run(PEERS)
+    yield from summarise(NAME, f"{PEERS.name} solver={solver.name}", own)
+    for name, recover in peers.items():
+        trials = bench.run(PEERS, recover=recover)
+        yield from summarise(NAME, f"{PEERS.name} solver={name}", trials)
+        yield _row(
+            f"speedup_over_{name}", _median_ratio(trials, own), len(own), f"{name}, same sketches"
+        )
+
+
+def _median_ratio(slower: Sequence[Trial], faster: Sequence[Trial]) -> float:
+    pairs = zip(slower, faster, strict=True)
+    return float(np.median([one.seconds / other.seconds for one, other in pairs]))
+
+
+def _row(figure: str, value: float, runs: int, baseline: str) -> Row:
+    return Row(
+        benchmark=NAME,
+        case=PEERS.name,
+        figure=figure,
+        value=value,
+        unit="1",
+        runs=runs,
+        baseline=baseline,
+    )
+
+
+def _list_names() -> list[str]:
+    return [*(case.name for case in list_decoding_cases()), PEERS.name]
+
+
+def _count(options: Options) -> int:
+    """Count the trials; pycle is taken to be there."""
+    chosen = select_cases(list_decoding_cases(), options)
+    runs = sum(len(options.list_seeds(case.runs, case.quick_runs)) for case in chosen)
+    peers = len(options.list_seeds(PEERS.runs, PEERS.quick_runs)) * options.wants(PEERS.name)
+    same = options.create_solver().name == create_solver(BASELINE_SOLVER).name
+    return runs * len(options.laws) + peers * (2 if same else 3)
+
+
+def _draw(rows: Sequence[Row], path: Path) -> None:
+    # Here, for matplotlib takes a second.
+    from benchmarks.figures import draw_decoding  # noqa: PLC0415
+
+    draw_decoding(rows, path)
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, _draw)
+    )

@@ -1,0 +1,209 @@
+"""What the benchmarks of quality share: their options, and the choice and running of cases."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator.decoding.registry import create_solver
+from aggregator.decoding.solver import Solver
+from benchmarks.datasets import Dataset, RealData
+from benchmarks.laws import PLAN_LAW, Law, parse_law
+from benchmarks.packages import PackageUnavailableError
+from benchmarks.progress import ProgressBar, show_progress
+from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.sketches import Sketcher
+from benchmarks.trials import Case, Recover, Trial, recover_with, run_trial
+from shared.errors import ConfigError, SketchError
+
+FIRST_SEED = 1000
+"""Apart from the seeds that decoders and laws are tuned on."""
+_QUICK_RUNS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What was asked for.
+
+    Parameters
+    ----------
+    quick
+        Fewer seeds and, unless cases are named, fewer cases.
+    cases
+        Parts of the names of the cases to run; all if empty.
+    seeds, first_seed
+        How many, in place of the case's own number, and from where.
+    solver
+        Its name in the registry; None for the default.
+    laws
+        Radius laws to run every case with.
+    """
+
+    quick: bool = False
+    cases: tuple[str, ...] = ()
+    seeds: int | None = None
+    first_seed: int = FIRST_SEED
+    solver: str | None = None
+    laws: tuple[Law, ...] = (PLAN_LAW,)
+
+    def create_solver(self) -> Solver:
+        """Create the solver with its default settings."""
+        return create_solver(self.solver) if self.solver else create_solver()
+
+    def wants(self, name: str, *, in_quick: bool = True) -> bool:
+        """Tell whether a case is to run."""
+        if self.cases:
+            return any(part in name for part in self.cases)
+        return in_quick or not self.quick
+
+    def list_seeds(self, runs: int, quick_runs: int) -> range:
+        """Return the seeds of a case."""
+        asked = (quick_runs or min(runs, _QUICK_RUNS)) if self.quick else runs
+        return range(self.first_seed, self.first_seed + (self.seeds or asked))
+
+    def extend_name(self, name: str, law: Law) -> str:
+        """Append what differs from the defaults to the name of a case."""
+        solver = f" solver={self.solver}" if self.solver else ""
+        return name + solver + (f" law={law.text}" if law.text else "")
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """Runs trials of one solver, one after the other, and tells how far it is."""
+
+    options: Options
+    sketcher: Sketcher = field(default_factory=Sketcher)
+    tell: Callable[[str, int], None] = lambda words, advance: None
+
+    def run(self, case: Case, law: Law = PLAN_LAW, recover: Recover | None = None) -> list[Trial]:
+        """Run every seed of a case."""
+        recover = recover or recover_with(self.options.create_solver())
+        trials = []
+        for seed in self.options.list_seeds(case.runs, case.quick_runs):
+            self.tell(self.options.extend_name(case.name, law), 0)
+            trials.append(run_trial(case, seed, recover=recover, sketcher=self.sketcher, law=law))
+            self.tell(case.name, 1)
+        return trials
+
+
+def select_cases(cases: Sequence[Case], options: Options) -> list[Case]:
+    """Choose the cases to run, in their order."""
+    return [case for case in cases if options.wants(case.name, in_quick=case.quick_runs > 0)]
+
+
+def leave_out_missing(cases: Sequence[Case]) -> list[Case]:
+    """Drop cases whose data cannot be had, and say so on standard error."""
+    present = []
+    missing: dict[str, str] = {}
+    for case in cases:
+        name = case.source.name if isinstance(case.source, RealData) else ""
+        if name not in missing:
+            try:
+                _require_data(case)
+            except PackageUnavailableError as error:
+                missing[name] = str(error)
+                print(f"benchmark: without {name}: {error}", file=sys.stderr)
+        if name not in missing:
+            present.append(case)
+    return present
+
+
+def run_experiment(
+    name: str,
+    describe: str,
+    list_names: Callable[[], list[str]],
+    measure: Callable[[Bench], Iterator[Row]],
+    count: Callable[[Options], int],
+    draw: Callable[[Sequence[Row], Path], None],
+) -> int:
+    """Read the options, print the rows that ``measure`` yields, and draw them if asked to.
+
+    Parameters
+    ----------
+    name, describe
+        Of the benchmark.
+    list_names
+        Names of all cases, to show when none is chosen.
+    measure, count
+        Yields the rows; and says how many trials that will take.
+    draw
+        Draws rows into a PNG file.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    given = _create_parser(name, describe).parse_args()
+    try:
+        options = read_options(given)
+        if options.cases and not any(map(options.wants, list_names())):
+            raise ConfigError(
+                "matches no case", field="--case", fix=f"choose from: {'; '.join(list_names())}"
+            )
+        kept: list[Row] = []
+        with show_progress(count(options)) as bar:
+            rows = measure(Bench(options=options, tell=bar.tell))
+            print_rows(_keep(rows, kept, bar), as_json=given.json)
+        if given.plot:
+            draw(kept, given.plot)
+    except SketchError as error:
+        print(f"benchmarks.{name}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def read_options(given: argparse.Namespace) -> Options:
+    """Check the options of the command line.
+
+    Raises
+    ------
+    ConfigError, PlanError, DecodingError
+        A law or a number cannot be used, or there is no such solver.
+    """
+    if given.seeds is not None and given.seeds < 1:
+        raise ConfigError("must be at least 1", field="--seeds", fix="leave it out for the default")
+    options = Options(
+        quick=given.quick,
+        cases=tuple(given.case),
+        seeds=given.seeds,
+        first_seed=given.first_seed,
+        solver=given.solver,
+        laws=tuple(map(parse_law, given.law)) or (PLAN_LAW,),
+    )
+    options.create_solver()
+    return options
+
+
+def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
+    parser = create_parser(name, describe)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures, as PNG")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="PART",
+        help="only cases whose name contains this; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=int, metavar="N", help="runs of each case")
+    parser.add_argument(
+        "--first-seed", type=int, default=FIRST_SEED, metavar="S", help="default: %(default)s"
+    )
+    parser.add_argument("--solver", metavar="NAME", help="a solver of the registry")
+    parser.add_argument(
+        "--law", action="append", default=[], metavar="LAW",
+        help="radius law, kind:sigma_low:sigma_high such as adapted:1:4, or shares of several "
+        "such as 0.75*adapted:1:2+0.25*adapted:2:6; may be repeated to compare",
+    )  # fmt: skip
+    return parser
+
+
+def _keep(rows: Iterator[Row], kept: list[Row], bar: ProgressBar) -> Iterator[Row]:
+    for row in rows:
+        kept.append(row)
+        bar.pause()
+        yield row
+
+
+def _require_data(case: Case) -> Dataset | None:
+    return case.source.load(0) if isinstance(case.source, RealData) else None

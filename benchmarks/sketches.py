@@ -1,0 +1,267 @@
+"""From records to the problem that a decoder is given, by the path that a study takes.
+
+A real plan, the integer engine, exact noise (from a seed, so that runs repeat), the server's
+weights and estimates. As there, the noise that a solver is told of includes the sampling of
+records, which an exact sketch has too. Nothing is sketched twice: exact sums depend on records and
+frequencies only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.decoding.problem import DecodingProblem
+from aggregator.ports import SketchTotals, split_limbs
+from aggregator.services.utility import estimate_utility, form_sketch, weigh
+from benchmarks.datasets import Dataset
+from benchmarks.laws import PLAN_LAW, Law
+from shared.core import FrequencyMatrix, MaskSchedule, SketchAccumulator, SketchOperator
+from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan.parts import MechanismName
+from shared.privacy import StudyOutline, predict_candidate
+from shared.privacy.testing import SeededSource
+from shared.privacy.utility import estimate_signal_energy, predict_snr
+from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights
+
+# Sizes of uneven sketches: the deviation of their logarithm, and the least.
+_LOG_DEVIATION = 1.0
+_LEAST_RECORDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What each sketch guarantees, and by which noise."""
+
+    mechanism: MechanismName
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """How records become a global sketch.
+
+    Parameters
+    ----------
+    n_frequencies
+        m.
+    scale
+        The plan's scale in each dimension, data units.
+    noise
+        None for the exact sketch.
+    n_sketches
+        L.
+    uneven
+        Whether their sizes are log-normal rather than equal.
+    weighting
+        ``size`` or ``noise-optimal``.
+    mask_groups
+        m / r.
+    law
+        Of the radii.
+    """
+
+    n_frequencies: int
+    scale: float
+    noise: Noise | None = None
+    n_sketches: int = 1
+    uneven: bool = False
+    weighting: str = "size"
+    mask_groups: int = 1
+    law: Law = PLAN_LAW
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posed:
+    """A problem, and the SNR that the server estimates; sampling alone for an exact sketch."""
+
+    problem: DecodingProblem
+    snr: float
+
+
+def choose_n_frequencies(
+    *,
+    n_records: int,
+    n_sketches: int,
+    n_dimensions: int,
+    n_clusters: int,
+    noise: Noise,
+    mask_groups: int = 1,
+) -> int:
+    """Choose m as the planner does when asked for the best predicted quality with one noise."""
+    outline = StudyOutline(
+        n_records=n_records, n_sketches=n_sketches, n_dimensions=n_dimensions, n_clusters=n_clusters
+    )
+    candidates = [
+        predict_candidate(
+            outline,
+            mechanism=noise.mechanism,
+            n_frequencies=m,
+            measurements_per_record=m // mask_groups,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+        )
+        for m in outline.frequencies
+        if m % mask_groups == 0
+    ]
+    best = min(candidates, key=lambda c: (c.band.high, c.band.low, c.n_frequencies))
+    return best.n_frequencies
+
+
+def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:
+    """Split n records over the sketches: shape ``(L,)``, summing to n."""
+    n_sketches = study.n_sketches
+    shares = np.ones(n_sketches)
+    if study.uneven:
+        shares = np.random.default_rng((seed, n_sketches)).lognormal(0, _LOG_DEVIATION, n_sketches)
+    spare = n_records - _LEAST_RECORDS * n_sketches
+    ends = np.rint(spare * np.cumsum(shares) / np.sum(shares)).astype(np.int64)
+    return np.diff(ends, prepend=0) + _LEAST_RECORDS
+
+
+def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
+    """Make the plan of a study; without noise it states some that is not used."""
+    noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
+    largest = int(sizes.max())
+    return create_plan(
+        dimensions=tuple(
+            Dimension(
+                name=f"x{i}", unit="1", lower=dataset.lower, upper=dataset.upper, scale=study.scale
+            )
+            for i in range(dataset.n_dimensions)
+        ),
+        n_frequencies=study.n_frequencies,
+        measurements_per_record=study.n_frequencies // study.mask_groups,
+        seed=hashlib.sha256(f"benchmark {seed}".encode()).digest(),
+        radius_law=study.law.parts[0][1],
+        mechanism=noise.mechanism,
+        epsilon=noise.epsilon,
+        delta=noise.delta,
+        window=WindowRule(kind="count", length=largest),
+        most_records=largest,
+    )
+
+
+@dataclass(kw_only=True)
+class Sketcher:
+    """Poses problems, and keeps the exact sums that several of them share."""
+
+    _sums: dict[tuple[object, ...], NDArray[np.int64]] = field(default_factory=dict)
+
+    def pose(self, dataset: Dataset, study: Study, seed: int) -> Posed:
+        """Sketch records, add noise, form the global sketch and pose the inverse problem.
+
+        Parameters
+        ----------
+        dataset, study
+            What is sketched, and how.
+        seed
+            Of the frequencies, the noise and uneven sizes.
+        """
+        sizes = split_sizes(len(dataset.records), study, seed)
+        plan = make_plan(dataset, study, sizes, seed)
+        frequencies = study.law.draw(plan)
+        exact = self._sum_records(dataset, plan, frequencies, sizes)
+        totals = _total(_release(plan, study, exact, seed), sizes)
+        weights = weigh(plan, totals, study.weighting) if study.noise else SIZE_WEIGHTS
+        sketch = form_sketch(
+            plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
+        )
+        noise_energy, signal, snr = _estimate(plan, study, totals, weights, sketch)
+        sampling = max(0.0, 1.0 / plan.alpha - signal)
+        sampling /= weights.compute_effective_records(totals.moments)
+        problem = _build(dataset, plan, frequencies, sketch, noise_energy + sampling)
+        return Posed(problem=problem, snr=snr)
+
+    def _sum_records(
+        self,
+        dataset: Dataset,
+        plan: SketchPlan,
+        frequencies: FrequencyMatrix,
+        sizes: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the exact sum of each sketch: shape ``(L, 2 m)``."""
+        key = (dataset.name, frequencies.digest, plan.measurements_per_record, sizes.tobytes())
+        if key not in self._sums:
+            ends = np.cumsum(sizes)
+            self._sums[key] = np.array(
+                [
+                    _sum_one(plan, frequencies, dataset.records[end - size : end], i)
+                    for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
+                ]
+            )
+        return self._sums[key]
+
+
+def _release(
+    plan: SketchPlan, study: Study, exact: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """Add noise to each sum: shape ``(L, 2 m)``."""
+    if study.noise is None:
+        return exact
+    source = SeededSource(seed)
+    return np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
+
+
+def _sum_one(
+    plan: SketchPlan, frequencies: FrequencyMatrix, records: NDArray[np.float64], stream: int
+) -> NDArray[np.int64]:
+    masks: MaskSchedule | None = plan.operator(stream.to_bytes(4, "big")).masks
+    operator = SketchOperator(quantiser=plan.quantiser, frequencies=frequencies, masks=masks)
+    accumulator = SketchAccumulator(operator)
+    accumulator.add(records)
+    return accumulator.sums
+
+
+def _total(sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
+    weighted = (sizes[:, None].astype(object) * sums).sum(axis=0)
+    return SketchTotals(
+        sums=sums.sum(axis=0),
+        size_sums=split_limbs(weighted.tolist()),
+        moments=SizeMoments.of_sizes(sizes.tolist()),
+        n_devices=len(sizes),
+        sketch_ids=(),
+    )
+
+
+def _estimate(
+    plan: SketchPlan,
+    study: Study,
+    totals: SketchTotals,
+    weights: Weights,
+    sketch: NDArray[np.complex128],
+) -> tuple[float, float, float]:
+    """Estimate V, ``|z|^2`` and the SNR as the server does; it knows no exact sketches."""
+    if study.noise is not None:
+        utility = estimate_utility(plan, totals, weights)
+        return utility.noise_energy or 0.0, utility.signal_energy, utility.snr
+    n, alpha = totals.n_records, plan.alpha
+    signal = estimate_signal_energy(sketch, noise_energy=0.0, alpha=alpha, n_records=n)
+    signal = min(signal, 1.0 / alpha)
+    snr = predict_snr(signal_energy=signal, noise_energy=0.0, alpha=alpha, n_records=n)
+    return 0.0, signal, snr
+
+
+def _build(
+    dataset: Dataset,
+    plan: SketchPlan,
+    frequencies: FrequencyMatrix,
+    sketch: NDArray[np.complex128],
+    noise_variance: float,
+) -> DecodingProblem:
+    d = dataset.n_dimensions
+    return DecodingProblem(
+        sketch=sketch,
+        frequencies=frequencies.to_angular(plan.quantiser),
+        lower=np.full(d, dataset.lower),
+        upper=np.full(d, dataset.upper),
+        centre=plan.quantiser.centre,
+        unit=plan.scale,
+        noise_variance=noise_variance,
+        n_clusters=dataset.n_clusters,
+    )

@@ -1,0 +1,158 @@
+"""One decode of one sketch, judged and timed, and what many of them show together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.decoding.problem import DecodingProblem
+from aggregator.decoding.solver import Solver
+from benchmarks.datasets import Source
+from benchmarks.laws import PLAN_LAW, Law
+from benchmarks.reference import compute_sse, find_reference
+from benchmarks.rows import Row
+from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is measured under one name.
+
+    Parameters
+    ----------
+    name
+        Of its rows.
+    source
+        Where the records come from.
+    features
+        m / (k d); None for the planner's choice.
+    scale
+        The plan's scale, in true standard deviations within a cluster.
+    noise, n_sketches, uneven, weighting, mask_groups
+        As in :class:`benchmarks.sketches.Study`.
+    runs, quick_runs
+        Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
+    """
+
+    name: str
+    source: Source
+    features: int | None = None
+    scale: float = 1.0
+    noise: Noise | None = None
+    n_sketches: int = 1
+    uneven: bool = False
+    weighting: str = "size"
+    mask_groups: int = 1
+    runs: int = 20
+    quick_runs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One decode.
+
+    Parameters
+    ----------
+    relative_sse
+        SSE over that of the reference.
+    seconds
+        CPU time of the solver alone, all its threads together.
+    snr
+        Of the sketch, as the server estimates it.
+    n_frequencies
+        m.
+    reference
+        In words.
+    """
+
+    relative_sse: float
+    seconds: float
+    snr: float
+    n_frequencies: int
+    reference: str
+
+
+Recover = Callable[[DecodingProblem, int], NDArray[np.float64]]
+"""From a problem and a seed to centroids of shape ``(k, d)``."""
+
+
+def recover_with(solver: Solver) -> Recover:
+    """Return what a solver does, its settings as they are."""
+
+    def recover(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
+        return solver.solve(problem, rng=np.random.default_rng(seed)).centroids
+
+    return recover
+
+
+def run_trial(
+    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: Law = PLAN_LAW
+) -> Trial:
+    """Sketch the records of one seed, decode, and judge the centroids on the records."""
+    dataset = case.source.load(seed)
+    reference = find_reference(dataset)
+    posed = sketcher.pose(
+        dataset,
+        Study(
+            n_frequencies=find_n_frequencies(case, seed),
+            scale=case.scale * (dataset.spread or reference.spread),
+            noise=case.noise,
+            n_sketches=case.n_sketches,
+            uneven=case.uneven,
+            weighting=case.weighting,
+            mask_groups=case.mask_groups,
+            law=law,
+        ),
+        seed,
+    )
+    # Of the process and not the thread, for a solver may have threads of its own.
+    start = time.process_time()
+    centroids = recover(posed.problem, seed)
+    seconds = time.process_time() - start
+    return Trial(
+        relative_sse=compute_sse(dataset.records, centroids) / reference.sse,
+        seconds=seconds,
+        snr=posed.snr,
+        n_frequencies=posed.problem.n_frequencies,
+        reference=reference.method,
+    )
+
+
+def find_n_frequencies(case: Case, seed: int) -> int:
+    """Return m of a case, the planner's choice if it states none."""
+    dataset = case.source.load(seed)
+    if case.features is not None or case.noise is None:
+        return (case.features or 5) * dataset.n_clusters * dataset.n_dimensions
+    return choose_n_frequencies(
+        n_records=len(dataset.records),
+        n_sketches=case.n_sketches,
+        n_dimensions=dataset.n_dimensions,
+        n_clusters=dataset.n_clusters,
+        noise=case.noise,
+        mask_groups=case.mask_groups,
+    )
+
+
+def summarise(benchmark: str, name: str, trials: Sequence[Trial]) -> Iterator[Row]:
+    """Yield the rows of quality and seconds, all from the same trials."""
+    quality = [trial.relative_sse for trial in trials]
+    reference = trials[0].reference
+    for figure, value, unit, baseline in (
+        ("median_relative_sse", np.median(quality), "1", reference),
+        ("p90_relative_sse", np.quantile(quality, 0.9), "1", reference),
+        ("median_seconds", np.median([trial.seconds for trial in trials]), "s", "none"),
+        ("n_frequencies", trials[0].n_frequencies, "1", "none"),
+    ):
+        yield Row(
+            benchmark=benchmark,
+            case=name,
+            figure=figure,
+            value=float(value),
+            unit=unit,
+            runs=len(trials),
+            baseline=baseline,
+        )

@@ -1,0 +1,91 @@
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from benchmarks.datasets import Mixture
+from benchmarks.laws import parse_law
+from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies, split_sizes
+
+SOURCE = Mixture(n_dimensions=2, n_clusters=3, n_records=600)
+EXACT = Study(n_frequencies=60, scale=1.0)
+KNORM = Noise(mechanism="discrete-knorm", epsilon=Fraction(2))
+
+
+@pytest.mark.parametrize("law", ["adapted:1:4", "0.5*adapted:1:2+0.5*adapted:2:6"])
+def test_without_noise_the_sketch_is_the_average_of_the_features(law: str) -> None:
+    dataset = SOURCE.load(1)
+    posed = Sketcher().pose(dataset, replace(EXACT, law=parse_law(law)), 1)
+    problem = posed.problem
+    average = np.exp(1j * (dataset.records - problem.centre) @ problem.frequencies).mean(axis=0)
+    # Features are integers within 2e-4 of the amplitude, records are rounded to 16 bits.
+    assert np.abs(problem.sketch - average).max() < 2e-3
+    # What remains is sampling: 600 records of modulus 1.
+    energy = np.mean(np.abs(average) ** 2)
+    assert problem.noise_variance == pytest.approx((1 - energy) / 600, rel=0.02)
+    assert posed.snr == pytest.approx(energy / problem.noise_variance, rel=0.02)
+
+
+def test_how_records_are_split_does_not_change_the_exact_sketch() -> None:
+    dataset = SOURCE.load(1)
+    whole = Sketcher().pose(dataset, EXACT, 1).problem
+    split = Sketcher().pose(dataset, replace(EXACT, n_sketches=7, uneven=True), 1).problem
+    assert np.array_equal(whole.sketch, split.sketch)
+
+
+@pytest.mark.parametrize("mechanism", ["discrete-knorm", "discrete-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("weighting", ["size", "noise-optimal"])
+def test_the_solver_is_told_the_variance_of_the_noise_that_was_added(
+    mechanism: str, weighting: str
+) -> None:
+    dataset, sketcher = SOURCE.load(1), Sketcher()
+    delta = Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0)
+    noise = Noise(mechanism=mechanism, epsilon=Fraction(2), delta=delta)  # type: ignore[arg-type]
+    exact = replace(EXACT, n_frequencies=400, n_sketches=5, uneven=True, weighting=weighting)
+    # At this epsilon the noise is far above what sampling and unequal weights add.
+    posed = sketcher.pose(dataset, replace(exact, noise=noise), 1).problem
+    clean = sketcher.pose(dataset, exact, 1).problem
+    energy = np.mean(np.abs(posed.sketch - clean.sketch) ** 2)
+    # Seeded. 800 real coordinates: standard error 5 % (Gaussian) to 8 % (Laplace); so 5 deviations.
+    assert energy / posed.noise_variance == pytest.approx(1.0, abs=0.4)
+
+
+def test_noise_repeats_for_a_seed_and_differs_between_seeds() -> None:
+    dataset, study = SOURCE.load(1), replace(EXACT, noise=KNORM)
+    first, again = (Sketcher().pose(dataset, study, 1).problem.sketch for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, Sketcher().pose(dataset, study, 2).problem.sketch)
+
+
+def test_cached_sums_serve_other_noise_and_never_other_records_or_frequencies() -> None:
+    sketcher = Sketcher()
+    for seed in (1, 2):
+        for study in (EXACT, replace(EXACT, scale=2.0), replace(EXACT, mask_groups=2)):
+            dataset = SOURCE.load(seed)
+            fresh = Sketcher().pose(dataset, study, seed).problem
+            assert np.array_equal(sketcher.pose(dataset, study, seed).problem.sketch, fresh.sketch)
+    assert len(sketcher._sums) == 6
+    sketcher.pose(SOURCE.load(1), replace(EXACT, noise=KNORM), 1)
+    assert len(sketcher._sums) == 6
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_sizes_sum_to_the_records(uneven: bool) -> None:
+    sizes = split_sizes(1_003, replace(EXACT, n_sketches=100, uneven=uneven), 3)
+    assert sizes.shape == (100,)
+    assert sizes.sum() == 1_003
+    assert sizes.min() >= 2
+    assert (sizes.max() - sizes.min() > 5) == uneven
+
+
+def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
+    def choose(noise: Noise) -> int:
+        return choose_n_frequencies(
+            n_records=200_000, n_sketches=1, n_dimensions=10, n_clusters=10, noise=noise
+        )
+
+    epsilon = Fraction(1, 20)
+    assert choose(replace(KNORM, epsilon=epsilon)) == 200
+    gaussian = Noise(mechanism="discrete-gaussian", epsilon=epsilon, delta=Fraction(1, 10**6))
+    assert choose(gaussian) >= 500

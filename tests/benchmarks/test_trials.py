@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from aggregator.decoding.problem import DecodingProblem
+from benchmarks.datasets import Mixture
+from benchmarks.sketches import Sketcher
+from benchmarks.trials import Case, Trial, run_trial, summarise
+
+SOURCE = Mixture(n_dimensions=2, n_clusters=3, n_records=500)
+CASE = Case(name="tiny", source=SOURCE, features=5)
+
+
+def trial(relative_sse: float, seconds: float = 1.0) -> Trial:
+    return Trial(
+        relative_sse=relative_sse, seconds=seconds, snr=9.0, n_frequencies=30, reference="lloyd"
+    )
+
+
+def test_rows_hold_median_and_90th_percentile_of_the_runs() -> None:
+    trials = [trial(1.0 + i / 100, seconds=10.0 - i) for i in range(11)]
+    rows = {row.figure: row for row in summarise("decoding", "a case", trials)}
+    assert rows["median_relative_sse"].value == pytest.approx(1.05)
+    assert rows["p90_relative_sse"].value == pytest.approx(1.09)
+    assert rows["median_seconds"].value == pytest.approx(5.0)
+    assert {row.runs for row in rows.values()} == {11}
+    assert {row.case for row in rows.values()} == {"a case"}
+    assert rows["median_relative_sse"].baseline == "lloyd"
+    assert (rows["median_relative_sse"].unit, rows["median_seconds"].unit) == ("1", "s")
+
+
+def test_the_true_means_have_a_relative_sse_just_above_one(cache: Path) -> None:
+    means = SOURCE.load(5).true_means
+    assert means is not None
+
+    def cheat(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
+        return means
+
+    result = run_trial(CASE, 5, recover=cheat, sketcher=Sketcher())
+    assert 1.0 <= result.relative_sse < 1.05
+    assert result.n_frequencies == 30
+
+
+def test_the_decoder_is_judged_and_given_the_plans_scale(cache: Path) -> None:
+    seen: list[DecodingProblem] = []
+
+    def centre_only(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
+        seen.append(problem)
+        return np.zeros((problem.n_clusters, problem.n_dimensions))
+
+    wrong = Case(name="x", source=SOURCE, features=2, scale=0.5)
+    assert run_trial(wrong, 5, recover=centre_only, sketcher=Sketcher()).relative_sse > 2.0
+    assert np.array_equal(seen[0].unit, [0.5, 0.5])
+    assert np.array_equal(seen[0].lower, [-25.0, -25.0])
+    assert seen[0].n_frequencies == 12
