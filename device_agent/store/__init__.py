@@ -34,14 +34,14 @@ from device_agent.store.outbox import (
     purge_sent,
     send_again,
 )
+from device_agent.store.positions import StoredPosition, load_positions
+from device_agent.store.slots import SlotSum, load_slot, save_slots
 from device_agent.store.streams import (
     NewRelease,
-    StoredPosition,
     StreamState,
     checkpoint,
     commit_release,
     list_streams,
-    load_positions,
     load_stream,
     suspend_stream,
 )
@@ -54,6 +54,7 @@ __all__ = [
     "NewRelease",
     "OutboxCounts",
     "OutboxSketch",
+    "SlotSum",
     "StoredPosition",
     "StreamState",
     "check_folder",
@@ -70,6 +71,7 @@ __all__ = [
     "load_key",
     "load_message",
     "load_positions",
+    "load_slot",
     "load_stream",
     "lock_folder",
     "mark_attempt",
@@ -80,6 +82,7 @@ __all__ = [
     "require_identity",
     "save_generation",
     "save_identity",
+    "save_slots",
     "send_again",
     "suspend_stream",
     "transaction",
