@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,10 +89,11 @@ class _SlotReader:
         self._summary = summary
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._operator = make_operator(device, stream)
+        self._state = load_stream(device.connection, stream.name)
+        self._event = make_event(device.plan, stream.name, self._state.next_sequence)
 
     def run(self) -> None:
-        state = load_stream(self._device.connection, self._stream.name)
-        require_not_suspended(state)
+        require_not_suspended(self._state)
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
             with closing(open_stream_source(self._device, self._stream)) as source:
@@ -140,15 +142,16 @@ class _SlotReader:
         accumulator = self._restore(slot)
         release = draw_release(
             self._device,
-            state=load_stream(self._device.connection, self._stream.name),
+            state=self._state,
             closed=WindowState(first_slot=slot, last_slot=slot),
             following=WindowState(),
             accumulator=accumulator,
             position=None,
-            event=make_event(self._device.plan, self._stream.name, slot),
+            event=replace(self._event, sequence=slot),
             # The time of the run, for how long reading took tells how much there was.
             now=self._clocks.device,
         )
         commit_release(self._device.connection, release)
+        self._state = release.state
         accumulator.sums.fill(0)
         self._summary.released += 1

@@ -16,6 +16,7 @@ FORMAT_VERSION = 1
 RING_BITS = 64
 MAX_LABEL_SETS = 64
 MAX_FREQUENCIES = 1 << 20
+_YEAR_10000 = 253_402_300_800
 
 
 def require_valid(plan: SketchPlan) -> None:
@@ -103,7 +104,7 @@ def _require_presence_hidden(plan: SketchPlan) -> None:
         'use windows by time, or neighbouring = "replace-one"',
     )
     _require(
-        plan.window.origin > 0,
+        0 < plan.window.origin < _YEAR_10000,
         "window.origin",
         f"must be the start of the study {where}: a sketch is released for every slot since then, "
         "empty ones too",

@@ -23,10 +23,10 @@ from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from shared.privacy.outline import StudyOutline
 from shared.privacy.planner import (
     Advice,
     Candidate,
-    StudyOutline,
     advise,
     find_smallest_epsilon,
     predict_candidate,
