@@ -7,7 +7,6 @@ slot. What stays on the device is the position in each source, and sums until th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -24,18 +23,23 @@ from device_agent.agent.reading import (
 )
 from device_agent.agent.release import draw_release
 from device_agent.settings import StreamSettings
-from device_agent.sources import RecordBatch
+from device_agent.sources import Position, RecordBatch
 from device_agent.store import (
     SlotSum,
     StoredPosition,
+    adding_to_slots,
     commit_release,
     load_slot,
     load_stream,
-    save_slots,
+    write_position,
+    write_slot,
 )
 from device_agent.windows import SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError
+
+_MOST_OPENED = 8
+"""Sums held in memory while reading; records come roughly in the order of their slots."""
 
 
 def read_slots(device: Device, stream: StreamSettings, *, clocks: Clocks) -> StreamSummary:
@@ -96,9 +100,10 @@ class _SlotReader:
         require_not_suspended(self._state)
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
-            with closing(open_stream_source(self._device, self._stream)) as source:
-                for batch in source.read():
-                    self._add_batch(batch, next_slot=due.start, latest=latest)
+            # As a whole or not at all: where a source breaks off among the batches, the number of
+            # records before would decide which of them are in time.
+            with adding_to_slots(self._device.connection):
+                self._read(next_slot=due.start, latest=latest)
         except SketchError as error:
             self._summary.error = error
         for slot in due:
@@ -106,24 +111,42 @@ class _SlotReader:
         if not self._clocks.agree:
             self._summary.messages.append(describe_difference(self._clocks))
 
-    def _add_batch(self, batch: RecordBatch, *, next_slot: int, latest: int) -> None:
-        """Add each record to its slot; sums and position are saved together."""
-        if not len(batch.timestamps):
-            return
-        slots = self._schedule.assign(batch.timestamps, next_slot=next_slot, last_slot=latest)
-        position = batch.position_after(len(slots) - 1)
-        save_slots(
-            self._device.connection,
-            self._stream.name,
-            self._add_to_slots(batch, slots),
-            StoredPosition(stream=self._stream.name, source=position.source, place=position.place),
-        )
+    def _read(self, *, next_slot: int, latest: int) -> None:
+        """Add each new record to its slot, and note the position behind them all."""
+        opened: dict[int, SketchAccumulator] = {}
+        position: Position | None = None
+        with closing(open_stream_source(self._device, self._stream)) as source:
+            for batch in source.read():
+                if not len(batch.timestamps):
+                    continue
+                slots = self._schedule.assign(
+                    batch.timestamps, next_slot=next_slot, last_slot=latest
+                )
+                self._add_batch(batch, slots, opened)
+                position = batch.position_after(len(slots) - 1)
+        self._write(opened, keep=0)
+        if position is not None:
+            stored = StoredPosition(
+                stream=self._stream.name, source=position.source, place=position.place
+            )
+            write_position(self._device.connection, stored)
 
-    def _add_to_slots(self, batch: RecordBatch, slots: NDArray[np.int64]) -> Iterator[SlotSum]:
+    def _add_batch(
+        self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
+    ) -> None:
         for slot in np.unique(slots).tolist():
-            accumulator = self._restore(slot)
-            accumulator.add(batch.values[slots == slot])
-            yield SlotSum(slot=slot, n_records=accumulator.n_records, sums=accumulator.sums)
+            if slot not in opened:
+                self._write(opened, keep=_MOST_OPENED - 1)
+                opened[slot] = self._restore(slot)
+            opened[slot].add(batch.values[slots == slot])
+
+    def _write(self, opened: dict[int, SketchAccumulator], *, keep: int) -> None:
+        """Write the sums that were opened first, until ``keep`` are left in memory."""
+        while len(opened) > keep:
+            slot = next(iter(opened))
+            accumulator = opened.pop(slot)
+            found = SlotSum(slot=slot, n_records=accumulator.n_records, sums=accumulator.sums)
+            write_slot(self._device.connection, self._stream.name, found)
 
     def _restore(self, slot: int) -> SketchAccumulator:
         stored = load_slot(self._device.connection, self._stream.name, slot)

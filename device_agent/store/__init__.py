@@ -34,8 +34,8 @@ from device_agent.store.outbox import (
     purge_sent,
     send_again,
 )
-from device_agent.store.positions import StoredPosition, load_positions
-from device_agent.store.slots import SlotSum, load_slot, save_slots
+from device_agent.store.positions import StoredPosition, load_positions, write_position
+from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import (
     NewRelease,
     StreamState,
@@ -57,6 +57,7 @@ __all__ = [
     "SlotSum",
     "StoredPosition",
     "StreamState",
+    "adding_to_slots",
     "check_folder",
     "checkpoint",
     "commit_release",
@@ -82,8 +83,9 @@ __all__ = [
     "require_identity",
     "save_generation",
     "save_identity",
-    "save_slots",
     "send_again",
     "suspend_stream",
     "transaction",
+    "write_position",
+    "write_slot",
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.store.database import transaction, truncate_log
-from device_agent.store.positions import StoredPosition, write_position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,25 +34,20 @@ def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum
     return SlotSum(slot=slot, n_records=row["n_records"], sums=sums)
 
 
-def save_slots(
-    connection: sqlite3.Connection,
-    stream: str,
-    slots: Iterable[SlotSum],
-    position: StoredPosition | None,
-) -> None:
-    """Save slots and the position behind the records that were added to them, together.
-
-    ``slots`` is consumed one at a time inside the transaction, so that memory holds one sum.
-    """
+@contextmanager
+def adding_to_slots(connection: sqlite3.Connection) -> Iterator[None]:
+    """Add records to slots and note the position behind them: all of it happens, or nothing."""
     with transaction(connection):
-        for slot in slots:
-            connection.execute(
-                "INSERT OR REPLACE INTO open_slots (stream, slot, n_records, sums)"
-                " VALUES (?, ?, ?, ?)",
-                (stream, slot.slot, slot.n_records, slot.sums.astype("<i8").tobytes()),
-            )
-        write_position(connection, position)
+        yield
     truncate_log(connection)
+
+
+def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> None:
+    """Write what a slot holds; to be called inside :func:`adding_to_slots` only."""
+    connection.execute(
+        "INSERT OR REPLACE INTO open_slots (stream, slot, n_records, sums) VALUES (?, ?, ?, ?)",
+        (stream, slot.slot, slot.n_records, slot.sums.astype("<i8").tobytes()),
+    )
 
 
 def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:

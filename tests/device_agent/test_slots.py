@@ -15,7 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.agent import slots
+from device_agent.sources import RecordBatch, RecordSource
 from device_agent.windows import SlotSchedule
+from shared.errors import RecordError
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import Agent, make_plan
@@ -130,13 +133,13 @@ def test_where_a_record_belongs_depends_on_no_other_record(
     timestamps: list[float], next_slot: int, more: int, removed: int
 ) -> None:
     bounds = {"next_slot": next_slot, "last_slot": next_slot + more}
-    slots = SCHEDULE.assign(np.array(timestamps), **bounds)
+    found = SCHEDULE.assign(np.array(timestamps), **bounds)
     index = removed % max(1, len(timestamps))
     without = timestamps[:index] + timestamps[index + 1 :]
     assert np.array_equal(
-        SCHEDULE.assign(np.array(without), **bounds), np.delete(slots, slice(index, index + 1))
+        SCHEDULE.assign(np.array(without), **bounds), np.delete(found, slice(index, index + 1))
     )
-    for slot, timestamp in zip(slots.tolist(), timestamps, strict=True):
+    for slot, timestamp in zip(found.tolist(), timestamps, strict=True):
         own = next_slot if math.isnan(timestamp) else timestamp
         inside = not math.isnan(timestamp) and at(next_slot) <= own < at(next_slot + more + 1)
         if inside:
@@ -298,6 +301,44 @@ def test_a_source_that_cannot_be_read_holds_up_no_slot_and_loses_nothing(
     loud.once()
     loud.once()
     assert counts(loud) == [1, 0, 0, 0, 1, 0, 1]
+
+
+def test_where_a_source_breaks_off_decides_nothing(
+    loud: Agent, clock: SlotClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(loud, *([at(3.5)] * 5000))
+
+    class Broken:
+        """Breaks off behind its first batch."""
+
+        def __init__(self, source: RecordSource) -> None:
+            self.report, self.close, self._source = source.report, source.close, source
+
+        def read(self) -> Iterator[RecordBatch]:
+            yield next(iter(self._source.read()))
+            raise RecordError("broke off", field="source")
+
+    right = slots.open_stream_source
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "open_stream_source", lambda *a: Broken(right(*a)))
+        assert loud.once(status=2)["released"] == 4
+    assert query(loud, "SELECT * FROM positions") == []
+    clock.now = at(5.5)
+    loud.once()
+    loud.once()
+    assert counts(loud) == [0, 0, 0, 0, 5000]
+
+
+def test_records_of_more_slots_than_memory_holds_are_each_in_their_own(
+    loud: Agent, clock: SlotClock
+) -> None:
+    clock.now = at(20.5)
+    rng = np.random.default_rng(7)
+    places = rng.permutation(np.repeat(np.arange(20), 3) + 0.5)
+    write(loud, *(at(place) for place in places.tolist()))
+    loud.once()
+    loud.once()
+    assert counts(loud) == [3] * 20
 
 
 def test_a_budget_that_does_not_pay_for_every_slot_that_is_due_releases_and_reads_nothing(

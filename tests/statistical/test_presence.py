@@ -43,10 +43,10 @@ Integers = NDArray[np.int64]
 
 LENGTH = 60
 ORIGIN = 1_700_000_000
-N_RUNS = 6_000
+N_RUNS = 4_000
 FEW_RUNS = 600
 """Enough where a data set is told for certain, or nearly so."""
-POWER = 0.4
+POWER = 0.3
 """The share of the claim that the bound on the honest device has to reach."""
 STREAM = "meter"
 
