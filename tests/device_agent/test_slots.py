@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.agent import slots
+from device_agent.agent.reading import open_stream_source
 from device_agent.sources import RecordBatch, RecordSource
 from device_agent.windows import SlotSchedule
 from shared.errors import RecordError
@@ -318,7 +319,7 @@ def test_where_a_source_breaks_off_decides_nothing(
             yield next(iter(self._source.read()))
             raise RecordError("broke off", field="source")
 
-    right = slots.open_stream_source
+    right = open_stream_source
     with monkeypatch.context() as patch:
         patch.setattr(slots, "open_stream_source", lambda *a: Broken(right(*a)))
         assert loud.once(status=2)["released"] == 4
