@@ -170,10 +170,10 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
 
 
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Look whether a source can be read, without telling how many records are in it, or showing any.
+    """Look whether a source can be read, without telling how many records are in it.
 
-    A terminal shows the first records elsewhere; of a source that has one or none it would show all
-    that is secret.
+    Nor is any shown, as under other plans a terminal shows the first few: of a source with one or
+    none that would tell it.
     """
     require_not_suspended(load_stream(device.connection, stream.name))
     due, _ = plan_slots(device, stream.name, clocks=clocks)
