@@ -36,7 +36,11 @@ SECRET: dict[str, Any] = {
     "window": WindowRule(kind="time", origin=ORIGIN, length_s=LENGTH),
 }
 # So much budget that the noise of this mechanism is next to nothing.
-LOUD: dict[str, Any] = SECRET | {"epsilon": Fraction(10**9), "mechanism": "discrete-laplace"}
+LOUD: dict[str, Any] = SECRET | {
+    "epsilon": Fraction(10**9),
+    "mechanism": "discrete-laplace",
+    "most_records": 10_000,
+}
 
 
 class SlotClock:
@@ -200,7 +204,7 @@ def test_a_record_that_cannot_be_sketched_counts_in_the_secret_number(loud: Agen
 def test_more_records_than_the_plan_foresees_change_nothing_but_a_saturated_release(
     clock: SlotClock, make_agent: Callable[[Server], Agent]
 ) -> None:
-    plan = make_plan(**LOUD, most_records=10)
+    plan = make_plan(**(LOUD | {"most_records": 10}))
     with running(plan) as server:
         agent = make_agent(server)
         agent.write_config(per_record=str(10**9))
@@ -328,6 +332,21 @@ def test_where_a_source_breaks_off_decides_nothing(
     loud.once()
     loud.once()
     assert counts(loud) == [0, 0, 0, 0, 5000]
+
+
+def test_how_long_reading_takes_is_noted_nowhere(
+    secret: Agent, clock: SlotClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(secret, at(0.5))
+
+    def open_slowly(*arguments: Any) -> RecordSource:
+        clock.now += 300.0
+        return open_stream_source(*arguments)
+
+    monkeypatch.setattr(slots, "open_stream_source", open_slowly)
+    assert secret.once()["released"] == 4
+    for table in ("outbox", "events"):
+        assert query(secret, f"SELECT DISTINCT released_at FROM {table}") == [(NOW,)]
 
 
 def test_records_of_more_slots_than_memory_holds_are_each_in_their_own(
