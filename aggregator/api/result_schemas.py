@@ -17,6 +17,7 @@ _SNAPSHOT: dict[str, Any] = {
     "n_sketches": 120,
     "n_devices": 40,
     "n_records": 240000,
+    "n_records_error": 0.0,
     "moments": {"first": 240000, "second": 816000000, "third": 3840000000000},
     "weights": {"a": 1.0, "b": 0.0021},
     "snr": 152.0,
@@ -82,7 +83,11 @@ class WeightsBody(BaseModel):
 
 
 class SnapshotBody(BaseModel):
-    """A frozen global sketch; the energies and their ratio are those under its weights."""
+    """A frozen global sketch; the energies and their ratio are those under its weights.
+
+    Where numbers of records are secret, `n_records` is estimated from their noised sum, with the
+    standard error `n_records_error`; else it is exact and the error 0.
+    """
 
     model_config = ConfigDict(json_schema_extra={"example": _SNAPSHOT})
 
@@ -92,6 +97,7 @@ class SnapshotBody(BaseModel):
     n_sketches: int
     n_devices: int
     n_records: int
+    n_records_error: float
     moments: MomentsBody
     weights: WeightsBody
     snr: float
@@ -106,7 +112,8 @@ class SnapshotSumsBody(SnapshotBody):
     """A frozen global sketch with its exact sums: real parts, then imaginary parts.
 
     ``sums`` add up S, the sum that a sketch carries, and ``size_sums`` n S, n being its number of
-    records; n S may need more than 64 bits.
+    records; n S may need more than 64 bits. Where n is secret, ``sums`` end with the sum of the
+    noised n, times the plan's count scale, and ``size_sums`` are 0.
     """
 
     model_config = ConfigDict(
@@ -232,13 +239,17 @@ class DecodeBody(BaseModel):
 
 
 class UtilityBody(BaseModel):
-    """How useful the sketches of a study are together; no noise energy where no record is."""
+    """How useful the sketches of a study are together.
+
+    No noise energy where no record is, or none that can be told from the noise of their number.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
                 "n_sketches": 120,
                 "n_records": 240000,
+                "n_records_error": 0.0,
                 "snr": 152.0,
                 "signal_energy": 0.081,
                 "noise_energy": 0.00053,
@@ -248,6 +259,7 @@ class UtilityBody(BaseModel):
 
     n_sketches: int
     n_records: int
+    n_records_error: float
     snr: float
     signal_energy: float
     noise_energy: float | None

@@ -71,7 +71,7 @@ class StateRequest(Request):
 
 
 class StudyBody(BaseModel):
-    """A study."""
+    """A study; the number of records is null where it is secret."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -94,7 +94,7 @@ class StudyBody(BaseModel):
     state: str
     created: str
     n_sketches: int
-    n_records: int
+    n_records: int | None
     n_devices: int
 
 
@@ -221,7 +221,7 @@ class StoredBody(BaseModel):
 
 
 class SketchBody(BaseModel):
-    """A stored sketch."""
+    """A stored sketch; the number of records is null where it is secret."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -243,7 +243,7 @@ class SketchBody(BaseModel):
     stream: str
     sequence: int
     slots: tuple[int, int] | None
-    n_records: int
+    n_records: int | None
     payload_digest: str
     received: str
 

@@ -25,7 +25,8 @@ async def create_snapshot(
 
     A selection contains a sketch if and only if all slots of the sketch are inside. Under the
     weighting `size` each record counts the same; under `noise-optimal` a sketch of n records counts
-    `a n + b n^2`, with a and b chosen for the least error.
+    `a n + b n^2`, with a and b chosen for the least error; it needs numbers of records that are
+    public.
     """
     selection = Selection(first_slot=body.first_slot, last_slot=body.last_slot, labels=body.labels)
     snapshot, is_new = await services.snapshots.create(
@@ -41,7 +42,8 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSum
     """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
-    moments `first` and `second`, and the plan's amplitude A and alpha.
+    moments `first` and `second`, and the plan's amplitude A and alpha. Where numbers of records are
+    secret, the last of the sums is their noised count and `first` what is estimated from it.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
     sums = {
@@ -59,6 +61,7 @@ def _to_map(record: SnapshotRecord) -> dict[str, Any]:
         "n_sketches": record.n_sketches,
         "n_devices": record.n_devices,
         "n_records": record.n_records,
+        "n_records_error": record.n_records_error,
         "moments": {
             "first": record.n_records,
             "second": record.second_moment,

@@ -205,6 +205,8 @@ def _answer(summary: StudySummary, *, unless: str | None = None) -> Response:
 
 def _to_body(summary: StudySummary) -> StudyBody:
     study = summary.study
+    # Every sketch with a public number has at least one record.
+    is_secret = study.n_sketches > 0 and study.n_records == 0
     return StudyBody(
         study_id=study.study_id.hex(),
         name=study.name,
@@ -212,7 +214,7 @@ def _to_body(summary: StudySummary) -> StudyBody:
         state=study.state,
         created=to_rfc3339(study.created),
         n_sketches=study.n_sketches,
-        n_records=study.n_records,
+        n_records=None if is_secret else study.n_records,
         n_devices=summary.n_devices,
     )
 

@@ -29,7 +29,7 @@ class StudyRecord:
     version
         Counts the changes of ``state``, from 1.
     n_sketches, n_records
-        What it holds.
+        What it holds; secret numbers of records add nothing.
     """
 
     study_id: bytes
@@ -85,6 +85,8 @@ class SketchRecord:
     ----------
     first_slot, last_slot
         None for windows by count.
+    n_records
+        None where the number is secret; its noised value ends the payload.
     header, signature
         The signed bytes and the device's signature, so that a second party can verify them.
     """
@@ -96,7 +98,7 @@ class SketchRecord:
     sequence: int
     first_slot: int | None
     last_slot: int | None
-    n_records: int
+    n_records: int | None
     payload_digest: bytes
     header: bytes
     signature: bytes
@@ -141,12 +143,13 @@ class SketchTotals:
     Parameters
     ----------
     sums
-        ``sum S``, shape ``(2 m,)``, int64: real parts, then imaginary parts.
+        ``sum S``, shape ``(D,)``, int64: 2 m real parts, then imaginary parts; and last the noised
+        number of records, scaled, where it is secret.
     size_sums
-        ``sum n S``, shape ``(2, 2 m)``, int64: the limbs of :func:`split_limbs`, for n S may need
+        ``sum n S``, shape ``(2, D)``, int64: the limbs of :func:`split_limbs`, for n S may need
         more than 64 bits.
     moments
-        Of the numbers of records.
+        Of the numbers of records; those that are secret count as 0.
     sketch_ids
         In ascending order.
     """
@@ -174,6 +177,8 @@ class SnapshotRecord:
         machine weighs it otherwise.
     snr, signal_energy, noise_energy
         Under these weights.
+    n_records, n_records_error
+        Exact with an error of 0; or where numbers are secret an estimate and its standard error.
     second_moment, third_moment
         Sums over sketches of n^2 and n^3; either may need more than 64 bits.
     sums, size_sums
@@ -198,6 +203,7 @@ class SnapshotRecord:
     sums: bytes
     size_sums: bytes
     created: float
+    n_records_error: float = 0.0
 
     @property
     def moments(self) -> SizeMoments:

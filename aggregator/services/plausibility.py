@@ -23,25 +23,38 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "payload",
         f"must have {plan.payload_bytes} bytes under this plan",
     )
-    _require(header.n_public, "n_public", "must be true under replace-one")
     _require(
-        plan.least_records <= header.n_records <= plan.most_records,
-        "n_records",
-        f"must lie between {plan.least_records} and {plan.most_records} under this plan",
+        header.n_public != plan.releases_count,
+        "n_public",
+        f"must be {str(not plan.releases_count).lower()} under {plan.release.neighbouring}",
     )
+    if header.n_records is None:
+        _require(
+            header.slots == (header.sequence, header.sequence),
+            "slots",
+            "must be those of the sequence: sketch i covers slot i under add-remove-one",
+        )
+    else:
+        _require(
+            plan.least_records <= header.n_records <= plan.most_records,
+            "n_records",
+            f"must lie between {plan.least_records} and {plan.most_records} under this plan",
+        )
     by_time = plan.window.kind == "time"
     _require(
         (header.slots is not None) == by_time,
         "slots",
         "must be given for windows by time" if by_time else "must be null for windows by count",
     )
-    limit = plan.largest_coordinate(header.n_records)
-    sums = decode_payload(payload, width=plan.payload_width, n_coordinates=2 * plan.n_frequencies)
+    low, high = plan.coordinate_limits(header.n_records)
+    sums = decode_payload(payload, width=plan.payload_width, n_coordinates=plan.n_coordinates)
     # Not the absolute value: that of the least 64-bit integer is negative.
+    outside = np.flatnonzero((sums < low) | (sums > high))
     _require(
-        bool(np.all((sums >= -limit) & (sums <= limit))),
+        not outside.size,
         "payload",
-        f"has a coordinate beyond {limit}, the most that these records and the noise can reach",
+        f"has a coordinate beyond {high[outside[0]] if outside.size else 0}, the most that these "
+        "records and the noise can reach",
     )
 
 

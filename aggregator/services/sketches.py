@@ -146,7 +146,7 @@ class SketchService:
         await transaction.touch_device(header.device, now=now, n_sketches=1)
         if await transaction.count_sketch(
             header.study,
-            n_records=header.n_records,
+            n_records=header.n_records or 0,
             most_sketches=plan.most_sketches,
             state="open",
         ):

@@ -18,6 +18,7 @@ from aggregator.ports import (
     StudyRecord,
     Transaction,
 )
+from aggregator.services.counts import RecordCount, count_records, put_count, require_clear
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.utility import Utility, estimate_utility, weigh
 from shared.cbor import encode_deterministic
@@ -48,7 +49,8 @@ class SnapshotService:
         NotFoundError
             There is no such study.
         ConfigError
-            The weighting is unknown, or the selection is empty or does not suit the study.
+            The weighting is unknown or does not suit the study, or the selection is empty, does not
+            suit the study, or holds too few records to tell from the noise of their number.
         """
         if weighting not in WEIGHTINGS:
             raise ConfigError(
@@ -60,12 +62,15 @@ class SnapshotService:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
             require_suitable(selection, plan)
+            require_weighable(weighting, plan)
             totals = await _sum(transaction, study_id, selection, plan)
         if not totals.sketch_ids:
             raise ConfigError(
                 "contains no sketch", field="selection", fix="widen the slots or labels"
             )
-        record = _to_record(study, plan, selection, totals, weighting, self._clock.now())
+        count = count_records(plan, totals)
+        require_clear(count)
+        record = _to_record(study, plan, selection, totals, count, weighting, self._clock.now())
         # Apart from the sum, which may take long, so that uploads do not wait for it.
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_snapshot(record)
@@ -92,7 +97,7 @@ class SnapshotService:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
             totals = await _sum(transaction, study_id, Selection(), plan)
-        return estimate_utility(plan, totals, SIZE_WEIGHTS)
+        return estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
 
 
 async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> SnapshotRecord:
@@ -106,7 +111,7 @@ async def _sum(
     transaction: Transaction, study_id: bytes, selection: Selection, plan: SketchPlan
 ) -> SketchTotals:
     return await transaction.sum_sketches(
-        study_id, selection, width=plan.payload_width, n_coordinates=2 * plan.n_frequencies
+        study_id, selection, width=plan.payload_width, n_coordinates=plan.n_coordinates
     )
 
 
@@ -137,6 +142,27 @@ def require_suitable(selection: Selection, plan: SketchPlan) -> None:
             )
 
 
+def require_weighable(weighting: str, plan: SketchPlan) -> None:
+    """Check a weighting against what the plan releases.
+
+    Where numbers of records are secret, the sum of all sketches over the sum of their noised
+    counts weighs every record alike, which is ``size``; other weights would need the number of each
+    sketch by itself, and noise in a weight moves the sum along with what it weighs.
+
+    Raises
+    ------
+    ConfigError
+        It needs what is secret.
+    """
+    if plan.releases_count and weighting != DEFAULT_WEIGHTING:
+        raise ConfigError(
+            f"must be {DEFAULT_WEIGHTING!r} under add-remove-one: the number of records of each "
+            "sketch is secret",
+            field="weighting",
+            fix=f"leave it out for {DEFAULT_WEIGHTING!r}",
+        )
+
+
 def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> bytes:
     """Return the SHA-256 of what makes a global sketch what it is.
 
@@ -162,12 +188,12 @@ def _encode(array: NDArray[np.int64]) -> bytes:
 
 
 def decode_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
-    """Return the sums of a snapshot: shape ``(2 m,)``, int64."""
+    """Return the sums of a snapshot: shape ``(D,)``, int64."""
     return np.frombuffer(snapshot.sums, dtype="<i8").astype(np.int64)
 
 
 def decode_size_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
-    """Return the size-weighted sums of a snapshot: shape ``(2, 2 m)``, int64 limbs."""
+    """Return the size-weighted sums of a snapshot: shape ``(2, D)``, int64 limbs."""
     return np.frombuffer(snapshot.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1)
 
 
@@ -184,15 +210,17 @@ def _to_record(
     plan: SketchPlan,
     selection: Selection,
     totals: SketchTotals,
+    count: RecordCount,
     weighting: str,
     now: float,
 ) -> SnapshotRecord:
+    totals = put_count(totals, count)
     digest = compute_digest(study, totals, weighting)
     chosen = _selection_to_map(selection)
     # Two selections may hold the same sketches; each keeps its own words, decodes share the digest.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])
     weights = weigh(plan, totals, weighting)
-    utility = estimate_utility(plan, totals, weights)
+    utility = estimate_utility(plan, totals, count, weights)
     return SnapshotRecord(
         snapshot_id=hashlib.sha256(identity).digest(),
         study_id=study.study_id,
@@ -212,4 +240,5 @@ def _to_record(
         sums=_encode(totals.sums),
         size_sums=_encode(totals.size_sums),
         created=now,
+        n_records_error=utility.n_records_error,
     )

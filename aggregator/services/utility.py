@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.ports import SketchTotals, join_limbs
+from aggregator.services.counts import RecordCount, count_records, put_count
 from shared.plan import SketchPlan
 from shared.privacy.utility import estimate_signal_energy, predict_snr
 from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_weights
@@ -17,10 +18,20 @@ from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_
 
 @dataclass(frozen=True, kw_only=True)
 class Utility:
-    """How useful a global sketch is; ``noise_energy`` is None where there is no record."""
+    """How useful a global sketch is.
+
+    Parameters
+    ----------
+    n_records, n_records_error
+        An estimate and its standard error where the number is secret; else exact, and 0.
+    noise_energy
+        With what the noise of a secret number adds; None where there is no record, or none that
+        can be told from noise.
+    """
 
     n_sketches: int
     n_records: int
+    n_records_error: float
     snr: float
     signal_energy: float
     noise_energy: float | None
@@ -39,13 +50,15 @@ def form_sketch(
     Parameters
     ----------
     sums, size_sums
-        Shapes ``(2 m,)`` and ``(2, 2 m)``, as in :class:`aggregator.ports.SketchTotals`.
+        Shapes ``(D,)`` and ``(2, D)``, as in :class:`aggregator.ports.SketchTotals`; a noised count
+        at the end is left out.
     """
+    n_features = 2 * plan.n_frequencies
     return weights.average(
         moments,
-        sums=sums.astype(np.float64),
+        sums=sums[:n_features].astype(np.float64),
         # Joined as integers first, so that each is rounded once and alike on every machine.
-        size_sums=np.array([float(total) for total in join_limbs(size_sums)]),
+        size_sums=np.array([float(total) for total in join_limbs(size_sums[:, :n_features])]),
         amplitude=plan.amplitude,
         alpha=plan.alpha,
     )
@@ -66,17 +79,25 @@ def weigh(plan: SketchPlan, totals: SketchTotals, weighting: str) -> Weights:
         amplitude=plan.amplitude,
         alpha=plan.alpha,
         # Under size weights, for the best ones are not known yet; the minimum is flat.
-        signal_energy=estimate_utility(plan, totals, SIZE_WEIGHTS).signal_energy,
+        signal_energy=estimate_utility(
+            plan, totals, count_records(plan, totals), SIZE_WEIGHTS
+        ).signal_energy,
     )
 
 
-def estimate_utility(plan: SketchPlan, totals: SketchTotals, weights: Weights) -> Utility:
-    """Estimate signal, noise and their ratio from sums; post-processing, costs no privacy."""
-    moments = totals.moments
-    if moments.first == 0:
+def estimate_utility(
+    plan: SketchPlan, totals: SketchTotals, count: RecordCount, weights: Weights
+) -> Utility:
+    """Estimate signal, noise and their ratio from sums; post-processing, costs no privacy.
+
+    Dividing by a number of records with relative variance c adds ``c |z|^2`` to the noise.
+    """
+    moments = put_count(totals, count).moments
+    if not count.is_clear:
         return Utility(
             n_sketches=moments.n_sketches,
-            n_records=0,
+            n_records=count.n_records,
+            n_records_error=count.standard_error,
             snr=0.0,
             signal_energy=0.0,
             noise_energy=None,
@@ -92,8 +113,10 @@ def estimate_utility(plan: SketchPlan, totals: SketchTotals, weights: Weights) -
     # Features have modulus at most 1, of which a record adds to the share alpha.
     signal = min(
         1.0 / plan.alpha,
-        estimate_signal_energy(sketch, noise_energy=noise, alpha=plan.alpha, n_records=n_effective),
+        estimate_signal_energy(sketch, noise_energy=noise, alpha=plan.alpha, n_records=n_effective)
+        / (1.0 + count.relative_variance),
     )
+    noise += count.relative_variance * signal
     snr = predict_snr(
         signal_energy=signal,
         # Noise may round to nothing at an absurd epsilon; the ratio stays finite then.
@@ -104,6 +127,7 @@ def estimate_utility(plan: SketchPlan, totals: SketchTotals, weights: Weights) -
     return Utility(
         n_sketches=moments.n_sketches,
         n_records=moments.first,
+        n_records_error=count.standard_error,
         snr=snr,
         signal_energy=signal,
         noise_energy=noise,

@@ -20,8 +20,8 @@ _DIGIT = (1 << _DIGIT_BITS) - 1
 _HALF = (1 << _HALF_BITS) - 1
 _MOST = (1 << 63) - 1
 
-Row = tuple[bytes, bytes, int, bytes]
-"""A sketch: its identity, its device's, its number of records and its payload."""
+Row = tuple[bytes, bytes, int | None, bytes]
+"""A sketch: its identity, its device's, its number of records (None if secret) and its payload."""
 
 
 class PayloadSum:
@@ -59,7 +59,8 @@ class PayloadSum:
             self._add_batch(rows[start : start + BATCH])
 
     def _add_batch(self, rows: Sequence[Row]) -> None:
-        ids, devices, sizes, payloads = zip(*rows, strict=True)
+        ids, devices, numbers, payloads = zip(*rows, strict=True)
+        sizes = [n or 0 for n in numbers]
         together = decode_payload(
             b"".join(payloads), width=self._width, n_coordinates=len(rows) * self._sums.size
         ).reshape(len(rows), -1)

@@ -58,6 +58,7 @@ def advice_to_json(
         "sketches": outline.n_sketches,
         "dimensions": outline.n_dimensions,
         "clusters": outline.n_clusters,
+        "neighbouring": outline.neighbouring,
         "target_sse": advice.target_sse,
         "meets_target": advice.meets_target,
         "recommended": _candidate_to_json(advice.recommended),
@@ -94,6 +95,18 @@ def describe_assumptions(signal_energy: float) -> list[str]:
     return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
 
 
+def describe_relation(neighbouring: str) -> list[str]:
+    """Say what hiding presence asks for; nothing where values are hidden, which asks for less."""
+    if neighbouring != "add-remove-one":
+        return []
+    return [
+        "Under add-remove-one it stays hidden whether a record is there at all, so nobody learns "
+        "how many there are: every device sends a sketch for every window since the start of the "
+        "study, empty ones too, each with the same noise. Windows are by time, sketches are "
+        "weighed by size only, and the SNR counts the noise of the number of records.",
+    ]
+
+
 def print_advice(
     console: Console, outline: StudyOutline, advice: Advice, smallest: Candidate | None
 ) -> None:
@@ -123,7 +136,8 @@ def print_advice(
         _describe_choice(advice),
         _describe_target(advice, smallest),
         *describe_assumptions(outline.signal_energy),
-        _describe_next(advice.recommended),
+        *describe_relation(outline.neighbouring),
+        _describe_next(outline, advice.recommended),
     ):
         console.print()
         console.print(paragraph)
@@ -179,10 +193,11 @@ def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
     )
 
 
-def _describe_next(best: Candidate) -> str:
+def _describe_next(outline: StudyOutline, best: Candidate) -> str:
     return (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
         f'n_frequencies = {best.n_frequencies}, mechanism = "{best.mechanism}", '
-        f'epsilon = "{best.epsilon}" and delta = "{best.delta}" into a specification; then '
+        f'epsilon = "{best.epsilon}", delta = "{best.delta}" and '
+        f'neighbouring = "{outline.neighbouring}" into a specification; then '
         "`sfumato plan show` explains it."
     )

@@ -24,7 +24,7 @@ from analyst.planning.files import (
 from analyst.planning.questions import advise_on, ask_for_answers, format_spec
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, plan_from_spec, plan_to_json
-from shared.privacy import Advice, StudyOutline, advise
+from shared.privacy import NEIGHBOURINGS, Advice, StudyOutline, advise
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15
@@ -50,6 +50,12 @@ def _advise(
     epsilon: Annotated[str, typer.Option(help='For each record, exact: "1", "0.1" or "1/10".')],
     delta: Annotated[str, typer.Option(help="0 for pure epsilon only.")] = "0",
     windows: Annotated[int, typer.Option(help="Windows that are decoded together.")] = 1,
+    neighbouring: Annotated[
+        str,
+        typer.Option(
+            help="replace-one hides the values of a record; add-remove-one that it is there at all."
+        ),
+    ] = NEIGHBOURINGS[0],
     target_sse: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
     ] = DEFAULT_TARGET,
@@ -70,8 +76,14 @@ def _advise(
             field="--target-sse",
             fix="use a value such as 1.1",
         )
+    if neighbouring not in NEIGHBOURINGS:
+        raise ConfigError(
+            f"must be {' or '.join(NEIGHBOURINGS)}", field="--neighbouring", fix="leave it out"
+        )
+    is_secret = neighbouring == "add-remove-one"
     outline = StudyOutline(
-        n_records=_require_records(records, devices, windows),
+        n_records=_require_records(records, devices, windows, may_be_empty=is_secret),
+        neighbouring=neighbouring,
         n_sketches=devices * windows,
         n_dimensions=_require_option(dimensions, "--dimensions"),
         n_clusters=_require_option(clusters, "--clusters"),
@@ -132,7 +144,7 @@ def _show(
     if records is not None and devices is not None and clusters is not None:
         prediction = predict_plan(
             plan,
-            n_records=_require_records(records, devices, windows),
+            n_records=_require_records(records, devices, windows, may_be_empty=plan.releases_count),
             n_sketches=devices * windows,
             n_clusters=_require_option(clusters, "--clusters"),
         )
@@ -209,10 +221,10 @@ def _draw(outline: StudyOutline, advice: Advice, path: Path) -> None:
     print(f"wrote {path}", file=sys.stderr)
 
 
-def _require_records(records: int, devices: int, windows: int) -> int:
+def _require_records(records: int, devices: int, windows: int, *, may_be_empty: bool) -> int:
     _require_option(devices, "--devices")
     _require_option(windows, "--windows")
-    if _require_option(records, "--records") < devices * windows:
+    if _require_option(records, "--records") < devices * windows and not may_be_empty:
         raise ConfigError(
             f"must be at least the number of sketches, {devices * windows}",
             field="--records",

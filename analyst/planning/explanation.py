@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -54,8 +55,8 @@ def predict_plan(
         The mean number of records in a sketch is not one that the plan allows.
     """
     mean = n_records / n_sketches
-    is_short = mean < plan.least_records and not plan.privacy_target.releases_count
-    if is_short or n_records < n_sketches:
+    is_short = mean < plan.least_records and not plan.releases_count
+    if is_short or (n_records < n_sketches and not plan.releases_count):
         raise ConfigError(
             f"gives {mean:.6g} a sketch, below the plan's least_records = {plan.least_records}",
             field="--records",
@@ -74,6 +75,7 @@ def predict_plan(
         n_records=n_records,
         amplitude=plan.amplitude,
         alpha=plan.alpha,
+        count_variance=plan.count_variance,
     )
     band = predict_relative_sse(
         snr=snr,
@@ -96,7 +98,7 @@ def count_windows(plan: SketchPlan) -> int | None:
 def describe_unprotected(plan: SketchPlan) -> list[str]:
     """Say what the guarantee does not cover."""
     presence = "that and when a device takes part"
-    if not plan.privacy_target.releases_count:
+    if not plan.releases_count:
         presence += ", and how many records it has"
     return [
         presence,
@@ -122,6 +124,36 @@ def _describe_people(q: int | None, epsilon: Fraction) -> str:
     )
 
 
+def describe_windows(plan: SketchPlan) -> str:
+    """Say when a device makes a sketch."""
+    window = plan.window
+    if window.kind == "count":
+        return f"a sketch for every {window.length} records of a stream"
+    if plan.releases_count:
+        start = datetime.fromtimestamp(window.origin, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return (
+            f"a sketch for every {window.length_s} s since {start}, empty or not, so that nobody "
+            "learns when there were records; also for the time before a device joins. What a run "
+            "of the agent releases is sent by its next run, so that the time of sending tells "
+            "nothing either"
+        )
+    return (
+        f"a sketch for every {window.length_s} s in which there were records; fewer than "
+        f"{plan.least_records} wait for the next"
+    )
+
+
+def _describe_records(plan: SketchPlan) -> str:
+    if plan.releases_count:
+        return (
+            "any number in one sketch; released with noise of "
+            f"{math.sqrt(plan.count_variance):,.3g} records (standard deviation). The payload has "
+            f"room for {plan.most_records}; beyond that released numbers saturate, and privacy "
+            "stays as it is"
+        )
+    return f"{plan.least_records} to {plan.most_records} in one sketch"
+
+
 def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict[str, Any]:
     """Return all that there is to say about a plan as JSON values; rationals are exact text."""
     release, windows = plan.release, count_windows(plan)
@@ -131,9 +163,11 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "n_frequencies": plan.n_frequencies,
         "measurements_per_record": plan.measurements_per_record,
         "mechanism": release.mechanism,
+        "neighbouring": release.neighbouring,
         "scale": str(release.scale),
         "protects": plan.mechanism.guarantee.describe(),
         "does_not_protect": describe_unprotected(plan),
+        "windows": describe_windows(plan),
         "cost": {
             "per_record": {"epsilon": str(release.epsilon), "delta": str(release.delta)},
             "windows_a_year": windows,
@@ -172,13 +206,14 @@ def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction
         ("protects", plan.mechanism.guarantee.describe()),
         ("does not", "\n".join(f"- {text}" for text in describe_unprotected(plan))),
         ("costs", _describe_cost(plan)),
+        ("windows", describe_windows(plan)),
         ("noise", f"{release.mechanism}, scale {float(release.scale):.6g} units of the sum"),
         (
             "sketch",
             f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate, whatever the number "
             "of records",
         ),
-        ("records", f"{plan.least_records} to {plan.most_records} in one sketch"),
+        ("records", _describe_records(plan)),
         ("expect", _describe_prediction(prediction)),
     ]
     table = Table(show_header=False, box=None)
@@ -198,10 +233,14 @@ def _describe_cost(plan: SketchPlan) -> str:
             f"{once}; {_show_level(epsilon, delta)} more with every {plan.window.length} records "
             "for someone who is in every window"
         )
+    early = (
+        ""
+        if plan.releases_count
+        else f" (a window that closes early at {plan.most_records} records costs it once more)"
+    )
     return (
         f"{once}; at most {_show_level(windows * epsilon, windows * delta)} a year, the sum over "
-        f"{windows} windows, for someone who is in every one (a window that closes early at "
-        f"{plan.most_records} records costs it once more)"
+        f"{windows} windows, for someone who is in every one{early}"
     )
 
 

@@ -15,7 +15,7 @@ from analyst.planning.files import show_exact
 from analyst.plots import COLOURS
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS, Advice, Candidate, StudyOutline, predict_candidate
-from shared.privacy.planner import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
+from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
 
 _LOWEST, _HIGHEST = 0.005, 5.0
 """Where pictures end, as relative SSE less 1: nearer or further does not matter."""

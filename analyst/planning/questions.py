@@ -7,7 +7,8 @@ import math
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import TypeVar
 
@@ -60,14 +61,15 @@ def ask_for_answers() -> Answers:
     _say("Bounds and scales are public: choose them from common knowledge, never off the data.")
     dimensions = _ask_for_dimensions()
     n_clusters = _ask("number of clusters k", lambda text: _parse_count(text, "clusters"))
-    window = _ask("window: a length of time such as 6h or 7d, or 1000 records", parse_window, "7d")
+    neighbouring = _ask("hide the values of a record, or its presence too", parse_hidden, "values")
+    window = _ask_for_window(neighbouring)
     n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
     if window.kind == "count":
         n_records = n_devices * window.length
     else:
         n_records = _ask(
             "records in one window, all devices together",
-            lambda text: _parse_records(text, n_devices),
+            lambda text: _parse_records(text, n_devices, neighbouring),
         )
     epsilon = _ask("epsilon for each record", lambda text: parse_epsilon(text, "epsilon"), "1")
     delta = _ask("delta (0 for pure epsilon)", lambda text: parse_delta(text, "delta"), "0")
@@ -76,6 +78,7 @@ def ask_for_answers() -> Answers:
         n_sketches=n_devices,
         n_dimensions=len(dimensions),
         n_clusters=n_clusters,
+        neighbouring=neighbouring,
     )
     return Answers(
         dimensions=dimensions, outline=outline, epsilon=epsilon, delta=delta, window=window
@@ -92,7 +95,6 @@ def advise_on(answers: Answers, target_sse: float) -> Advice:
 def format_spec(answers: Answers, advice: Advice) -> str:
     """Write the specification as TOML, with a fresh seed that will be published."""
     outline, best = answers.outline, advice.recommended
-    mean = outline.n_records // outline.n_sketches
     lines = [
         "# Made by `sfumato plan new`. Bounds and scales are public choices, not read off data.",
         "",
@@ -101,7 +103,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         f"mechanism = {_quote(best.mechanism)}",
         f"epsilon = {_quote(str(best.epsilon))}  # for each record",
         f"delta = {_quote(str(best.delta))}",
-        f"least_records = {max(1, mean // 10)}",
+        f"neighbouring = {_quote(outline.neighbouring)}",
+        *_format_least(outline),
         f"most_records = {outline.most_records}",
         'max_records_per_person = "unknown"',
         "",
@@ -119,6 +122,49 @@ def format_spec(answers: Answers, advice: Advice) -> str:
             f"scale = {dimension.scale!r}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _format_least(outline: StudyOutline) -> list[str]:
+    if outline.hides_presence:
+        return []
+    return [f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"]
+
+
+def parse_hidden(text: str) -> str:
+    """Read what a plan hides as a neighbouring relation: ``values`` or ``presence``.
+
+    Raises
+    ------
+    ConfigError
+        It is neither.
+    """
+    words = {"values": "replace-one", "presence": "add-remove-one"}
+    word = text.strip().lower()
+    if word not in words:
+        raise ConfigError(
+            "must be values or presence",
+            field="hide",
+            fix="presence hides that a record is there at all, and costs a sketch for every window",
+        )
+    return words[word]
+
+
+def parse_date(text: str) -> int:
+    """Read a date, YYYY-MM-DD, as the seconds from 1970-01-01 UTC to its beginning in UTC.
+
+    Raises
+    ------
+    ConfigError
+        It is none, or not after 1970-01-01.
+    """
+    try:
+        day = date.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ConfigError("must be a date", field="start", fix="write it as 2026-01-31") from error
+    seconds = (day - date(1970, 1, 1)).days * _SECONDS["d"]
+    if seconds <= 0:
+        raise ConfigError("must be after 1970-01-01", field="start", fix="write it as 2026-01-31")
+    return seconds
 
 
 def parse_window(text: str) -> WindowRule:
@@ -141,6 +187,27 @@ def parse_window(text: str) -> WindowRule:
         field="window",
         fix="write it as 6h, 7d, 90m or 1000 records",
     )
+
+
+def _ask_for_window(neighbouring: str) -> WindowRule:
+    if neighbouring == "replace-one":
+        question = "window: a length of time such as 6h or 7d, or 1000 records"
+        return _ask(question, parse_window, "7d")
+    window = _ask("window: a length of time such as 6h or 7d", _parse_timed_window, "7d")
+    today = datetime.now(UTC).date().isoformat()
+    origin = _ask("start of the study (a date in UTC)", parse_date, today)
+    return replace(window, origin=origin)
+
+
+def _parse_timed_window(text: str) -> WindowRule:
+    window = parse_window(text)
+    if window.kind != "time":
+        raise ConfigError(
+            "must be a length of time: when a number of records is full tells how many there are",
+            field="window",
+            fix="write it as 6h, 7d or 90m",
+        )
+    return window
 
 
 def _ask_for_dimensions() -> tuple[Dimension, ...]:
@@ -201,9 +268,9 @@ def _parse_count(text: str, field: str) -> int:
     return require_count(int(text), field)
 
 
-def _parse_records(text: str, n_devices: int) -> int:
+def _parse_records(text: str, n_devices: int, neighbouring: str) -> int:
     n_records = _parse_count(text, "records")
-    if n_records < n_devices:
+    if n_records < n_devices and neighbouring == "replace-one":
         raise ConfigError(
             f"must be at least the number of devices, {n_devices}",
             field="records",

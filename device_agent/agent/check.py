@@ -11,7 +11,8 @@ from pathlib import Path
 from device_agent.agent.clocks import Clocks, describe_difference, find_ahead
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
-from device_agent.agent.reading import open_stream_source
+from device_agent.agent.reading import open_stream_source, require_not_suspended
+from device_agent.agent.slots import plan_slots
 from device_agent.settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
 from device_agent.store import DATABASE_NAME, load_entries, load_stream
@@ -135,6 +136,9 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
 
 def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
     """Cut the new records into windows without adding them up."""
+    if device.plan.releases_count:
+        yield from _check_slots(device, stream, clocks)
+        return
     cutter = WindowCutter.of_plan(device.plan)
     state = load_stream(device.connection, stream.name)
     if state.suspended:
@@ -162,6 +166,30 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     for note in notes:
         yield Finding(text=f"stream {stream.name}: {note}")
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
+
+
+def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
+    """Look whether a source can be read, without telling how many records are in it.
+
+    Nor is any shown, as under other plans a terminal shows the first few: of a source with one or
+    none that would tell it.
+    """
+    require_not_suspended(load_stream(device.connection, stream.name))
+    due, _ = plan_slots(device, stream.name, clocks=clocks)
+    with closing(open_stream_source(device, stream)) as source:
+        for _ in source.read():
+            pass
+    size = device.plan.payload_bytes + _ENVELOPE_BYTES
+    yield Finding(
+        text=f"stream {stream.name}: can be read; would release {len(due)} sketch(es) of about "
+        f"{size} bytes, one for each slot that is over; how many records there are is secret under "
+        "this plan",
+    )
+    epsilon = device.plan.release.epsilon
+    yield Finding(
+        text=f"stream {stream.name}: cost epsilon {epsilon if due else 0} for each record, "
+        f"{epsilon * len(due)} for someone in every window; the budget allows it"
+    )
 
 
 def _check_budget(device: Device, stream: str, next_sequence: int, n_sketches: int) -> Finding:

@@ -52,6 +52,21 @@ class Device:
         require_within_budget((e.event for e in entries), event, self.settings.budget)
         return event
 
+    def require_all_affordable(self, stream: str, sequences: range) -> None:
+        """Check that the owner's budget allows all of these releases, one after the other.
+
+        Raises
+        ------
+        BudgetExceededError
+            It does not; nothing was changed.
+        """
+        if not sequences:
+            return
+        events = [make_event(self.plan, stream, sequence) for sequence in sequences]
+        before = [entry.event for entry in load_entries(self.connection)]
+        # Losses only grow, so the last release is the one that could be too much.
+        require_within_budget([*before, *events[:-1]], events[-1], self.settings.budget)
+
 
 @contextmanager
 def open_device(settings: Settings) -> Iterator[Device]:

@@ -10,6 +10,7 @@ from device_agent.agent.clocks import ask_server, known_streams
 from device_agent.agent.device import Clock, Device, open_device
 from device_agent.agent.reading import StreamSummary, read_stream
 from device_agent.agent.sending import SendSummary, send_outbox
+from device_agent.agent.slots import read_slots
 from device_agent.settings import Settings
 from device_agent.store import (
     OutboxCounts,
@@ -27,7 +28,8 @@ from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_recor
 class OnceReport:
     """What one run did, and how the device stands after it.
 
-    The losses are those of the stream that has spent most.
+    The losses are those of the stream that has spent most. ``unsent`` sketches were offered to the
+    server in vain.
     """
 
     streams: tuple[StreamSummary, ...]
@@ -36,21 +38,25 @@ class OnceReport:
     per_record_loss: PrivacyLoss
     lifetime_loss: PrivacyLoss
     messages: tuple[str, ...]
+    unsent: int
 
     @property
     def errors(self) -> list[SketchError]:
         """What ended the reading of a stream."""
         return [stream.error for stream in self.streams if stream.error is not None]
 
-    def total(self, name: str) -> int:
-        """Sum one of the counts over the streams."""
-        return sum(int(getattr(stream, name)) for stream in self.streams)
+    def total(self, name: str) -> int | None:
+        """Sum one of the counts over the streams; None where it is secret."""
+        counts = [stream.count(name) for stream in self.streams]
+        public = [count for count in counts if count is not None]
+        return sum(public) if len(public) == len(counts) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; exact numbers are text."""
-        names = ("records_read", "unsketchable", "out_of_bounds", "released", "raw_bytes_read")
+        names = ("records_read", "unsketchable", "out_of_bounds", "raw_bytes_read")
         return {
             **{name: self.total(name) for name in names},
+            "released": sum(stream.released for stream in self.streams),
             "sent": self.sending.sent,
             "bytes_sent": self.sending.bytes_sent,
             "waiting": self.outbox.waiting,
@@ -62,7 +68,11 @@ class OnceReport:
             "messages": list(self.messages),
             "errors": [str(error) for error in self.errors],
             "streams": [
-                {"name": stream.name, **{name: getattr(stream, name) for name in names}}
+                {
+                    "name": stream.name,
+                    **{name: stream.count(name) for name in names},
+                    "released": stream.released,
+                }
                 for stream in self.streams
             ],
         }
@@ -70,6 +80,9 @@ class OnceReport:
 
 def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock) -> OnceReport:
     """Read every stream, release complete windows, and send the outbox unless told not to.
+
+    Where presence is secret, what is released is sent by the next run, before it reads anything:
+    how long reading takes tells how much there was, and the server would see it.
 
     Raises
     ------
@@ -82,18 +95,28 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
     with (
         lock_folder(settings.state_dir),
         open_device(settings) as device,
-        device.connect(clock) as client,
     ):
         purge_sent(device.connection, now=clock())
         messages: list[str] = []
-        clocks = ask_server(device, client, clock, messages)
-        streams = tuple(
-            read_stream(device, stream, clocks=clocks, clock=clock) for stream in settings.streams
-        )
+        streams: tuple[StreamSummary, ...] = ()
         sending = SendSummary()
-        if send:
-            sending = send_outbox(device, client, send_for_s=send_for_s, clock=clock)
-        return _report(device, streams, sending, messages)
+        is_secret = device.plan.releases_count
+        with device.connect(clock) as client:
+            clocks = ask_server(device, client, clock, messages)
+            if not is_secret:
+                streams = tuple(
+                    read_stream(device, stream, clocks=clocks, clock=clock)
+                    for stream in settings.streams
+                )
+            if send:
+                sending = send_outbox(device, client, send_for_s=send_for_s, clock=clock)
+        unsent = count_sketches(device.connection).waiting if send else 0
+        if is_secret:
+            # After the connection is closed: when it closes must not tell it either.
+            streams = tuple(
+                read_slots(device, stream, clocks=clocks) for stream in settings.streams
+            )
+        return _report(device, streams, sending, messages, unsent)
 
 
 def _report(
@@ -101,6 +124,7 @@ def _report(
     streams: tuple[StreamSummary, ...],
     sending: SendSummary,
     messages: list[str],
+    unsent: int,
 ) -> OnceReport:
     events = [entry.event for entry in load_entries(device.connection)]
     names = known_streams(device)
@@ -113,6 +137,7 @@ def _report(
         per_record_loss=_largest(compute_per_record_loss(events, name) for name in names),
         lifetime_loss=_largest(compute_lifetime_loss(events, name) for name in names),
         messages=(*messages, *sending.messages),
+        unsent=unsent,
     )
 
 

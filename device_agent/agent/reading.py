@@ -15,30 +15,57 @@ from device_agent.settings import StreamSettings
 from device_agent.sources import KnownPosition, Position, RecordBatch, RecordSource, open_source
 from device_agent.store import (
     StoredPosition,
+    StreamState,
     checkpoint,
     commit_release,
     load_positions,
     load_stream,
 )
 from device_agent.windows import Cut, WindowCutter, WindowState
-from shared.core import SketchAccumulator
+from shared.core import SketchAccumulator, SketchOperator
 from shared.errors import LedgerError, SketchError
 
 _HIGH_SHARE = 0.1
 
 
 @dataclass(kw_only=True)
-class StreamSummary:
-    """What happened to one stream; counts of records, sketches and bytes."""
+class ReadCounts:
+    """Records and bytes of one stream that were read in a run."""
 
-    name: str
     records_read: int = 0
     unsketchable: int = 0
     out_of_bounds: int = 0
-    released: int = 0
     raw_bytes_read: int = 0
+
+
+@dataclass(kw_only=True)
+class StreamSummary:
+    """What happened to one stream; ``counts`` is None where the number of records is secret."""
+
+    name: str
+    released: int = 0
+    counts: ReadCounts | None = None
     messages: list[str] = field(default_factory=list)
     error: SketchError | None = None
+
+    def count(self, name: str) -> int | None:
+        """Return one of the counts; None where it is secret."""
+        return None if self.counts is None else int(getattr(self.counts, name))
+
+
+def make_operator(device: Device, stream: StreamSettings) -> SketchOperator:
+    """Return the sketch operator of a stream."""
+    return device.plan.operator(device.key.device_id + b"/" + stream.name.encode("utf-8"))
+
+
+def require_not_suspended(state: StreamState) -> None:
+    """Refuse a stream that was stopped, with a ``LedgerError``."""
+    if state.suspended:
+        raise LedgerError(
+            f"is suspended: {state.suspended}",
+            field=f"stream {state.name}",
+            fix="ask the study's operator; a new device needs another state_dir",
+        )
 
 
 def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
@@ -81,27 +108,21 @@ class _StreamReader:
         self._clock = clock
         self._summary = summary
         self._cutter = WindowCutter.of_plan(device.plan)
-        self._operator = device.plan.operator(
-            device.key.device_id + b"/" + stream.name.encode("utf-8")
-        )
+        self._operator = make_operator(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._position: StoredPosition | None = None
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
+        self._counts = summary.counts = ReadCounts()
 
     def run(self) -> None:
-        if self._state.suspended:
-            raise LedgerError(
-                f"is suspended: {self._state.suspended}",
-                field=f"stream {self._stream.name}",
-                fix="ask the study's operator; a new device needs another state_dir",
-            )
+        require_not_suspended(self._state)
         with closing(open_stream_source(self._device, self._stream)) as source:
             try:
                 for batch in source.read():
                     self._add_batch(batch)
             finally:
-                self._summary.raw_bytes_read = source.report.bytes_read
+                self._counts.raw_bytes_read = source.report.bytes_read
                 self._summary.messages += source.report.describe()
         self._describe_outside()
         self._finish()
@@ -188,13 +209,13 @@ class _StreamReader:
         sketchable = values[finite]
         outside = (sketchable < lower) | (sketchable > upper)
         self._outside += np.count_nonzero(outside, axis=0)
-        self._summary.records_read += len(values)
-        self._summary.unsketchable += int(np.count_nonzero(~finite))
-        self._summary.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
+        self._counts.records_read += len(values)
+        self._counts.unsketchable += int(np.count_nonzero(~finite))
+        self._counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
     def _describe_outside(self) -> None:
         for dimension, count in zip(self._device.plan.dimensions, self._outside, strict=True):
-            share = int(count) / max(1, self._summary.records_read)
+            share = int(count) / max(1, self._counts.records_read)
             if share > _HIGH_SHARE:
                 self._summary.messages.append(
                     f"{dimension.name}: {share:.0%} of the records lie outside the plan's bounds "

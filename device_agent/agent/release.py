@@ -32,7 +32,8 @@ def draw_release(
     """Draw the noise of a closed window and sign its sketch.
 
     ``payload = clip(S + noise)``; clipping to what a sketch of n records can hold is
-    post-processing, and spares an honest device the refusal of an improbable draw.
+    post-processing, and spares an honest device the refusal of an improbable draw. Where n is
+    secret, its scaled value is part of S, and neither bounds nor header nor what is kept know it.
 
     Guarantees
     ----------
@@ -44,6 +45,7 @@ def draw_release(
     if closed.first_slot is not None and closed.last_slot is not None:
         slots = (closed.first_slot, closed.last_slot)
     payload = _draw_payload(device, accumulator, source)
+    n_records = None if device.plan.releases_count else closed.n_records
     header = SketchHeader(
         study=device.identity.study,
         plan_digest=event.plan_digest,
@@ -51,8 +53,8 @@ def draw_release(
         stream=state.name,
         sequence=event.sequence,
         slots=slots,
-        n_records=closed.n_records,
-        n_public=True,
+        n_records=n_records,
+        n_public=not device.plan.releases_count,
         report_id=source.draw_bytes(_REPORT_ID_BYTES),
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
@@ -68,7 +70,7 @@ def draw_release(
     return NewRelease(
         sketch_id=header.sketch_id,
         message=encode_message(header, payload, device.key.sign),
-        n_records=closed.n_records,
+        n_records=n_records,
         slots=slots,
         event=event,
         released_at=now,
@@ -79,6 +81,7 @@ def draw_release(
 
 def _draw_payload(device: Device, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
     plan = device.plan
-    bound = plan.largest_coordinate(accumulator.n_records)
-    noisy = plan.mechanism.add_noise(accumulator.sums, source)
-    return encode_payload(np.clip(noisy, -bound, bound), plan.payload_width)
+    n_records = accumulator.n_records
+    low, high = plan.coordinate_limits(None if plan.releases_count else n_records)
+    noisy = plan.mechanism.add_noise(plan.append_count(accumulator.sums, n_records), source)
+    return encode_payload(np.clip(noisy, low, high), plan.payload_width)

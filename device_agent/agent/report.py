@@ -24,18 +24,23 @@ from device_agent.store import (
     open_database,
     require_identity,
 )
+from shared.plan import decode_plan
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
-    """Streams and outbox; ``sketches`` are those that wait or were set aside."""
+    """Streams and outbox; ``sketches`` are those that wait or were set aside.
+
+    Where ``is_secret``, the number of records is shown nowhere.
+    """
 
     identity: Identity
     server: str
     streams: tuple[StreamState, ...]
     counts: OutboxCounts
     sketches: tuple[OutboxSketch, ...]
+    is_secret: bool
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values, without any sum."""
@@ -43,7 +48,7 @@ class StatusReport:
             "device_id": self.identity.device.hex(),
             "study_id": self.identity.study.hex(),
             "server": self.server,
-            "streams": [_stream_to_json(stream) for stream in self.streams],
+            "streams": [_stream_to_json(stream, self.is_secret) for stream in self.streams],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
         }
@@ -106,6 +111,7 @@ def report_status(settings: Settings) -> StatusReport:
             streams=tuple(load_stream(connection, name) for name in list_streams(connection)),
             counts=count_sketches(connection),
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
+            is_secret=decode_plan(identity.plan_bytes).releases_count,
         )
 
 
@@ -139,7 +145,7 @@ def _show_limit(limit: Fraction | None) -> str | None:
     return None if limit is None else str(limit)
 
 
-def _stream_to_json(stream: StreamState) -> dict[str, Any]:
+def _stream_to_json(stream: StreamState, is_secret: bool) -> dict[str, Any]:
     window = stream.window
     by_time = window.first_slot is not None
     return {
@@ -147,8 +153,8 @@ def _stream_to_json(stream: StreamState) -> dict[str, Any]:
         "next_sequence": stream.next_sequence,
         "suspended": stream.suspended,
         "open_window": {
-            "n_records": window.n_records,
-            "unsketchable": stream.n_unsketchable,
+            "n_records": None if is_secret else window.n_records,
+            "unsketchable": None if is_secret else stream.n_unsketchable,
             "slots": [window.first_slot, window.last_slot] if by_time else None,
         },
     }

@@ -144,7 +144,8 @@ def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:
         "once",
         "read new records, release complete windows, send what waits, and end",
         "examples:\n  sfumato-agent once\n  sfumato-agent once --json --send-for 120\n\n"
-        "A second run without new records releases nothing.",
+        "A second run without new records releases nothing. Where the plan hides presence, a run\n"
+        "first sends what the run before released, and then releases every window that is over.",
     )
     once.add_argument("--json", action="store_true", help="print one JSON object")
     once.add_argument("--no-send", action="store_true", help="leave the sketches in the outbox")

@@ -75,7 +75,7 @@ def _once(settings: Settings, options: argparse.Namespace) -> int:
     if report.errors:
         # A forbidden release matters more than an unreadable file beside it.
         return max(exit_status(error) for error in report.errors)
-    return EXIT_WAITING if report.outbox.waiting and not options.no_send else 0
+    return EXIT_WAITING if report.unsent else 0
 
 
 def _status(settings: Settings, options: argparse.Namespace) -> int:

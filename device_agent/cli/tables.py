@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from device_agent.agent.once import OnceReport
+    from device_agent.agent.reading import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
     from shared.privacy import Budget, PrivacyLoss
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 def show_once(report: OnceReport, budget: Budget) -> str:
     """Write what one run did."""
     lines = [
-        f"stream {stream.name}: {stream.records_read} record(s) read, "
-        f"{stream.unsketchable} could not be sketched, {stream.out_of_bounds} out of bounds; "
-        f"{stream.released} sketch(es) released"
+        f"stream {stream.name}: {_counts(stream)}; {stream.released} sketch(es) released"
         for stream in report.streams
     ]
     lines.append(
@@ -32,6 +31,16 @@ def show_once(report: OnceReport, budget: Budget) -> str:
     return "\n".join(lines)
 
 
+def _counts(stream: StreamSummary) -> str:
+    counts = stream.counts
+    if counts is None:
+        return "how many records there are is secret under this plan"
+    return (
+        f"{counts.records_read} record(s) read, {counts.unsketchable} could not be sketched, "
+        f"{counts.out_of_bounds} out of bounds"
+    )
+
+
 def show_status(report: StatusReport) -> str:
     """Write how streams and outbox stand."""
     document = report.to_json()
@@ -39,7 +48,7 @@ def show_status(report: StatusReport) -> str:
         (
             stream["name"],
             stream["next_sequence"],
-            stream["open_window"]["n_records"],
+            _number(stream["open_window"]["n_records"]),
             _slots(stream["open_window"]["slots"]),
             stream["suspended"] or "",
         )
@@ -51,7 +60,7 @@ def show_status(report: StatusReport) -> str:
             sketch["stream"],
             sketch["sequence"],
             _slots(sketch["slots"]),
-            sketch["n_records"],
+            _number(sketch["n_records"]),
             sketch["released"],
             sketch["attempts"],
             sketch["problem"] or "",
@@ -110,6 +119,10 @@ def show_budget(report: BudgetReport) -> str:
 
 def _limit(limit: Fraction | None) -> str:
     return "no limit" if limit is None else f"limit {limit}"
+
+
+def _number(n_records: int | None) -> str:
+    return "secret" if n_records is None else str(n_records)
 
 
 def _slots(slots: Sequence[int] | None) -> str:

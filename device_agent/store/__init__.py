@@ -34,14 +34,14 @@ from device_agent.store.outbox import (
     purge_sent,
     send_again,
 )
+from device_agent.store.positions import StoredPosition, load_positions, write_position
+from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import (
     NewRelease,
-    StoredPosition,
     StreamState,
     checkpoint,
     commit_release,
     list_streams,
-    load_positions,
     load_stream,
     suspend_stream,
 )
@@ -54,8 +54,10 @@ __all__ = [
     "NewRelease",
     "OutboxCounts",
     "OutboxSketch",
+    "SlotSum",
     "StoredPosition",
     "StreamState",
+    "adding_to_slots",
     "check_folder",
     "checkpoint",
     "commit_release",
@@ -70,6 +72,7 @@ __all__ = [
     "load_key",
     "load_message",
     "load_positions",
+    "load_slot",
     "load_stream",
     "lock_folder",
     "mark_attempt",
@@ -83,4 +86,6 @@ __all__ = [
     "send_again",
     "suspend_stream",
     "transaction",
+    "write_position",
+    "write_slot",
 ]

@@ -13,12 +13,12 @@ KEEP_SENT_S = 30 * 86400
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxSketch:
-    """What the outbox knows of a sketch, without its bytes."""
+    """What the outbox knows of a sketch, without its bytes; ``n_records`` None if it is secret."""
 
     sketch_id: bytes
     stream: str
     sequence: int
-    n_records: int
+    n_records: int | None
     slots: tuple[int, int] | None
     released_at: float
     n_bytes: int
@@ -44,7 +44,7 @@ def insert_sketch(
     sketch_id: bytes,
     stream: str,
     sequence: int,
-    n_records: int,
+    n_records: int | None,
     slots: tuple[int, int] | None,
     released_at: float,
     message: bytes,

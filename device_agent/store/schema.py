@@ -32,7 +32,7 @@ TABLES = (
         PRIMARY KEY (stream, source)
     )
     """,
-    # The one table whose content is not private by itself.
+    # This table and the next are the only ones whose content is not private by itself.
     """
     CREATE TABLE open_windows (
         stream TEXT PRIMARY KEY,
@@ -41,6 +41,16 @@ TABLES = (
         first_slot INTEGER,
         last_slot INTEGER,
         sums BLOB NOT NULL
+    )
+    """,
+    # The same where presence is secret: several slots may wait, for the clock alone closes them.
+    """
+    CREATE TABLE open_slots (
+        stream TEXT NOT NULL,
+        slot INTEGER NOT NULL,
+        n_records INTEGER NOT NULL,
+        sums BLOB NOT NULL,
+        PRIMARY KEY (stream, slot)
     )
     """,
     """
@@ -64,12 +74,13 @@ TABLES = (
     CREATE TRIGGER events_do_not_change BEFORE UPDATE ON events
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
     """,
+    # n_records is NULL where the number is secret.
     """
     CREATE TABLE outbox (
         sketch_id BLOB PRIMARY KEY,
         stream TEXT NOT NULL,
         sequence INTEGER NOT NULL,
-        n_records INTEGER NOT NULL,
+        n_records INTEGER,
         first_slot INTEGER,
         last_slot INTEGER,
         released_at REAL NOT NULL,

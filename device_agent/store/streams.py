@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +11,8 @@ from numpy.typing import NDArray
 from device_agent.store.database import transaction, truncate_log
 from device_agent.store.ledger import append_event
 from device_agent.store.outbox import insert_sketch
+from device_agent.store.positions import StoredPosition, write_position
+from device_agent.store.slots import erase_slot
 from device_agent.windows import WindowState
 from shared.privacy import PrivacyEvent
 
@@ -50,22 +50,14 @@ class StreamState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredPosition:
-    """Where a stream stands in one of its sources; see ``device_agent.sources``."""
-
-    stream: str
-    source: str
-    place: Mapping[str, int | str]
-
-
-@dataclass(frozen=True, kw_only=True)
 class NewRelease:
     """Everything that is written when a window is released.
 
     Parameters
     ----------
     sketch_id, message, n_records, slots
-        The sketch: its identity, signed bytes, and what its header says.
+        The sketch: its identity, signed bytes, and what its header says; ``n_records`` is None
+        where the number is secret.
     event
         What it costs.
     released_at
@@ -78,7 +70,7 @@ class NewRelease:
 
     sketch_id: bytes
     message: bytes
-    n_records: int
+    n_records: int | None
     slots: tuple[int, int] | None
     event: PrivacyEvent
     released_at: float
@@ -114,21 +106,13 @@ def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
     )
 
 
-def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
-    """Load the positions of all streams."""
-    return [
-        StoredPosition(stream=row["stream"], source=row["source"], place=json.loads(row["place"]))
-        for row in connection.execute("SELECT stream, source, place FROM positions")
-    ]
-
-
 def checkpoint(
     connection: sqlite3.Connection, state: StreamState, position: StoredPosition | None
 ) -> None:
     """Save an open window and the position behind its last record, together."""
     with transaction(connection):
         _write_state(connection, state)
-        _write_position(connection, position)
+        write_position(connection, position)
         _write_open_window(connection, state)
     truncate_log(connection)
 
@@ -154,8 +138,10 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
         )
         append_event(connection, release.event, release.released_at)
         _write_state(connection, release.state)
-        _write_position(connection, release.position)
+        write_position(connection, release.position)
         _write_open_window(connection, release.state)
+        if release.n_records is None and release.slots is not None:
+            erase_slot(connection, release.event.stream, release.slots[1])
     truncate_log(connection)
 
 
@@ -174,16 +160,6 @@ def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
         " ON CONFLICT (name) DO UPDATE SET next_sequence = excluded.next_sequence,"
         " first_record = excluded.first_record, floor_slot = excluded.floor_slot",
         (state.name, state.next_sequence, state.first_record, state.window.floor_slot),
-    )
-
-
-def _write_position(connection: sqlite3.Connection, position: StoredPosition | None) -> None:
-    if position is None:
-        return
-    connection.execute(
-        "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
-        " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
-        (position.stream, position.source, json.dumps(dict(position.place), sort_keys=True)),
     )
 
 

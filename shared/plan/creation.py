@@ -6,7 +6,14 @@ from fractions import Fraction
 
 from shared.core import RadiusLaw
 from shared.plan.model import SketchPlan, derive
-from shared.plan.parts import Dimension, Label, MechanismName, Release, WindowRule
+from shared.plan.parts import (
+    Dimension,
+    Label,
+    MechanismName,
+    NeighbouringName,
+    Release,
+    WindowRule,
+)
 from shared.plan.rules import require_valid
 
 
@@ -20,7 +27,8 @@ def create_plan(
     most_records: int,
     mechanism: MechanismName | None = None,
     delta: Fraction = Fraction(0),
-    least_records: int = 1,
+    neighbouring: NeighbouringName = "replace-one",
+    least_records: int | None = None,
     measurements_per_record: int | None = None,
     radius_law: RadiusLaw | None = None,
     max_records_per_person: int | None = None,
@@ -30,7 +38,8 @@ def create_plan(
     """Make a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
 
     Without a ``mechanism``, the best that the other choices allow: the discrete Gaussian if there
-    is a delta, discrete Laplace with masks, K-norm otherwise.
+    is a delta, discrete Laplace with masks, K-norm otherwise. Without ``least_records``, 1, or 0
+    where the number of records is secret.
 
     Raises
     ------
@@ -48,10 +57,13 @@ def create_plan(
         release=Release(
             epsilon=epsilon,
             delta=delta,
+            neighbouring=neighbouring,
             mechanism=mechanism or _choose_mechanism(delta, n_frequencies, measurements_per_record),
         ),
         window=window,
-        least_records=least_records,
+        least_records=(
+            int(neighbouring == "replace-one") if least_records is None else least_records
+        ),
         most_records=most_records,
         max_records_per_person=max_records_per_person,
         most_sketches=most_sketches,

@@ -21,7 +21,12 @@ from shared.core import (
 from shared.errors import PlanError, PlanMismatchError
 from shared.plan.parts import Dimension, Label, Release, WindowRule
 from shared.plan.rules import FORMAT_VERSION, RING_BITS, require_valid
-from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.privacy import (
+    Mechanism,
+    PrivacyTarget,
+    calibrate_mechanism,
+    compute_count_variance,
+)
 
 PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
@@ -51,7 +56,8 @@ class SketchPlan:
         How streams are cut.
     least_records, most_records
         Records in one sketch. Fewer are carried over into the next window; at the most the window
-        closes early.
+        closes early. Under ``add-remove-one`` the least is 0, and the most only sizes the payload:
+        no device ever looks whether it is reached.
     max_records_per_person
         Records that one person can have in a window; None if unknown.
     coordinate_bound
@@ -101,9 +107,19 @@ class SketchPlan:
         return self.measurements_per_record / self.n_frequencies
 
     @property
+    def releases_count(self) -> bool:
+        """Whether the number of records is secret, and released with noise behind the features."""
+        return self.privacy_target.releases_count
+
+    @property
+    def n_coordinates(self) -> int:
+        """Released coordinates of a sketch: 2 m, and the number of records where it is secret."""
+        return 2 * self.n_frequencies + int(self.releases_count)
+
+    @property
     def payload_bytes(self) -> int:
         """Length of a sketch's payload."""
-        return 2 * self.n_frequencies * self.payload_width
+        return self.n_coordinates * self.payload_width
 
     @cached_property
     def quantiser(self) -> Quantiser:
@@ -158,9 +174,65 @@ class SketchPlan:
             )
         return SketchOperator(quantiser=self.quantiser, frequencies=self.frequencies, masks=masks)
 
-    def largest_coordinate(self, n_records: int) -> int:
-        """Return the largest magnitude that a sketch of ``n_records`` may hold."""
+    @property
+    def count_variance(self) -> float:
+        """Noise variance of the released number of records of one sketch; 0 where it is public."""
+        return compute_count_variance(self.privacy_target, self.mechanism)
+
+    def append_count(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
+        """Return all that noise is added to: ``sums``, and the scaled count where it is secret.
+
+        Parameters
+        ----------
+        sums
+            Shape ``(2 m,)``.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(n_coordinates,)``, int64.
+        """
+        if not self.releases_count:
+            return sums
+        return np.append(sums, np.int64(n_records * self.release.count_scale))
+
+    def largest_coordinate(self, n_records: int | None) -> int:
+        """Return the largest magnitude that a sketch of ``n_records`` may hold.
+
+        Guarantees
+        ----------
+        Where the number of records is secret (``n_records`` None) it follows from the plan alone.
+
+        Raises
+        ------
+        PlanError
+            A number is given where it is secret, or none where it is public.
+        """
+        if (n_records is None) != self.releases_count:
+            raise PlanError(
+                "must be given where it is public, and only there",
+                field="n_records",
+                fix="report this: a secret number of records was about to be used",
+            )
+        if n_records is None:
+            return self.coordinate_bound
         return min(self.coordinate_bound, n_records * self.amplitude + self.mechanism.noise_bound)
+
+    def coordinate_limits(
+        self, n_records: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the least and the largest value of each released coordinate: shapes ``(D,)``.
+
+        Clipping to them is post-processing of the noised sum. Raises as
+        :meth:`largest_coordinate`.
+        """
+        largest = self.largest_coordinate(n_records)
+        high = np.full(self.n_coordinates, largest, dtype=np.int64)
+        low = -high
+        if self.releases_count:
+            noise = self.mechanism.noise_bound
+            low[-1], high[-1] = -noise, self.most_records * self.release.count_scale + noise
+        return low, high
 
     def verify(self) -> None:
         """Recompute every derived field and compare, with integers.
@@ -181,6 +253,7 @@ class SketchPlan:
             "sensitivity_l2_squared",
             "sensitivity_modulus_squared",
             "sensitivity_norm",
+            "count_scale",
             "scale",
         ):
             _require_same(
@@ -201,7 +274,7 @@ def _require_same(name: str, stated: object, derived: object) -> None:
 def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
     mechanism, target = plan.mechanism, plan.privacy_target
-    sensitivity = target.sensitivity
+    sensitivity = target.release_sensitivity
     bound = plan.most_records * plan.amplitude + mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
     if width is None or plan.most_sketches * bound >= 1 << (plan.ring_bits - 1):
@@ -221,6 +294,7 @@ def derive(plan: SketchPlan) -> SketchPlan:
             sensitivity_l2_squared=sensitivity.l2_squared,
             sensitivity_modulus_squared=sensitivity.modulus_squared,
             sensitivity_norm=target.norm_sensitivity,
+            count_scale=target.count_scale if target.releases_count else 0,
             scale=mechanism.scale,
         ),
     )

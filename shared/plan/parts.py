@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+NeighbouringName = Literal["replace-one", "add-remove-one"]
 MechanismName = Literal["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
 
 
@@ -49,7 +50,8 @@ class WindowRule:
         ``time``: slots ``[origin + i length_s, origin + (i + 1) length_s)``, seconds since
         1970-01-01 UTC; ``count``: every ``length`` records.
     origin, length_s
-        For ``time``; zero otherwise.
+        For ``time``; zero otherwise. Under ``add-remove-one`` streams begin with slot 0, at
+        ``origin``: sketch i of every stream covers slot i.
     length
         For ``count``, records; zero otherwise.
     """
@@ -81,12 +83,16 @@ class Release:
         ``discrete-knorm`` (pure epsilon, the least variance of the pure ones), ``discrete-laplace``
         (the seed paper's, the one that masks go with), or ``discrete-gaussian`` (needs a delta).
     neighbouring
-        ``replace-one``.
+        ``replace-one``: the values of one record are protected; how many there are is public.
+        ``add-remove-one``: that a record is there at all is protected; the number is released with
+        noise, and a sketch for every slot.
     epsilon, delta
         What is promised for one record, exact.
     sensitivity_l1, sensitivity_l2_squared, sensitivity_modulus_squared, sensitivity_norm
-        Integers in units of the sum, enumerated from the feature table; the last in the norm of the
-        K-norm mechanism.
+        Integers in units of the sum, enumerated from the feature table, with the count where it is
+        released; the last in the norm of the K-norm mechanism.
+    count_scale
+        What the number of records is multiplied by where it is released; 0 where it is public.
     scale
         Exact scale of the noise, at least what epsilon needs.
     """
@@ -94,11 +100,12 @@ class Release:
     kind: Literal["local.v1"] = "local.v1"
     noise_by: Literal["device"] = "device"
     mechanism: MechanismName
-    neighbouring: Literal["replace-one"] = "replace-one"
+    neighbouring: NeighbouringName = "replace-one"
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     sensitivity_l1: int = 0
     sensitivity_l2_squared: int = 0
     sensitivity_modulus_squared: int = 0
     sensitivity_norm: int = 0
+    count_scale: int = 0
     scale: Fraction = Fraction(0)

@@ -16,6 +16,7 @@ FORMAT_VERSION = 1
 RING_BITS = 64
 MAX_LABEL_SETS = 64
 MAX_FREQUENCIES = 1 << 20
+_YEAR_10000 = 253_402_300_800
 
 
 def require_valid(plan: SketchPlan) -> None:
@@ -45,7 +46,10 @@ def require_valid(plan: SketchPlan) -> None:
         "choose a divisor, or leave it out to use every feature",
     )
     _require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
-    _require(plan.least_records >= 1, "least_records", "must be at least 1")
+    if plan.releases_count:
+        _require_presence_hidden(plan)
+    else:
+        _require(plan.least_records >= 1, "least_records", "must be at least 1")
     _require(
         plan.least_records <= plan.most_records,
         "most_records",
@@ -88,6 +92,37 @@ def _require_dimensions(plan: SketchPlan) -> None:
             "the scale must be finite and positive",
             "give the spread you expect inside one cluster",
         )
+
+
+def _require_presence_hidden(plan: SketchPlan) -> None:
+    """Check what add-remove-one needs, so that nothing but noised sums tells who is there."""
+    where = "under add-remove-one"
+    _require(
+        plan.window.kind == "time",
+        "window.kind",
+        f'must be "time" {where}: when a window by count closes tells how many records there are',
+        'use windows by time, or neighbouring = "replace-one"',
+    )
+    _require(
+        0 < plan.window.origin < _YEAR_10000,
+        "window.origin",
+        f"must be the start of the study {where}: a sketch is released for every slot since then, "
+        "empty ones too",
+        "give it in seconds since 1970-01-01 UTC, chosen before any data are looked at",
+    )
+    _require(
+        plan.least_records == 0,
+        "least_records",
+        f"must be 0 {where}: carrying few records over would tell that there are few",
+        "leave it out",
+    )
+    _require(
+        plan.measurements_per_record == plan.n_frequencies,
+        "measurements_per_record",
+        f"must equal n_frequencies {where}: a record that is absent shifts the counter, and with "
+        "it the masks, of all that follow",
+        "leave it out",
+    )
 
 
 def _require_window(plan: SketchPlan) -> None:

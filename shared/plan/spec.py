@@ -13,7 +13,7 @@ from shared.errors import PlanError
 from shared.plan.creation import create_plan
 from shared.plan.encoding import structure
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension, Label, MechanismName, WindowRule
+from shared.plan.parts import Dimension, Label, MechanismName, NeighbouringName, WindowRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,8 @@ class PlanSpec:
     most_records: int
     mechanism: MechanismName | None = None
     delta: Fraction = Fraction(0)
-    least_records: int = 1
+    neighbouring: NeighbouringName = "replace-one"
+    least_records: int | None = None
     measurements_per_record: int | None = None
     radius_law: RadiusLaw = field(default_factory=RadiusLaw)
     max_records_per_person: int | None = None
@@ -57,6 +58,7 @@ def plan_from_spec(document: Any) -> SketchPlan:
         most_records=spec.most_records,
         mechanism=spec.mechanism,
         delta=spec.delta,
+        neighbouring=spec.neighbouring,
         least_records=spec.least_records,
         measurements_per_record=spec.measurements_per_record,
         radius_law=spec.radius_law,

@@ -13,15 +13,20 @@ from shared.privacy.accounting import (
     compute_per_record_loss,
     require_within_budget,
 )
-from shared.privacy.calibration import MECHANISMS, PrivacyTarget, calibrate_mechanism
+from shared.privacy.calibration import (
+    MECHANISMS,
+    PrivacyTarget,
+    calibrate_mechanism,
+    compute_count_variance,
+)
 from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from shared.privacy.outline import StudyOutline
 from shared.privacy.planner import (
     Advice,
     Candidate,
-    StudyOutline,
     advise,
     find_smallest_epsilon,
     predict_candidate,
@@ -51,6 +56,7 @@ __all__ = [
     "advise",
     "calibrate_mechanism",
     "compose",
+    "compute_count_variance",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",

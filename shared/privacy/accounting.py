@@ -1,6 +1,7 @@
 """What was released, and what it cost, kept apart: events never change, costs are computed.
 
-Rules (``replace-one``): records in different windows of one stream are disjoint, so the releases of
+Rules (both relations: a record is in one window, and which one depends on no other record wherever
+its presence is secret): records in different windows of one stream are disjoint, so the releases of
 one plan compose in parallel; different plans over the same stream compose in sequence; for someone
 whose records appear in many windows, everything composes in sequence.
 """

@@ -51,6 +51,17 @@ class PrivacyTarget:
         )
 
     @property
+    def release_sensitivity(self) -> Sensitivity:
+        """The sensitivities of all that is released: of the sum, with the count if it is secret."""
+        features = self.sensitivity
+        count = self.count_scale if self.releases_count else 0
+        return Sensitivity(
+            l1=features.l1 + count,
+            l2_squared=features.l2_squared + count**2,
+            modulus_squared=features.modulus_squared,
+        )
+
+    @property
     def releases_count(self) -> bool:
         """Whether the number of records is secret, and so released with noise after the features.
 
@@ -72,6 +83,18 @@ class PrivacyTarget:
         return compute_norm_sensitivity(
             feature_table(), DiscreteKNorm.polygon, neighbouring=self.neighbouring
         )
+
+
+def compute_count_variance(target: PrivacyTarget, mechanism: Mechanism) -> float:
+    """Return the noise variance of a released number of records, in records squared.
+
+    0 where the number is public.
+    """
+    if not target.releases_count:
+        return 0.0
+    if isinstance(mechanism, DiscreteKNorm):
+        return mechanism.count_variance
+    return mechanism.variance / target.count_scale**2
 
 
 def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
@@ -109,9 +132,8 @@ def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
 
 
 def _calibrate_laplace(target: PrivacyTarget) -> Mechanism:
-    count = target.count_scale if target.releases_count else 0
     return DiscreteLaplace.calibrate(
-        sensitivity_l1=target.sensitivity.l1 + count,
+        sensitivity_l1=target.release_sensitivity.l1,
         epsilon=target.epsilon,
         neighbouring=target.neighbouring,
     )
@@ -128,10 +150,9 @@ def _calibrate_knorm(target: PrivacyTarget) -> Mechanism:
 
 
 def _calibrate_gaussian(target: PrivacyTarget) -> Mechanism:
-    count = target.count_scale if target.releases_count else 0
     return DiscreteGaussian.calibrate(
         n_coordinates=2 * target.n_frequencies + int(target.releases_count),
-        sensitivity_l2_squared=target.sensitivity.l2_squared + count**2,
+        sensitivity_l2_squared=target.release_sensitivity.l2_squared,
         epsilon=target.epsilon,
         delta=target.delta,
         neighbouring=target.neighbouring,

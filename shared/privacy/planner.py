@@ -12,94 +12,23 @@ from fractions import Fraction
 
 from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
-from shared.privacy.calibration import MECHANISMS, PrivacyTarget, calibrate_mechanism
+from shared.privacy.calibration import (
+    MECHANISMS,
+    PrivacyTarget,
+    calibrate_mechanism,
+    compute_count_variance,
+)
 from shared.privacy.mechanism import Mechanism, require_epsilon
+from shared.privacy.outline import StudyOutline
 from shared.privacy.utility import (
-    DEFAULT_SIGNAL_ENERGY,
     QualityBand,
     predict_mechanism_snr,
     predict_relative_sse,
 )
 
-FEATURES_PER_PARAMETER = (2, 3, 5, 7, 10)
-"""Candidates for m / (k d): below 2 too few equations, above 10 no gain was measured."""
-LARGEST_FREQUENCIES = 1 << 20
-"""The most frequencies that a plan may have."""
-HEADROOM = 4
-"""A sketch may hold this many times the mean number of records."""
-_NEIGHBOURING = "replace-one"
 _PAYLOAD_WIDTHS = range(2, 9)
 # Epsilons that are searched: three digits, from 1e-6 to 100. Wider has no use.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -6, 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyOutline:
-    """What is known of a study before it starts.
-
-    Parameters
-    ----------
-    n_records, n_sketches
-        n, the records of all sketches together; and L, devices times windows.
-    n_dimensions, n_clusters
-        d and k.
-    signal_energy
-        ``|z|^2``, an assumption: 0.10 to 0.45 was seen.
-    mask_groups
-        m / r. Above 1, Laplace noise with masks is among the candidates; it is never recommended,
-        for masks buy computing time and cost variance.
-
-    Raises
-    ------
-    PrivacyError
-        A count is below 1, there are fewer records than sketches, more frequencies would be needed
-        than a plan may have, or the signal energy does not lie between 0 and 1.
-    """
-
-    n_records: int
-    n_sketches: int
-    n_dimensions: int
-    n_clusters: int
-    signal_energy: float = DEFAULT_SIGNAL_ENERGY
-    mask_groups: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
-            if getattr(self, name) < 1:
-                raise PrivacyError("must be at least 1", field=name, fix="use a whole number")
-        if self.n_records < self.n_sketches:
-            raise PrivacyError(
-                f"must be at least the number of sketches, {self.n_sketches}",
-                field="n_records",
-                fix="count the records of all sketches together",
-            )
-        if FEATURES_PER_PARAMETER[0] * self.n_clusters * self.n_dimensions > LARGEST_FREQUENCIES:
-            raise PrivacyError(
-                f"times n_dimensions must be at most {LARGEST_FREQUENCIES // 2}",
-                field="n_clusters",
-                fix="look for fewer clusters, or in fewer dimensions",
-            )
-        if not 0.0 < self.signal_energy < 1.0:
-            raise PrivacyError(
-                "must lie between 0 and 1",
-                field="signal_energy",
-                fix=f"leave it out for {DEFAULT_SIGNAL_ENERGY}",
-            )
-
-    @property
-    def most_records(self) -> int:
-        """Records that one sketch may hold: ``HEADROOM`` times the mean, rounded up."""
-        return HEADROOM * -(-self.n_records // self.n_sketches)
-
-    @property
-    def frequencies(self) -> tuple[int, ...]:
-        """Candidates for m, ascending."""
-        parameters = self.n_clusters * self.n_dimensions
-        return tuple(
-            factor * parameters
-            for factor in FEATURES_PER_PARAMETER
-            if factor * parameters <= LARGEST_FREQUENCIES
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,22 +129,22 @@ def predict_candidate(
     """
     r = n_frequencies if measurements_per_record is None else measurements_per_record
     used = delta if mechanism == "discrete-gaussian" else Fraction(0)
-    noise = calibrate_mechanism(
-        PrivacyTarget(
-            mechanism=mechanism,
-            n_frequencies=n_frequencies,
-            measurements_per_record=r,
-            epsilon=epsilon,
-            delta=used,
-            neighbouring=_NEIGHBOURING,
-        )
+    target = PrivacyTarget(
+        mechanism=mechanism,
+        n_frequencies=n_frequencies,
+        measurements_per_record=r,
+        epsilon=epsilon,
+        delta=used,
+        neighbouring=outline.neighbouring,
     )
+    noise = calibrate_mechanism(target)
     snr = predict_mechanism_snr(
         noise,
         n_sketches=outline.n_sketches,
         n_records=outline.n_records,
         alpha=r / n_frequencies,
         signal_energy=outline.signal_energy,
+        count_variance=compute_count_variance(target, noise),
     )
     return Candidate(
         mechanism=mechanism,
@@ -230,7 +159,7 @@ def predict_candidate(
             n_clusters=outline.n_clusters,
             n_dimensions=outline.n_dimensions,
         ),
-        sketch_bytes=2 * n_frequencies * _find_width(outline, noise),
+        sketch_bytes=(2 * n_frequencies + int(target.releases_count)) * _find_width(outline, noise),
     )
 
 

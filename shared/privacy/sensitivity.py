@@ -34,7 +34,11 @@ class Sensitivity:
 def require_neighbouring(neighbouring: str) -> None:
     """Refuse a relation that is not one of ``NEIGHBOURINGS`` with a ``PrivacyError``."""
     if neighbouring not in NEIGHBOURINGS:
-        raise PrivacyError(f"must be one of {', '.join(NEIGHBOURINGS)}", field="neighbouring")
+        raise PrivacyError(
+            f"must be one of {', '.join(NEIGHBOURINGS)}",
+            field="neighbouring",
+            fix="use replace-one to hide values, add-remove-one to hide presence too",
+        )
 
 
 def compute_sensitivity(

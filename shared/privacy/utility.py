@@ -59,6 +59,7 @@ def predict_mechanism_snr(
     amplitude: int = AMPLITUDE,
     alpha: float = 1.0,
     signal_energy: float = DEFAULT_SIGNAL_ENERGY,
+    count_variance: float = 0.0,
 ) -> float:
     """Predict the SNR of the global sketch that a mechanism leaves, before any data exist.
 
@@ -76,6 +77,9 @@ def predict_mechanism_snr(
         A, and r / m.
     signal_energy
         ``|z|^2``: an assumption; 0.10 to 0.45 was seen, and the SNR is nearly proportional to it.
+    count_variance
+        Noise variance of the number of records of one sketch, where it is secret. Dividing by
+        their sum adds ``|z|^2 L count_variance / n^2`` to V.
 
     Returns
     -------
@@ -88,6 +92,7 @@ def predict_mechanism_snr(
         alpha=alpha,
         n_records=n_records,
     )
+    noise_energy += signal_energy * n_sketches * count_variance / n_records**2
     return predict_snr(
         signal_energy=signal_energy,
         noise_energy=noise_energy,

@@ -43,7 +43,8 @@ class SketchHeader:
         First and last slot that the sketch covers, for windows by time; None for windows by count,
         which carry no times.
     n_records, n_public
-        Records in the sketch, and whether that number is public (always so under replace-one).
+        Records in the sketch, and whether that number is public. Where it is not (add-remove-one)
+        ``n_records`` is None: the payload ends with the number, scaled and noised.
     report_id
         16 random bytes.
     payload_length, payload_digest
@@ -56,7 +57,7 @@ class SketchHeader:
     stream: str
     sequence: int
     slots: tuple[int, int] | None
-    n_records: int
+    n_records: int | None
     n_public: bool
     report_id: bytes
     payload_length: int
@@ -225,10 +226,13 @@ def _header_from_map(document: Any) -> SketchHeader:
         "stream",
         f"must be text of 1 to {MAX_STREAM_NAME} characters",
     )
+    _require(type(document[10]) is bool, "n_public", "must be true or false")
     for key, name in ((7, "sequence"), (9, "n_records"), (13, "payload_length")):
         value = document[key]
+        if name == "n_records" and not document[10]:
+            _require(value is None, name, "must be null where n_public is false")
+            continue
         _require(type(value) is int and 0 <= value < 1 << 63, name, "must be an integer, 0 or more")
-    _require(type(document[10]) is bool, "n_public", "must be true or false")
     _require(document[12] == [], "sealed", "must be an empty array in this version")
     return SketchHeader(
         study=document[3],

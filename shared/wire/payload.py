@@ -9,12 +9,12 @@ from shared.errors import MalformedMessageError, WireError
 
 
 def encode_payload(sums: NDArray[np.int64], width: int) -> bytes:
-    """Encode a released sum: real parts, then imaginary parts.
+    """Encode a released sum: real parts, imaginary parts, then the scaled count if it is secret.
 
     Parameters
     ----------
     sums
-        Shape ``(2 m,)``, int64.
+        Shape ``(2 m,)`` or ``(2 m + 1,)``, int64.
     width
         Bytes of one coordinate, 1 to 8.
 

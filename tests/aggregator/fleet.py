@@ -93,10 +93,11 @@ class Device:
         }
 
     def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
-        """Sketch records of this device and add noise: shape ``(2 m,)``."""
+        """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""
         accumulator = SketchAccumulator(plan.operator(self.device_id + b"main"))
         accumulator.add(draw_records(self.seed, count))
-        return plan.mechanism.add_noise(accumulator.sums, SeededSource(noise_seed))
+        exact = plan.append_count(accumulator.sums, count)
+        return plan.mechanism.add_noise(exact, SeededSource(noise_seed))
 
     def message(
         self,
@@ -106,9 +107,9 @@ class Device:
         **changes: Any,
     ) -> tuple[str, bytes]:
         """Return a sketch's identity and message; ``changes`` replace fields of the header."""
-        n_records = changes.get("n_records", 500)
+        n_records = changes.get("n_records", None if plan.releases_count else 500)
         if sums is None:
-            sums = self.release(plan, noise_seed=self.seed, count=n_records)
+            sums = self.release(plan, noise_seed=self.seed, count=n_records or 500)
         payload = changes.pop("payload", None) or encode_payload(sums, plan.payload_width)
         fields: dict[str, Any] = {
             "study": study,
@@ -118,7 +119,7 @@ class Device:
             "sequence": 0,
             "slots": (SLOT, SLOT) if plan.window.kind == "time" else None,
             "n_records": n_records,
-            "n_public": True,
+            "n_public": not plan.releases_count,
             "report_id": hashlib.sha256(b"report").digest()[:16],
             "payload_length": len(payload),
             "payload_digest": hashlib.sha256(payload).digest(),

@@ -7,11 +7,16 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from tests.device_agent.conftest import HOUR, Agent
+from shared.plan import WindowRule
+from shared.wire import decode_payload
+from tests.device_agent.conftest import HOUR, Agent, make_plan
+from tests.device_agent.server import Server, running
 
 # Runs the real command, and kills itself when SQLite is about to execute the n-th write. What the
 # statement before it did is then done, so every gap between two writes is tried.
@@ -87,6 +92,54 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
     assert kill_at > 3 * _PARTS
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
+    part: int, make_agent: Callable[[Server], Agent], tmp_path: Path
+) -> None:
+    # Where presence is secret. So much budget that the counts can be read off the sketches.
+    length = 10**7
+    plan = make_plan(
+        neighbouring="add-remove-one",
+        least_records=None,
+        mechanism="discrete-laplace",
+        epsilon=Fraction(10**9),
+        window=WindowRule(kind="time", origin=int(time.time() - 2.5 * length), length_s=length),
+    )
+    with running(plan) as server:
+        agent = make_agent(server)
+        agent.write_config(per_record=str(10**9))
+        agent.init()
+        with agent.records.open("a") as file:
+            file.writelines(f"{time.time() - age * length},1,1\n" for age in (2, 2, 1, 0))
+        template = tmp_path / "template"
+        shutil.copytree(agent.state, template)
+        kill_at, status = part + 1, -signal.SIGKILL
+        while status == -signal.SIGKILL:
+            shutil.rmtree(agent.state)
+            shutil.copytree(template, agent.state)
+            server.stored.clear()
+            server.received.clear()
+            status = run_and_kill(agent, kill_at)
+            agent.once()
+            assert agent.once()["waiting"] == 0
+            require_secret_counts(agent, [2, 1])
+            require_no_second_draw(agent)
+            kill_at += 2
+        assert kill_at > 8
+
+
+def require_secret_counts(agent: Agent, expected: list[int]) -> None:
+    plan, scaled = agent.server.plan, []
+    for message in sorted(agent.server.stored.values(), key=lambda m: m.header.sequence):
+        assert message.header.slots == (message.header.sequence, message.header.sequence)
+        released = decode_payload(
+            message.payload, width=plan.payload_width, n_coordinates=plan.n_coordinates
+        )
+        scaled.append(round(int(released[-1]) / plan.release.count_scale))
+    assert scaled == expected
+    assert query(agent, "SELECT slot, n_records FROM open_slots") == [(len(expected), 1)]
+
+
 def require_ledger_and_outbox_agree(agent: Agent) -> None:
     released = query(agent, "SELECT stream, sequence FROM events ORDER BY sequence")
     assert released == query(agent, "SELECT stream, sequence FROM outbox ORDER BY sequence")
@@ -99,7 +152,7 @@ def require_each_record_once(agent: Agent) -> None:
     assert sorted(header.sequence for header in headers) == [0, 1]
     ((still_open,),) = query(agent, "SELECT n_records FROM open_windows")
     assert isinstance(still_open, int)
-    assert sum(header.n_records for header in headers) + still_open == _N_RECORDS
+    assert sum(header.n_records or 0 for header in headers) + still_open == _N_RECORDS
 
 
 def require_no_second_draw(agent: Agent) -> None:
@@ -164,4 +217,4 @@ def test_a_full_disk_releases_nothing_and_says_so(
     assert released == query(enrolled, "SELECT COUNT(*) FROM outbox")
     assert len(before) <= len(enrolled.dump())
     assert enrolled.once()["waiting"] == 0
-    assert sum(m.header.n_records for m in enrolled.server.stored.values()) == 204
+    assert sum(m.header.n_records or 0 for m in enrolled.server.stored.values()) == 204

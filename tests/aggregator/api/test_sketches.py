@@ -255,7 +255,7 @@ async def test_a_full_study_takes_no_more(desk: Desk) -> None:
     [
         ({"n_records": 9}, "n_records"),
         ({"n_records": 2001}, "n_records"),
-        ({"n_public": False}, "n_public"),
+        ({"n_public": False, "n_records": None}, "n_public"),
         ({"slots": None}, "slots"),
         ({"payload": b"\0"}, "payload"),
     ],

@@ -175,6 +175,7 @@ async def test_a_study_without_sketches_has_no_utility(desk: Desk) -> None:
     assert await desk.read(f"/v1/studies/{study.hex()}/utility") == {
         "n_sketches": 0,
         "n_records": 0,
+        "n_records_error": 0.0,
         "snr": 0.0,
         "signal_energy": 0.0,
         "noise_energy": None,

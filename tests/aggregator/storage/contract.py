@@ -390,6 +390,21 @@ class StoreContract:
             )
         assert_totals(totals, sums, sizes)
 
+    async def test_a_secret_number_of_records_stays_unknown_and_adds_nothing_to_the_moments(
+        self, store: Store
+    ) -> None:
+        sums = [make_sums(1, i).tolist() for i in range(2)]
+        async with store.begin(write=True) as transaction:
+            await fill(transaction)
+            for i in range(2):
+                secret = make_sketch(1, i, n_records=None)
+                assert await transaction.add_sketch(secret, make_payload(1, i))
+            assert await transaction.get_sketch(secret.sketch_id) == secret
+            totals = await transaction.sum_sketches(
+                STUDY.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
+            )
+        assert_totals(totals, sums, [0, 0])
+
     async def test_a_sum_that_could_leave_64_bits_is_refused(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:
             await fill(transaction)

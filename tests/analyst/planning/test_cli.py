@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared import command
-from shared.plan import plan_from_json, plan_from_spec
+from shared.plan import WindowRule, plan_from_json, plan_from_spec
 
 SPEC = Path(__file__).parents[3] / "deploy" / "demo" / "plan.toml"
 STUDY = {
@@ -22,7 +22,7 @@ ANSWERS = [
     *("temperature", "°F", "-10", "110", "8"),
     *("wind speed", "mph", "0", "50", "4"),
     "",  # no more dimensions
-    *("5", "7d", "40", "200000", "1/2", "0"),
+    *("5", "values", "7d", "40", "200000", "1/2", "0"),
 ]
 
 
@@ -193,7 +193,21 @@ def test_wrong_answers_are_explained_and_asked_again(
         [
             *('say "x"\\', "1", "nan", "0", "-1", "1", "0", "0.1"),
             *(' say "x"\\ ', ""),
-            *("none", "0", "2", "soon", "0d", "500 records", "10", "-1", "1e-1", "2", "1e-6"),
+            *(
+                "none",
+                "0",
+                "2",
+                "nothing",
+                "values",
+                "soon",
+                "0d",
+                "500 records",
+                "10",
+                "-1",
+                "1e-1",
+                "2",
+                "1e-6",
+            ),
         ],
         monkeypatch,
     )
@@ -226,6 +240,78 @@ def test_answers_that_end_early_write_nothing(
     assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
     assert "answers: ended before the last question; nothing was written" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
+    type_in([*ANSWERS[:11], "5", "presence", *windows, "40", "30", "1/2", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    assert (plan.release.neighbouring, plan.least_records) == ("add-remove-one", 0)
+    assert plan.window == WindowRule(kind="time", origin=1_769_817_600, length_s=7 * 86400)
+    err = capsys.readouterr().err
+    for complaint in ("when a number of records is full", "must be a date", "after 1970-01-01"):
+        assert complaint in err
+    assert "least_records" not in output.with_suffix(".toml").read_text(encoding="utf-8")
+
+
+PRESENCE = """
+n_frequencies = 60
+seed = "a study of presence"
+epsilon = "1"
+neighbouring = "add-remove-one"
+most_records = 100000
+window = { kind = "time", origin = 1769817600, length_s = 3600 }
+
+[[dimensions]]
+name = "x"
+unit = "1"
+lower = 0.0
+upper = 1.0
+scale = 0.1
+"""
+
+
+def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PRESENCE, encoding="utf-8")
+    assert command.main(["plan", "show", str(path)]) == 0
+    text = words_of(capsys.readouterr().out)
+    for part in (
+        "differ by the presence of one record",
+        "that and when a device takes part",
+        "a sketch for every 3600 s since 2026-01-31 00:00:00 UTC, empty or not",
+        "is sent by its next run",
+        "any number in one sketch; released with noise of",
+    ):
+        assert part in text
+    assert "closes early" not in text
+    assert "how many records it has" not in text
+    given = ["--records", "5", "--devices", "40", "--clusters", "3", "--json"]
+    assert command.main(["plan", "show", str(path), *given]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["neighbouring"] == "add-remove-one"
+    # Fewer records than sketches: some are empty.
+    assert document["prediction"]["snr"] > 0
+
+
+def test_advice_on_hiding_presence_says_what_it_asks_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    relation = {"--neighbouring": "add-remove-one"}
+    assert run("advise", STUDY | relation) == 0
+    text = words_of(capsys.readouterr().out)
+    assert "every device sends a sketch for every window" in text
+    assert 'neighbouring = "add-remove-one" into a specification' in text
+    assert run("advise", STUDY | relation, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["neighbouring"] == "add-remove-one"
+    assert run("advise", STUDY | {"--neighbouring": "both"}) == 2
+    assert "--neighbouring: must be replace-one or add-remove-one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("taken", ["plan.json", "plan.toml"])

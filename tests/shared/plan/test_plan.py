@@ -2,6 +2,7 @@ import json
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,10 @@ def test_bytes_and_json_carry_the_plan_exactly() -> None:
         {"window": {"kind": "time", "origin": 0, "length_s": 3601}},
         {"radius_law": {"kind": "adapted", "sigma_low": 1.0, "sigma_high": 2.0}},
         {"labels": []},
+        {
+            "neighbouring": "add-remove-one",
+            "window": {"kind": "time", "origin": 3600, "length_s": 3600},
+        },
     ],
 )
 def test_every_choice_changes_the_digest(change: dict[str, Any]) -> None:
@@ -114,6 +119,81 @@ def test_a_combination_that_is_wrong_or_wasteful_is_refused_with_the_reason(
     with pytest.raises((PlanError, PrivacyError)) as caught:
         make(**change)
     assert caught.value.field == field
+
+
+PRESENCE: dict[str, Any] = {
+    "neighbouring": "add-remove-one",
+    "window": {"kind": "time", "origin": 1_700_000_000, "length_s": 3600},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"window": {"kind": "count", "length": 100}}, "window.kind"),
+        ({"window": {"kind": "time", "length_s": 3600}}, "window.origin"),
+        ({"least_records": 1}, "least_records"),
+        ({"least_records": -1}, "least_records"),
+        ({"measurements_per_record": 5}, "measurements_per_record"),
+        (
+            {"measurements_per_record": 5, "mechanism": "discrete-laplace"},
+            "measurements_per_record",
+        ),
+        ({"neighbouring": "bounded"}, "neighbouring"),
+    ],
+)
+def test_hiding_presence_allows_no_window_minimum_or_mask_that_would_tell_it(
+    change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        make(**(PRESENCE | change))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"mechanism": "discrete-laplace"},
+        {"mechanism": "discrete-knorm"},
+        {"delta": "1e-6"},
+    ],
+)
+def test_a_plan_that_hides_presence_adds_the_count_to_all_that_follows_from_m(
+    choice: dict[str, Any],
+) -> None:
+    plan = make(**(PRESENCE | choice))
+    release = plan.release
+    assert (plan.least_records, plan.releases_count) == (0, True)
+    assert plan.payload_bytes == (2 * plan.n_frequencies + 1) * plan.payload_width
+    expected = release.sensitivity_norm if "knorm" in release.mechanism else plan.amplitude
+    assert release.count_scale == expected
+    features = plan.privacy_target.sensitivity
+    assert release.sensitivity_l1 == features.l1 + release.count_scale
+    assert release.sensitivity_l2_squared == features.l2_squared + release.count_scale**2
+    assert decode_plan(encode_plan(plan)) == plan
+    assert plan.mechanism.guarantee.epsilon <= release.epsilon
+
+
+def test_what_a_sketch_of_secret_size_may_hold_follows_from_the_plan_alone() -> None:
+    plan = make(**PRESENCE)
+    assert plan.largest_coordinate(None) == plan.coordinate_bound
+    low, high = plan.coordinate_limits(None)
+    assert low.shape == high.shape == (plan.n_coordinates,)
+    assert set(high[:-1].tolist()) == {plan.coordinate_bound}
+    noise = plan.mechanism.noise_bound
+    most = plan.most_records * plan.release.count_scale + noise
+    assert (low[-1], high[-1]) == (-noise, most)
+    assert most <= plan.coordinate_bound
+    for n_records, other in ((3, plan), (None, make())):
+        with pytest.raises(PlanError, match="n_records"):
+            other.largest_coordinate(n_records)
+
+
+def test_the_count_is_appended_only_where_it_is_secret() -> None:
+    sums = np.arange(40, dtype=np.int64)
+    plan = make(**PRESENCE)
+    assert plan.append_count(sums, 7).tolist() == [*range(40), 7 * plan.release.count_scale]
+    assert make().append_count(sums, 7) is sums
 
 
 def test_the_payload_width_holds_every_coordinate() -> None:
@@ -178,12 +258,29 @@ def test_a_missing_field_is_refused_by_name() -> None:
         (("release", "sensitivity_l1"), 1),
         (("release", "sensitivity_l2_squared"), 1),
         (("release", "sensitivity_norm"), 1),
+        (("release", "count_scale"), 1),
         (("coordinate_bound",), 10),
         (("payload_width",), 8),
     ],
 )
 def test_a_derived_field_that_differs_is_refused(path: tuple[str, ...], value: Any) -> None:
     document = plan_to_json(make())
+    target = document
+    for name in path[:-1]:
+        target = target[name]
+    target[path[-1]] = value
+    with pytest.raises(PlanMismatchError) as caught:
+        plan_from_json(document)
+    assert caught.value.field == ".".join(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [(("release", "count_scale"), 0), (("payload_width",), 8)]
+)
+def test_a_device_does_not_believe_a_count_scale_or_width(
+    path: tuple[str, ...], value: int
+) -> None:
+    document = plan_to_json(make(**PRESENCE))
     target = document
     for name in path[:-1]:
         target = target[name]

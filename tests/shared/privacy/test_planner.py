@@ -16,8 +16,9 @@ from shared.privacy import (
     calibrate_mechanism,
     find_smallest_epsilon,
     predict_candidate,
+    predict_mechanism_snr,
 )
-from shared.privacy.planner import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
+from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
 
 PURE = Fraction(0)
 DELTA = Fraction(1, 10**6)
@@ -217,6 +218,37 @@ def test_sketch_bytes_are_those_of_the_plan() -> None:
         assert candidate.sketch_bytes == plan.payload_bytes
 
 
+def test_sketch_bytes_and_snr_count_what_hiding_presence_adds() -> None:
+    study = outline(neighbouring="add-remove-one")
+    window = {"kind": "time", "origin": 3600, "length_s": 3600}
+    for candidate in advise_on(study, Fraction(1), DELTA, 1.1).candidates:
+        plan = plan_from_spec(
+            make_spec()
+            | {
+                "n_frequencies": candidate.n_frequencies,
+                "delta": str(candidate.delta),
+                "mechanism": candidate.mechanism,
+                "most_records": study.most_records,
+                "neighbouring": "add-remove-one",
+                "window": window,
+            }
+        )
+        assert candidate.sketch_bytes == plan.payload_bytes
+        noise = plan.mechanism
+        snr = predict_mechanism_snr(
+            noise, n_sketches=study.n_sketches, n_records=study.n_records, count_variance=0.0
+        )
+        share = study.n_sketches * plan.count_variance / study.n_records**2
+        assert 1 / candidate.snr - 1 / snr == pytest.approx(share, rel=1e-6)
+
+
+def test_hiding_presence_needs_no_record_in_every_sketch_and_takes_no_masks() -> None:
+    study = outline(neighbouring="add-remove-one", n_records=5, mask_groups=2)
+    advice = advise_on(study, Fraction(1), PURE, 1.1)
+    assert not any(candidate.has_masks for candidate in advice.candidates)
+    assert {refusal.error.field for refusal in advice.refusals} == {"measurements_per_record"}
+
+
 def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
     assert max(outline(n_dimensions=1000, n_clusters=300).frequencies) <= LARGEST_FREQUENCIES
     with pytest.raises(
@@ -233,6 +265,7 @@ def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
         ({"n_dimensions": 0}, "n_dimensions"),
         ({"n_clusters": -1}, "n_clusters"),
         ({"mask_groups": 0}, "mask_groups"),
+        ({"neighbouring": "bounded"}, "neighbouring"),
         ({"n_records": 11}, "n_records"),
         ({"n_clusters": 1 << 20}, "n_clusters"),
         ({"signal_energy": 0.0}, "signal_energy"),

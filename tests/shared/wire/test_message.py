@@ -33,16 +33,27 @@ def cddl_rule(name: str) -> pycddl.Schema:
     return pycddl.Schema(f"root = {name}\n" + re.sub(r"bstr \.cbor [a-z-]+", "bstr", CDDL))
 
 
-@pytest.mark.parametrize("slots", [None, (-5, 7)])
-def test_the_message_is_what_the_cddl_file_describes(slots: Any) -> None:
-    data = make_message(slots=slots)
+@pytest.mark.parametrize(
+    "change", [{"slots": None}, {"slots": (-5, 7)}, {"n_records": None, "n_public": False}]
+)
+def test_the_message_is_what_the_cddl_file_describes(change: dict[str, Any]) -> None:
+    data = make_message(**change)
     protected, _, header, _ = cbor2.loads(data)[0].value
     cddl_rule("sketch-message").validate_cbor(data)
     cddl_rule("protected-header").validate_cbor(protected)
     cddl_rule("sketch-header").validate_cbor(header)
 
 
-@pytest.mark.parametrize("change", [{"kind": "sealed.v1"}, {"report_id": b""}, {"slots": (1,)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "sealed.v1"},
+        {"report_id": b""},
+        {"slots": (1,)},
+        {"n_public": False},
+        {"n_records": None},
+    ],
+)
 def test_the_cddl_file_refuses_what_the_decoder_refuses(change: dict[str, Any]) -> None:
     data = make_message(**change)
     with pytest.raises(pycddl.ValidationError):
@@ -110,7 +121,10 @@ def test_versions_and_kinds_of_the_future_are_refused_as_such(change: dict[str, 
         ({"sequence": -1}, "sequence"),
         ({"sequence": 1 << 63}, "sequence"),
         ({"n_records": 1.5}, "n_records"),
+        ({"n_records": None}, "n_records"),
         ({"n_public": 1}, "n_public"),
+        ({"n_public": False}, "n_records"),
+        ({"n_public": False, "n_records": 0}, "n_records"),
         ({"slots": (5, 4)}, "slots"),
         ({"slots": (1, 2, 3)}, "slots"),
         ({"slots": (0, 1 << 60)}, "slots"),
@@ -132,6 +146,13 @@ def test_the_protected_part_must_name_the_device_of_the_header() -> None:
     mixed = cbor2.CBORTag(18, [other.value[0], {}, tag.value[2], tag.value[3]])
     with pytest.raises(MalformedMessageError, match="protected"):
         decode_message(encode_deterministic([mixed, PAYLOAD]))
+
+
+def test_a_header_with_a_secret_number_of_records_carries_none() -> None:
+    data = make_message(n_records=None, n_public=False)
+    header = decode_message(data).header
+    assert (header.n_records, header.n_public) == (None, False)
+    assert len(data) == len(make_message(n_records=0)), "null and zero have one byte each"
 
 
 def test_identities_differ_by_every_part() -> None:

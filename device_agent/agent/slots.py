@@ -1,0 +1,180 @@
+"""Reading one stream where presence is secret: the clock alone decides what is released, and when.
+
+Nothing that a run reports, stores for good or does on the network depends on how many records there
+were: neither their number nor what was unusable about them, and no error of a source holds up a
+slot. What stays on the device is the position in each source, and sums until their slot is over.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device_agent.agent.clocks import Clocks, describe_difference
+from device_agent.agent.device import Device, make_event
+from device_agent.agent.reading import (
+    StreamSummary,
+    make_operator,
+    open_stream_source,
+    require_not_suspended,
+)
+from device_agent.agent.release import draw_release
+from device_agent.settings import StreamSettings
+from device_agent.sources import Position, RecordBatch
+from device_agent.store import (
+    SlotSum,
+    StoredPosition,
+    adding_to_slots,
+    commit_release,
+    load_slot,
+    load_stream,
+    write_position,
+    write_slot,
+)
+from device_agent.windows import SlotSchedule, WindowState
+from shared.core import SketchAccumulator
+from shared.errors import BudgetExceededError, SketchError
+
+_MOST_OPENED = 8
+"""Sums held in memory while reading; records come roughly in the order of their slots."""
+
+
+def read_slots(device: Device, stream: StreamSettings, *, clocks: Clocks) -> StreamSummary:
+    """Read a stream's new records, and release every slot that is over, empty ones too.
+
+    An error stands in the summary. One of the source ends the reading, but holds up no slot:
+    records that could not be read in time join a later one.
+    """
+    summary = StreamSummary(name=stream.name)
+    try:
+        _SlotReader(device, stream, clocks, summary).run()
+    except SketchError as error:
+        summary.error = error
+    return summary
+
+
+def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, int]:
+    """Return the slots that are due, and the latest that records may join.
+
+    Where the owner's budget does not pay for the open slot too, records that fall in it join the
+    last one that is due: what can never be released should not pile up on the disk.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget does not pay for every slot that is due, or for none at all.
+    """
+    schedule = SlotSchedule(rule=device.plan.window)
+    next_slot = load_stream(device.connection, stream).next_sequence
+    due = range(next_slot, next_slot)
+    if clocks.agree:
+        due = schedule.find_due(next_slot, clocks=clocks.closing)
+    device.require_all_affordable(stream, due)
+    latest = schedule.find_open(due, now=clocks.latest_believable)
+    try:
+        device.require_all_affordable(stream, range(next_slot, latest + 1))
+    except BudgetExceededError:
+        if not due:
+            raise
+        latest = due.stop - 1
+    return due, latest
+
+
+class _SlotReader:
+    def __init__(
+        self, device: Device, stream: StreamSettings, clocks: Clocks, summary: StreamSummary
+    ) -> None:
+        self._device = device
+        self._stream = stream
+        self._clocks = clocks
+        self._summary = summary
+        self._schedule = SlotSchedule(rule=device.plan.window)
+        self._operator = make_operator(device, stream)
+        self._state = load_stream(device.connection, stream.name)
+        self._event = make_event(device.plan, stream.name, self._state.next_sequence)
+
+    def run(self) -> None:
+        require_not_suspended(self._state)
+        due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
+        try:
+            # As a whole or not at all: where a source breaks off among the batches, the number of
+            # records before would decide which of them are in time.
+            with adding_to_slots(self._device.connection):
+                self._read(next_slot=due.start, latest=latest)
+        except SketchError as error:
+            self._summary.error = error
+        for slot in due:
+            self._release(slot)
+        if not self._clocks.agree:
+            self._summary.messages.append(describe_difference(self._clocks))
+
+    def _read(self, *, next_slot: int, latest: int) -> None:
+        """Add each new record to its slot, and note the position behind them all."""
+        opened: dict[int, SketchAccumulator] = {}
+        position: Position | None = None
+        with closing(open_stream_source(self._device, self._stream)) as source:
+            for batch in source.read():
+                if not len(batch.timestamps):
+                    continue
+                slots = self._schedule.assign(
+                    batch.timestamps, next_slot=next_slot, last_slot=latest
+                )
+                self._add_batch(batch, slots, opened)
+                position = batch.position_after(len(slots) - 1)
+        self._write(opened, keep=0)
+        if position is not None:
+            stored = StoredPosition(
+                stream=self._stream.name, source=position.source, place=position.place
+            )
+            write_position(self._device.connection, stored)
+
+    def _add_batch(
+        self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
+    ) -> None:
+        for slot in np.unique(slots).tolist():
+            if slot not in opened:
+                self._write(opened, keep=_MOST_OPENED - 1)
+                opened[slot] = self._restore(slot)
+            opened[slot].add(batch.values[slots == slot])
+
+    def _write(self, opened: dict[int, SketchAccumulator], *, keep: int) -> None:
+        """Write the sums that were opened first, until ``keep`` are left in memory."""
+        while len(opened) > keep:
+            slot = next(iter(opened))
+            accumulator = opened.pop(slot)
+            found = SlotSum(slot=slot, n_records=accumulator.n_records, sums=accumulator.sums)
+            write_slot(self._device.connection, self._stream.name, found)
+
+    def _restore(self, slot: int) -> SketchAccumulator:
+        stored = load_slot(self._device.connection, self._stream.name, slot)
+        if stored is None:
+            return SketchAccumulator(self._operator)
+        return SketchAccumulator.restore(
+            self._operator,
+            first_record=0,
+            sums=stored.sums,
+            n_records=stored.n_records,
+            n_unsketchable=0,
+        )
+
+    def _release(self, slot: int) -> None:
+        """Release a slot under its own number; an empty one is released as any other."""
+        accumulator = self._restore(slot)
+        release = draw_release(
+            self._device,
+            state=self._state,
+            closed=WindowState(first_slot=slot, last_slot=slot),
+            following=WindowState(),
+            accumulator=accumulator,
+            position=None,
+            event=replace(self._event, sequence=slot),
+            # The time of the run, for how long reading took tells how much there was.
+            now=self._clocks.device,
+        )
+        commit_release(self._device.connection, release)
+        self._state = release.state
+        accumulator.sums.fill(0)
+        self._summary.released += 1

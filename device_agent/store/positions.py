@@ -1,0 +1,36 @@
+"""How far streams have read their sources."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPosition:
+    """Where a stream stands in one of its sources; see ``device_agent.sources``."""
+
+    stream: str
+    source: str
+    place: Mapping[str, int | str]
+
+
+def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
+    """Load the positions of all streams."""
+    return [
+        StoredPosition(stream=row["stream"], source=row["source"], place=json.loads(row["place"]))
+        for row in connection.execute("SELECT stream, source, place FROM positions")
+    ]
+
+
+def write_position(connection: sqlite3.Connection, position: StoredPosition | None) -> None:
+    """Note a position; to be called inside a transaction. None changes nothing."""
+    if position is None:
+        return
+    connection.execute(
+        "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
+        " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
+        (position.stream, position.source, json.dumps(dict(position.place), sort_keys=True)),
+    )

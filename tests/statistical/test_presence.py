@@ -1,0 +1,241 @@
+"""A whole device that hides presence, from a file of records to the signed bytes in its outbox.
+
+Every slot of a stream is a run: under one data set it holds a record, the worst for the mechanism,
+under the other none. What the auditor sees of a slot is the released numbers, and whatever else
+could tell: whether there is a sketch at all, how long it is, every number in its header, and what
+the device keeps of it.
+
+False alarms: 2e-6 a test of an honest device, as in ``test_audit.py``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from device_agent.agent import release as releasing
+from device_agent.agent import slots as reading
+from device_agent.agent.clocks import Clocks
+from device_agent.agent.device import Device
+from device_agent.settings import SourceSettings, StreamSettings
+from device_agent.store import DeviceKey, load_slot, schema
+from shared.core.quantise import STEPS
+from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan.parts import MechanismName
+from shared.privacy import Budget
+from shared.privacy.testing import SeededSource
+from shared.wire import SketchHeader, decode_message, decode_payload, encode_payload
+from tests.statistical.auditor import ATTACKS, Finding, Neighbours, judge_scores
+from tests.statistical.test_audit import DELTA, EPSILON, MECHANISMS, make_neighbours
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+LENGTH = 60
+ORIGIN = 1_700_000_000
+N_RUNS = 4_000
+FEW_RUNS = 600
+"""Enough where a data set is told for certain, or nearly so."""
+POWER = 0.3
+"""The share of the claim that the bound on the honest device has to reach."""
+STREAM = "meter"
+
+
+def make_plan(mechanism: MechanismName, m: int) -> SketchPlan:
+    return create_plan(
+        dimensions=tuple(
+            Dimension(name=name, unit="1", lower=-STEPS, upper=STEPS, scale=8192) for name in "xy"
+        ),
+        n_frequencies=m,
+        seed=bytes(32),
+        epsilon=EPSILON,
+        delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
+        mechanism=mechanism,
+        neighbouring="add-remove-one",
+        window=WindowRule(kind="time", origin=ORIGIN, length_s=LENGTH),
+        most_records=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Where devices are audited: a folder for their records, and a switch for planted errors."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def audit(self, plan: SketchPlan, *, n_runs: int, seed: int) -> Finding:
+        """Run the device once with a record in every slot and once with none, and judge it."""
+        neighbours = make_neighbours(
+            plan.release.mechanism,
+            plan.n_frequencies,
+            count_scale=plan.release.count_scale,
+        )
+        source = SeededSource(seed)
+        self.patch.setattr(releasing, "SystemSource", lambda: source)
+        self.patch.setattr(reading, "make_operator", lambda *_: neighbours.operator)
+        seen = [self.run_device(plan, records, n_runs) for records in _records(neighbours)]
+        centres = [sums.astype(np.float64) for sums in neighbours.compute_sums()]
+        d = plan.n_coordinates
+        scores = {
+            name: [attack(s[:, :d], *centres) for s in seen] for name, attack in ATTACKS.items()
+        }
+        scores |= {f"visible {i}": [s[:, i] for s in seen] for i in range(d, seen[0].shape[1])}
+        return judge_scores(scores, n_runs=n_runs, delta=float(plan.release.delta))
+
+    def run_device(self, plan: SketchPlan, record: Floats, n_slots: int) -> Floats:
+        """Release every slot; return what each shows: released numbers, then all the rest."""
+        path = self.folder / "records.csv"
+        rows = [
+            f"{ORIGIN + slot * LENGTH + 1},{x},{y}\n" for slot in range(n_slots) for x, y in record
+        ]
+        path.write_text("time,x,y\n" + "".join(rows))
+        settings = StreamSettings(
+            name=STREAM,
+            source=SourceSettings(kind="csv", path=path, timestamp="time", timestamp_format="unix"),
+        )
+        device = _make_device(plan)
+        now = float(ORIGIN + n_slots * LENGTH)
+        summary = reading.read_slots(device, settings, clocks=Clocks(device=now, server=now))
+        assert summary.error is None, summary.error
+        kept = {row["sequence"]: row for row in device.connection.execute("SELECT * FROM outbox")}
+        device.connection.close()
+        return np.array([_show(plan, kept.get(slot)) for slot in range(n_slots)])
+
+
+def _records(neighbours: Neighbours) -> tuple[Floats, Floats]:
+    return neighbours.near, neighbours.far
+
+
+def _show(plan: SketchPlan, row: sqlite3.Row | None) -> list[float]:
+    """Return what a slot shows; a slot without a sketch shows zeros and that there is none."""
+    if row is None:
+        return [0.0] * (plan.n_coordinates + 7)
+    header = (message := decode_message(row["message"])).header
+    released = decode_payload(
+        message.payload, width=plan.payload_width, n_coordinates=plan.n_coordinates
+    )
+    stated = -1 if header.n_records is None else header.n_records
+    noted = -1 if row["n_records"] is None else row["n_records"]
+    rest = [1, len(row["message"]), stated, noted, row["released_at"], row["n_bytes"]]
+    return [*released.tolist(), *map(float, rest), float(header.payload_length)]
+
+
+def _make_device(plan: SketchPlan) -> Device:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    for statement in schema.TABLES:
+        connection.execute(statement)
+    return Device(
+        settings=cast(Any, SimpleNamespace(budget=Budget())),
+        key=DeviceKey(Ed25519PrivateKey.from_private_bytes(bytes(32))),
+        connection=connection,
+        identity=cast(Any, SimpleNamespace(study=bytes(32))),
+        plan=plan,
+    )
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(folder=tmp_path, patch=monkeypatch)
+
+
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_whole_device_hides_whether_a_record_is_there(
+    mechanism: MechanismName, m: int, stage: Stage
+) -> None:
+    finding = stage.audit(make_plan(mechanism, m), n_runs=N_RUNS, seed=20 + m)
+    assert finding.epsilon <= float(EPSILON), finding
+    assert finding.epsilon >= POWER * float(EPSILON), finding
+
+
+def plant_exact_count(stage: Stage) -> None:
+    """State the exact number of records in the header."""
+    draw_payload, header, numbers = releasing._draw_payload, SketchHeader, [0]
+
+    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+        numbers[0] = accumulator.n_records
+        return draw_payload(device, accumulator, source)
+
+    def tell(**fields: Any) -> Any:
+        return header(**(fields | {"n_records": numbers[0], "n_public": True}))
+
+    stage.patch.setattr(releasing, "_draw_payload", draw)
+    stage.patch.setattr(releasing, "SketchHeader", tell)
+
+
+def plant_noiseless_count(stage: Stage) -> None:
+    """Append the count behind the noise."""
+
+    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+        plan = device.plan
+        exact = plan.append_count(accumulator.sums, accumulator.n_records)
+        noisy = plan.mechanism.add_noise(exact, source)
+        noisy[-1] = exact[-1]
+        low, high = plan.coordinate_limits(None)
+        return encode_payload(np.clip(noisy, low, high), plan.payload_width)
+
+    stage.patch.setattr(releasing, "_draw_payload", draw)
+
+
+def plant_bound_by_count(stage: Stage) -> None:
+    """Clip to what the exact number of records and the noise can reach."""
+
+    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+        plan, number = device.plan, accumulator.n_records
+        noisy = plan.mechanism.add_noise(plan.append_count(accumulator.sums, number), source)
+        reach = number * plan.amplitude
+        return encode_payload(np.clip(noisy, -reach, reach), plan.payload_width)
+
+    stage.patch.setattr(releasing, "_draw_payload", draw)
+
+
+def plant_skipped_slot(stage: Stage) -> None:
+    """Release nothing for a slot without records."""
+    right = reading._SlotReader._release
+
+    def release(self: Any, slot: int) -> None:
+        if load_slot(self._device.connection, STREAM, slot) is not None:
+            right(self, slot)
+
+    stage.patch.setattr(reading._SlotReader, "_release", release)
+
+
+def plant_kept_count(stage: Stage) -> None:
+    """Keep the exact number of records beside the released bytes."""
+    right = releasing.draw_release
+
+    def draw(*arguments: Any, accumulator: Any, **options: Any) -> Any:
+        number = accumulator.n_records
+        release = right(*arguments, accumulator=accumulator, **options)
+        object.__setattr__(release, "n_records", number)
+        return release
+
+    stage.patch.setattr(reading, "draw_release", draw)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        plant_exact_count,
+        plant_noiseless_count,
+        plant_bound_by_count,
+        plant_skipped_slot,
+        plant_kept_count,
+    ],
+)
+def test_whatever_tells_presence_is_caught(plant: Callable[[Stage], None], stage: Stage) -> None:
+    plant(stage)
+    finding = stage.audit(make_plan("discrete-knorm", 1), n_runs=FEW_RUNS, seed=31)
+    assert finding.epsilon > float(EPSILON), finding
