@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,8 +72,8 @@ class NewRelease:
         Seconds since 1970-01-01 UTC.
     state
         The stream afterwards: no window open.
-    position
-        The position behind the last record of the window.
+    positions
+        The positions behind the last record of the window, one for each file it was read from.
     """
 
     sketch_id: bytes
@@ -83,7 +83,7 @@ class NewRelease:
     event: PrivacyEvent
     released_at: float
     state: StreamState
-    position: StoredPosition | None
+    positions: tuple[StoredPosition, ...]
 
 
 def list_streams(connection: sqlite3.Connection) -> list[str]:
@@ -123,12 +123,12 @@ def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
 
 
 def checkpoint(
-    connection: sqlite3.Connection, state: StreamState, position: StoredPosition | None
+    connection: sqlite3.Connection, state: StreamState, positions: Iterable[StoredPosition]
 ) -> None:
-    """Save an open window and the position behind its last record, together."""
+    """Save an open window and the positions behind its last record, together."""
     with transaction(connection):
         _write_state(connection, state)
-        _write_position(connection, position)
+        _write_positions(connection, positions)
         _write_open_window(connection, state)
     truncate_log(connection)
 
@@ -154,7 +154,7 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
         )
         append_event(connection, release.event, release.released_at)
         _write_state(connection, release.state)
-        _write_position(connection, release.position)
+        _write_positions(connection, release.positions)
         _write_open_window(connection, release.state)
     truncate_log(connection)
 
@@ -177,13 +177,11 @@ def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
     )
 
 
-def _write_position(connection: sqlite3.Connection, position: StoredPosition | None) -> None:
-    if position is None:
-        return
-    connection.execute(
+def _write_positions(connection: sqlite3.Connection, positions: Iterable[StoredPosition]) -> None:
+    connection.executemany(
         "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
         " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
-        (position.stream, position.source, json.dumps(dict(position.place), sort_keys=True)),
+        [(p.stream, p.source, json.dumps(dict(p.place), sort_keys=True)) for p in positions],
     )
 
 
