@@ -117,6 +117,8 @@ class FolderSettings(TextSettings):
         Which files, such as ``*.csv``.
     whole
         Whether files appear whole, so that a last line without an end is a record.
+    replaced
+        What to do with other content under a known name: ``refuse``, or ``follow``.
     released
         What to do with a file when all of it is in released sketches: ``keep``, ``delete`` or
         ``move``.
@@ -127,6 +129,7 @@ class FolderSettings(TextSettings):
     path: Path
     glob: str = "*"
     whole: bool = False
+    replaced: str = "refuse"
     released: str = "keep"
     move_to: Path | None = None
 
@@ -274,7 +277,16 @@ def read_source(document: Any, path: str, folder: Path) -> SourceSettings:
         case "csv" | "jsonl":
             own: tuple[str, ...] = ("path", "missing", "replaced", *_text_keys(kind))
         case "folder":
-            own = ("path", "glob", "whole", "released", "move_to", "format", *_TEXT_KEYS)
+            own = (
+                "path",
+                "glob",
+                "whole",
+                "replaced",
+                "released",
+                "move_to",
+                "format",
+                *_TEXT_KEYS,
+            )
         case "stdin":
             own = ("id", "format", *_TEXT_KEYS)
         case "sqlite":
@@ -429,6 +441,12 @@ def _read_folder(table: Table, folder: Path, common: dict[str, Any]) -> SourceSe
             field=table.name("move_to"),
             fix='write move_to = "done"' if move_to is None else 'add released = "move"',
         )
+    if released != "keep" and not table.flag("whole"):
+        raise ConfigError(
+            "needs whole = true: what is written to a file later would go with it",
+            field=table.name("released"),
+            fix="let files appear whole, by renaming them into the folder, and add whole = true",
+        )
     glob = table.optional_text("glob") or "*"
     if "/" in glob:
         raise ConfigError("must not have a /", field=table.name("glob"), fix='write "*.csv"')
@@ -436,6 +454,10 @@ def _read_folder(table: Table, folder: Path, common: dict[str, Any]) -> SourceSe
         path=path,
         glob=glob,
         whole=table.flag("whole"),
+        # Names are used again once their file is gone.
+        replaced=table.choice(
+            "replaced", ("refuse", "follow") if released == "keep" else ("follow", "refuse")
+        ),
         released=released,
         move_to=move_to,
         **_read_text(table, ("csv", "jsonl")),

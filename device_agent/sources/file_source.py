@@ -30,6 +30,7 @@ from device_agent.sources.prefix import (
     find_place,
     find_same_tail,
     refuse_changed,
+    refuse_older_copy,
 )
 from shared.errors import RecordError
 
@@ -139,7 +140,7 @@ class FileSource(RecordSource):
         last = self._find_last()
         if last is None:
             if not self._wait_for_file():
-                self._open(open_regular(self._path), self._path)
+                self._open(open_regular(self._path), self._path, never_seen=True)
             return
         self._generation = generation_of(last.position.source)
         try:
@@ -194,10 +195,14 @@ class FileSource(RecordSource):
             raise
         return True
 
-    def _open(self, file: BinaryIO, path: Path) -> None:
+    def _open(self, file: BinaryIO, path: Path, *, never_seen: bool = False) -> None:
         """Read a file that was not the current one, behind whatever is known of it."""
         try:
             place, found = find_place(file, self._stream, self._known, name=str(path))
+            if never_seen:
+                # Where a file took another's place, that it is new is certain.
+                header = has_header(self._settings)
+                refuse_older_copy(file, place, self._known, has_header=header, name=str(path))
             if found is not None and path_of(found.position.source) != str(self._path):
                 self.report.notes.append(
                     "begins with records already read from "
@@ -237,7 +242,8 @@ class FileSource(RecordSource):
     def _open_awaited(self) -> bool:
         if self._waiting and self._path.exists():
             self._waiting = False
-            self._open(open_regular(self._path), self._path)
+            never_seen = self._find_last() is None
+            self._open(open_regular(self._path), self._path, never_seen=never_seen)
         return self._current is not None
 
     def _find_following(self) -> Path | None:
@@ -316,6 +322,11 @@ def make_line_file(
         multiline=settings.multiline,
         n_dimensions=len(mapping.names),
     )
+
+
+def has_header(settings: TextSettings) -> bool:
+    """Tell whether the first line of a file names its columns."""
+    return settings.format == "csv" and not settings.header
 
 
 def source_of(form: str, path: Path, generation: int = 0) -> str:

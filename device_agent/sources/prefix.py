@@ -12,10 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+import numpy as np
+
 from device_agent.sources.interface import KnownPosition, Position
 from shared.errors import LedgerError
 
 _CHUNK_BYTES = 1 << 20
+_OLDER_BYTES = 64 << 20
 TAIL_BYTES = 256
 """How many bytes before a place are compared whenever reading goes on."""
 
@@ -41,22 +44,32 @@ class FilePlace:
     """A place in a file: bytes and lines before it, and the running digest of those bytes.
 
     ``tail`` are the last of those bytes: cheap to compare, they show whether the file was cut.
+    ``marks`` are short digests of the first 1, 2, 4, ... lines: they tell an older copy.
     """
 
     offset: int
     line: int
     running: Hash
     tail: bytes = b""
+    marks: tuple[str, ...] = ()
 
     def behind(self, data: bytes) -> FilePlace:
         """Return the place behind these bytes."""
-        running = self.running.copy()
-        running.update(data)
+        running, marks = self.running.copy(), self.marks
+        n_lines, done = data.count(b"\n"), 0
+        if self.line + n_lines >= 1 << len(marks):
+            ends = (np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")) + 1).tolist()
+            while self.line + n_lines >= (mark := 1 << len(marks)):
+                end = ends[mark - self.line - 1]
+                running.update(data[done:end])
+                marks, done = (*marks, running.hexdigest()[:16]), end
+        running.update(data[done:])
         return FilePlace(
             offset=self.offset + len(data),
-            line=self.line + data.count(b"\n"),
+            line=self.line + n_lines,
             running=running,
             tail=(self.tail + data[-TAIL_BYTES:])[-TAIL_BYTES:],
+            marks=marks,
         )
 
     def to_position(self, source: str, inode: int) -> Position:
@@ -66,6 +79,7 @@ class FilePlace:
             "line": self.line,
             "sha256": self.running.hexdigest(),
             "tail": hash_tail(self.tail),
+            "marks": ",".join(self.marks),
             "inode": inode,
         }
         return Position(source=source, place=place)
@@ -125,6 +139,7 @@ def find_place(
         line=int(furthest.position.place["line"]),
         running=digests[offset_of(furthest)],
         tail=_read_tail(file, offset_of(furthest)),
+        marks=_marks_of(furthest),
     )
     return place, furthest
 
@@ -140,7 +155,59 @@ def find_same_tail(file: BinaryIO, known: KnownPosition) -> FilePlace | None:
     tail = _read_tail(file, offset)
     if running is None or hash_tail(tail) != place.get("tail"):
         return None
-    return FilePlace(offset=offset, line=int(place["line"]), running=running, tail=tail)
+    line = int(place["line"])
+    return FilePlace(offset=offset, line=line, running=running, tail=tail, marks=_marks_of(known))
+
+
+def refuse_older_copy(
+    file: BinaryIO,
+    place: FilePlace,
+    known: Sequence[KnownPosition],
+    *,
+    has_header: bool,
+    name: str,
+) -> None:
+    """Refuse a file that is an older copy of one that was read further, or forked from it.
+
+    Not all that was read of the other is in it, so that no digest agrees; but at least half of its
+    lines, from the first, are those of the other.
+
+    Parameters
+    ----------
+    file
+        The file; its first 64 MiB are read.
+    place
+        Where reading would go on.
+    known
+        Positions of all files.
+    has_header
+        Whether the first line is that of many files and tells nothing.
+    name
+        What the file is called.
+
+    Raises
+    ------
+    LedgerError
+        It is one.
+    """
+    file.seek(0)
+    marks = begin().behind(file.read(_OLDER_BYTES)).marks
+    if len(marks) <= has_header:
+        return
+    for other in known:
+        if not is_file_position(other) or int(other.position.place["line"]) <= place.line:
+            continue
+        if marks[-1] in _marks_of(other):
+            raise LedgerError(
+                f"begins with records already read from {other.position.source}, but not with all "
+                "of them: an older copy, or changed; it was left alone",
+                field=name,
+                fix="remove it; give new records a file of their own",
+            )
+
+
+def _marks_of(known: KnownPosition) -> tuple[str, ...]:
+    return tuple(filter(None, str(known.position.place.get("marks", "")).split(",")))
 
 
 def refuse_changed(name: str) -> LedgerError:
