@@ -18,7 +18,7 @@ from shared.errors import RecordError
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _NO_LINES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
@@ -167,9 +167,9 @@ class LineFile:
     def _find_lines(self) -> None:
         if self._long is not None:
             return
-        if self._place.offset == 0 and self._block.startswith(_BOM):
-            self._place = self._place.behind(_BOM)
-            self._block = self._block[len(_BOM) :]
+        if self._place.offset == 0 and self._block.startswith(BOM):
+            self._place = self._place.behind(BOM)
+            self._block = self._block[len(BOM) :]
         self._ends = find_line_ends(self._block, multiline=self._multiline)
         if len(self._ends) == 0 and len(self._block) > MAX_LINE_BYTES:
             self._long = self._place
@@ -260,7 +260,7 @@ class LineFile:
 
     def _reread_header(self) -> None:
         """Read the header of a file that was read before."""
-        line = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0).removeprefix(_BOM)
+        line = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0).removeprefix(BOM)
         ends = find_line_ends(line, multiline=self._multiline)
         self._parser.read_header(line[: int(ends[0])] if len(ends) else line, self.name)
 

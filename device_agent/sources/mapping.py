@@ -115,6 +115,28 @@ class RecordMapping:
         self.note(table, report, places)
         return table
 
+    def map_columns(
+        self, columns: Sequence[Sequence[object]], report: ReadingReport, places: Sequence[int]
+    ) -> RecordTable:
+        """Map columns, one for each of ``fields``; at once where all are numbers."""
+        d = len(self.names)
+        numbers = all({float, int}.issuperset(map(type, column)) for column in columns)
+        if numbers and (self.timestamp is None or self.unix_scale is not None):
+            try:
+                cells = np.array(columns, dtype=np.float64).reshape(len(columns), -1)
+            except OverflowError:
+                cells = np.full((len(columns), len(columns[0])), np.inf)
+            if np.isfinite(cells[:d]).all():
+                missing = np.full(cells.shape[1], NAN)
+                table = RecordTable(
+                    values=self.convert(cells[:d].T.copy()),
+                    timestamps=missing if self.timestamp is None else self.read_unix(cells[d]),
+                    ids=missing if self.identity is None else cells[-1],
+                )
+                self.note(table, report, places)
+                return table
+        return self.map_rows(list(zip(*columns, strict=True)), report, places)
+
     def note(self, table: RecordTable, report: ReadingReport, places: Sequence[int]) -> None:
         """Count the records that cannot be sketched, or have no time."""
         bad = np.isnan(table.values)
