@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from device_agent.source_settings import FieldSettings, SourceSettings, read_fields, read_source
+from device_agent.source_settings import FieldSettings, SourceSettings
+from device_agent.source_tables import read_fields, read_source
 from device_agent.toml_table import Table
 from shared.errors import ConfigError
 from shared.privacy import Budget

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from device_agent.settings import StreamSettings
-from device_agent.source_settings import ENTRY_POINTS
+from device_agent.source_tables import ENTRY_POINTS
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,

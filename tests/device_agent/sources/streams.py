@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.settings import StreamSettings
-from device_agent.source_settings import read_fields, read_source
+from device_agent.source_tables import read_fields, read_source
 from device_agent.sources import KnownPosition, RecordSource, open_source
 from device_agent.toml_table import Table
 
