@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.ports import SketchTotals, split_limbs
+from aggregator.services.counts import count_records
 from aggregator.services.utility import estimate_utility, form_sketch, weigh
 from benchmarks.datasets import Dataset
 from benchmarks.laws import PLAN_LAW, Law
@@ -238,7 +239,7 @@ def _estimate(
 ) -> tuple[float, float, float]:
     """Estimate V, ``|z|^2`` and the SNR as the server does; it knows no exact sketches."""
     if study.noise is not None:
-        utility = estimate_utility(plan, totals, weights)
+        utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
         return utility.noise_energy or 0.0, utility.signal_energy, utility.snr
     n, alpha = totals.n_records, plan.alpha
     signal = estimate_signal_energy(sketch, noise_energy=0.0, alpha=alpha, n_records=n)

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
+from device_agent.source_settings import FieldSettings, SourceSettings
+from device_agent.source_tables import read_fields, read_source
+from device_agent.toml_table import Table
 from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
 from shared.errors import ConfigError
 from shared.privacy import Budget
@@ -24,41 +27,17 @@ ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
 _STUDY_BYTES = 32
 
-TimestampFormat = Literal["iso8601", "unix"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceSettings:
-    """Where the records of a stream come from.
-
-    Parameters
-    ----------
-    kind
-        ``csv``.
-    path
-        The file, absolute.
-    timestamp
-        The column that holds a record's time; None if there is none.
-    timestamp_format
-        ``iso8601`` (a time without an offset is UTC) or ``unix`` (seconds since 1970-01-01 UTC).
-    """
-
-    kind: str
-    path: Path
-    timestamp: str | None = None
-    timestamp_format: TimestampFormat = "iso8601"
-
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """One stream of records: its name, its source, and a column for each dimension.
+    """One stream of records: its name, its source, and a field for each dimension.
 
-    A dimension that ``columns`` leaves out is read from the column of its own name.
+    A dimension that ``columns`` leaves out is read as it is from the field of its own name.
     """
 
     name: str
     source: SourceSettings
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, FieldSettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +102,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     for key in OVERRIDABLE:
         if override := values.get(ENVIRONMENT_PREFIX + key.upper()):
             document[key] = override
-    table = _Table(document, "", (*OVERRIDABLE, "labels", "budget", "streams"))
+    table = Table(document, "", (*OVERRIDABLE, "labels", "budget", "streams"))
     folder = path.resolve().parent
     return Settings(
         state_dir=folder / Path(table.text("state_dir")).expanduser(),
@@ -134,50 +113,6 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         streams=_read_streams(table, folder),
         engine=choose_engine(values.get(ENGINE_VARIABLE)),
     )
-
-
-class _Table:
-    """A TOML table whose every complaint names the key by its whole path."""
-
-    def __init__(self, document: Any, path: str, known: tuple[str, ...]) -> None:
-        if not isinstance(document, dict):
-            raise ConfigError("must be a table", field=path, fix=f"write it as [{path}]")
-        self._document = document
-        self._path = path
-        for key in document:
-            if key not in known:
-                raise ConfigError(
-                    "is not a known key", field=self.name(key), fix=f"use: {', '.join(known)}"
-                )
-
-    def name(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
-
-    def get(self, key: str) -> Any:
-        return self._document.get(key)
-
-    def require(self, key: str, example: str) -> Any:
-        if key not in self._document:
-            raise ConfigError("is missing", field=self.name(key), fix=f"add {example}")
-        return self._document[key]
-
-    def text(self, key: str) -> str:
-        value = self.require(key, f'{key} = "..."')
-        if not isinstance(value, str) or not value:
-            raise ConfigError("must be text and not empty", field=self.name(key), fix="quote it")
-        return value
-
-    def optional_text(self, key: str) -> str | None:
-        return self.text(key) if key in self._document else None
-
-    def texts(self, key: str) -> dict[str, str]:
-        document = self._document.get(key, {})
-        if not isinstance(document, dict):
-            raise ConfigError(
-                "must be a table of texts", field=self.name(key), fix=f"write it as [{key}]"
-            )
-        inner = _Table(document, self.name(key), tuple(document))
-        return {name: inner.text(name) for name in document}
 
 
 def _read_document(path: Path) -> dict[str, Any]:
@@ -229,8 +164,8 @@ def _read_study(text: str) -> bytes:
     return study
 
 
-def _read_budget(top: _Table) -> Budget:
-    table = _Table(top.get("budget") or {}, "budget", ("per_record", "lifetime", "delta"))
+def _read_budget(top: Table) -> Budget:
+    table = Table(top.get("budget") or {}, "budget", ("per_record", "lifetime", "delta"))
     return Budget(
         per_record=_read_epsilon(table, "per_record"),
         lifetime=_read_epsilon(table, "lifetime"),
@@ -238,7 +173,7 @@ def _read_budget(top: _Table) -> Budget:
     )
 
 
-def _read_epsilon(table: _Table, key: str) -> Fraction | None:
+def _read_epsilon(table: Table, key: str) -> Fraction | None:
     value = table.get(key)
     if value is None:
         return None
@@ -256,7 +191,7 @@ def _read_epsilon(table: _Table, key: str) -> Fraction | None:
     return epsilon
 
 
-def _read_streams(top: _Table, folder: Path) -> tuple[StreamSettings, ...]:
+def _read_streams(top: Table, folder: Path) -> tuple[StreamSettings, ...]:
     documents = top.require("streams", "[[streams]] with a name and a source")
     if not isinstance(documents, list) or not documents:
         raise ConfigError(
@@ -271,17 +206,17 @@ def _read_streams(top: _Table, folder: Path) -> tuple[StreamSettings, ...]:
                     field=f"streams[{i}].name",
                     fix="choose another name",
                 )
-            if other.source.path == stream.source.path:
+            if other.source.origin == stream.source.origin:
                 raise ConfigError(
-                    f"is the file of stream {other.name!r} too",
-                    field=f"streams[{i}].source.path",
-                    fix="give each file to one stream, or its records would be sketched twice",
+                    f"is the source of stream {other.name!r} too",
+                    field=f"streams[{i}].source",
+                    fix="give each source to one stream, or its records would be sketched twice",
                 )
     return streams
 
 
 def _read_stream(document: Any, path: str, folder: Path) -> StreamSettings:
-    table = _Table(document, path, ("name", "source", "columns"))
+    table = Table(document, path, ("name", "source", "columns"))
     name = table.text("name")
     if len(name) > MAX_STREAM_NAME:
         raise ConfigError(
@@ -292,34 +227,6 @@ def _read_stream(document: Any, path: str, folder: Path) -> StreamSettings:
     source = table.require("source", '[streams.source] with kind = "csv" and a path')
     return StreamSettings(
         name=name,
-        source=_read_source(source, table.name("source"), folder),
-        columns=table.texts("columns"),
-    )
-
-
-def _read_source(document: Any, path: str, folder: Path) -> SourceSettings:
-    table = _Table(document, path, ("kind", "path", "timestamp", "timestamp_format"))
-    kind = table.text("kind")
-    if kind != "csv":
-        raise ConfigError(
-            'must be "csv"', field=table.name("kind"), fix="this release reads no other source"
-        )
-    return SourceSettings(
-        kind=kind,
-        path=(folder / Path(table.text("path")).expanduser()).resolve(),
-        timestamp=table.optional_text("timestamp"),
-        timestamp_format=_read_timestamp_format(table),
-    )
-
-
-def _read_timestamp_format(table: _Table) -> TimestampFormat:
-    match table.optional_text("timestamp_format") or "iso8601":
-        case "iso8601":
-            return "iso8601"
-        case "unix":
-            return "unix"
-    raise ConfigError(
-        'must be "iso8601" or "unix"',
-        field=table.name("timestamp_format"),
-        fix="choose the one that the column holds",
+        source=read_source(source, table.name("source"), folder),
+        columns=read_fields(table.inner("columns")),
     )

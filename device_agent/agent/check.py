@@ -146,7 +146,9 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     window, n_records, n_sketches = state.window, 0, 0
     shown: tuple[str, ...] = ()
     with closing(open_stream_source(device, stream)) as source:
-        for batch in source.read():
+        guarantee = source.guarantee
+        # A dry run takes nothing away.
+        for batch in () if guarantee.consumes else source.read():
             shown = shown or _show_records(batch, device)
             n_records += len(batch.timestamps)
             for cut in cutter.cut(window, batch.timestamps, now=clocks.latest_believable):
@@ -163,6 +165,7 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
         f"sketch(es) of about {size} bytes; {window.n_records} record(s) stay in the open window",
         values=shown,
     )
+    yield Finding(text=f"stream {stream.name}: {guarantee.describe()}")
     for note in notes:
         yield Finding(text=f"stream {stream.name}: {note}")
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)

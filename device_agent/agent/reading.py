@@ -111,13 +111,16 @@ class _StreamReader:
         self._operator = make_operator(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
-        self._position: StoredPosition | None = None
+        self._source: RecordSource | None = None
+        # Behind the last record added of each of the source's files, those of this window alone.
+        self._positions: dict[str, StoredPosition] = {}
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
         self._counts = summary.counts = ReadCounts()
 
     def run(self) -> None:
         require_not_suspended(self._state)
         with closing(open_stream_source(self._device, self._stream)) as source:
+            self._source = source
             try:
                 for batch in source.read():
                     self._add_batch(batch)
@@ -139,7 +142,7 @@ class _StreamReader:
             self._device.require_affordable(self._stream.name, self._state.next_sequence)
             self._accumulator.add(batch.values[cut.start : cut.stop])
             position = batch.position_after(cut.stop - 1)
-            self._position = StoredPosition(
+            self._positions[position.source] = StoredPosition(
                 stream=self._stream.name, source=position.source, place=position.place
             )
         if cut.closed is not None:
@@ -154,7 +157,7 @@ class _StreamReader:
         over = self._cutter.close_over(window, clocks=self._clocks.closing)
         if over is not None and self._clocks.agree:
             self._release(*over)
-        elif self._position is not None:
+        elif self._positions:
             self._checkpoint()
         device_says_over = self._cutter.is_over(window, now=self._clocks.device)
         if not self._clocks.agree and device_says_over:
@@ -168,7 +171,7 @@ class _StreamReader:
             closed=closed,
             following=following,
             accumulator=self._accumulator,
-            position=self._position,
+            positions=tuple(self._positions.values()),
             event=event,
             now=self._clock(),
         )
@@ -176,7 +179,11 @@ class _StreamReader:
         self._accumulator.sums.fill(0)
         self._state = release.state
         self._accumulator = self._restore_accumulator()
-        self._position = None
+        if self._source is not None:
+            self._source.released(
+                Position(source=p.source, place=p.place) for p in self._positions.values()
+            )
+        self._positions.clear()
         self._summary.released += 1
 
     def _checkpoint(self) -> None:
@@ -186,7 +193,7 @@ class _StreamReader:
             n_unsketchable=accumulator.n_unsketchable,
             sums=accumulator.sums if accumulator.n_records else None,
         )
-        checkpoint(self._device.connection, self._state, self._position)
+        checkpoint(self._device.connection, self._state, tuple(self._positions.values()))
 
     def _restore_accumulator(self) -> SketchAccumulator:
         state, engine = self._state, self._device.settings.engine

@@ -25,7 +25,7 @@ def draw_release(
     closed: WindowState,
     following: WindowState,
     accumulator: SketchAccumulator,
-    position: StoredPosition | None,
+    positions: tuple[StoredPosition, ...],
     event: PrivacyEvent,
     now: float,
 ) -> NewRelease:
@@ -75,7 +75,7 @@ def draw_release(
         event=event,
         released_at=now,
         state=after,
-        position=position,
+        positions=positions,
     )
 
 

@@ -31,7 +31,7 @@ from device_agent.store import (
     commit_release,
     load_slot,
     load_stream,
-    write_position,
+    write_positions,
     write_slot,
 )
 from device_agent.windows import SlotSchedule, WindowState
@@ -112,9 +112,9 @@ class _SlotReader:
             self._summary.messages.append(describe_difference(self._clocks))
 
     def _read(self, *, next_slot: int, latest: int) -> None:
-        """Add each new record to its slot, and note the position behind them all."""
+        """Add each new record to its slot, and note the positions behind them all."""
         opened: dict[int, SketchAccumulator] = {}
-        position: Position | None = None
+        positions: dict[str, Position] = {}
         with closing(open_stream_source(self._device, self._stream)) as source:
             for batch in source.read():
                 if not len(batch.timestamps):
@@ -124,12 +124,15 @@ class _SlotReader:
                 )
                 self._add_batch(batch, slots, opened)
                 position = batch.position_after(len(slots) - 1)
+                positions[position.source] = position
         self._write(opened, keep=0)
-        if position is not None:
-            stored = StoredPosition(
-                stream=self._stream.name, source=position.source, place=position.place
-            )
-            write_position(self._device.connection, stored)
+        write_positions(
+            self._device.connection,
+            [
+                StoredPosition(stream=self._stream.name, source=p.source, place=p.place)
+                for p in positions.values()
+            ],
+        )
 
     def _add_batch(
         self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
@@ -150,14 +153,16 @@ class _SlotReader:
 
     def _restore(self, slot: int) -> SketchAccumulator:
         stored = load_slot(self._device.connection, self._stream.name, slot)
+        engine = self._device.settings.engine
         if stored is None:
-            return SketchAccumulator(self._operator)
+            return SketchAccumulator(self._operator, engine=engine)
         return SketchAccumulator.restore(
             self._operator,
             first_record=0,
             sums=stored.sums,
             n_records=stored.n_records,
             n_unsketchable=0,
+            engine=engine,
         )
 
     def _release(self, slot: int) -> None:
@@ -169,7 +174,7 @@ class _SlotReader:
             closed=WindowState(first_slot=slot, last_slot=slot),
             following=WindowState(),
             accumulator=accumulator,
-            position=None,
+            positions=(),
             event=replace(self._event, sequence=slot),
             # The time of the run, for how long reading took tells how much there was.
             now=self._clocks.device,

@@ -1,16 +1,20 @@
 """Sources of records: each reads new records once, in order, and can say where it stands.
 
 Only ``device_agent.agent`` and tests may import it. A source knows nothing of windows, sketches or
-the store; a new kind implements ``RecordSource`` and is added to ``open_source``.
+the store. How to add a kind is in ``interface``; what each kind guarantees is in ``README.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
 
 from device_agent.settings import StreamSettings
-from device_agent.sources.csv_source import CsvSource
+from device_agent.source_tables import ENTRY_POINTS
 from device_agent.sources.interface import (
+    Guarantee,
     KnownPosition,
     Position,
     ReadingReport,
@@ -19,6 +23,7 @@ from device_agent.sources.interface import (
 )
 
 __all__ = [
+    "Guarantee",
     "KnownPosition",
     "Position",
     "ReadingReport",
@@ -26,6 +31,18 @@ __all__ = [
     "RecordSource",
     "open_source",
 ]
+
+# Imported when configured, so that a device carries no more than it uses.
+_CLASSES = {
+    "csv": "file_source:FileSource",
+    "jsonl": "file_source:FileSource",
+    "folder": "folder_source:FolderSource",
+    "stdin": "stdin_source:StdinSource",
+    "sqlite": "sqlite_source:SqliteSource",
+    "mqtt": "mqtt_source:MqttSource",
+    "http": "http_source:HttpSource",
+    "parquet": "parquet_source:ParquetSource",
+}
 
 
 def open_source(
@@ -48,5 +65,17 @@ def open_source(
         The source cannot be read, or lacks a column.
     LedgerError
         It is not the source that was read before, so its records could be counted twice.
+    ConfigError
+        What it needs is not installed.
     """
-    return CsvSource(stream, dimensions, known)
+    return _find_class(stream.source.kind)(stream, dimensions, known)
+
+
+def _find_class(kind: str) -> Callable[..., RecordSource]:
+    if kind in _CLASSES:
+        module, name = _CLASSES[kind].split(":")
+        found: Any = getattr(import_module(f"{__name__}.{module}"), name)
+        return found  # type: ignore[no-any-return]
+    (entry,) = entry_points(group=ENTRY_POINTS, name=kind)
+    loaded: Callable[..., RecordSource] = entry.load()
+    return loaded

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import csv
 import math
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+from device_agent.source_settings import TimeSettings
 
 NAN = math.nan
-_EARLIEST, _LATEST = -62135596800.0, 253402300800.0
+EARLIEST, LATEST = -62135596800.0, 253402300800.0
 """The years 1 to 9999: beyond them a number in a time column is something else."""
+UNIX_SCALES = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}
+"""By how much a number of each format is divided to give seconds."""
 
 
-def split_line(line: str) -> list[str] | None:
-    """Split one line at its commas, respecting quotes; None if the quotes do not match."""
+def split_line(line: str, delimiter: str = ",") -> list[str] | None:
+    """Split one record at its delimiters, respecting quotes; None if the quotes do not match."""
     if '"' not in line:
-        return line.split(",")
+        return line.split(delimiter)
     try:
-        rows = list(csv.reader([line], strict=True))
+        rows = list(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 else None
@@ -34,21 +40,41 @@ def read_number(text: str) -> float:
     return number if math.isfinite(number) else NAN
 
 
-def read_unix(text: str) -> float:
-    """Return seconds since 1970-01-01 UTC, or NaN."""
-    return _require_plausible(read_number(text))
-
-
-def read_iso8601(text: str) -> float:
-    """Return seconds since 1970-01-01 UTC of an ISO 8601 time, or NaN; without offset it is UTC."""
+def read_value(value: object) -> float:
+    """Return a finite number from a number or text, or NaN; truth values are no numbers."""
+    if isinstance(value, str):
+        return read_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NAN
     try:
-        moment = datetime.fromisoformat(text.strip())
+        number = float(value)
+    except OverflowError:
+        return NAN
+    return number if math.isfinite(number) else NAN
+
+
+def make_time_reader(settings: TimeSettings) -> Callable[[str], float]:
+    """Return what turns text into seconds since 1970-01-01 UTC, or NaN."""
+    form = settings.timestamp_format
+    if form in UNIX_SCALES:
+        scale = UNIX_SCALES[form]
+        return lambda text: require_plausible(read_number(text) / scale)
+    zone = ZoneInfo(settings.timestamp_zone)
+    if form == "iso8601":
+        return lambda text: _read_moment(lambda: datetime.fromisoformat(text.strip()), zone)
+    return lambda text: _read_moment(lambda: datetime.strptime(text.strip(), form), zone)
+
+
+def require_plausible(seconds: float) -> float:
+    """Return it if it lies in the years 1 to 9999, else NaN."""
+    return seconds if EARLIEST <= seconds < LATEST else NAN
+
+
+def _read_moment(parse: Callable[[], datetime], zone: tzinfo) -> float:
+    try:
+        moment = parse()
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return _require_plausible(moment.timestamp())
+            moment = moment.replace(tzinfo=zone)
+        return require_plausible(moment.timestamp())
     except (ValueError, OverflowError):
         return NAN
-
-
-def _require_plausible(seconds: float) -> float:
-    return seconds if _EARLIEST <= seconds < _LATEST else NAN

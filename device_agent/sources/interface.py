@@ -1,10 +1,44 @@
-"""What every source of records offers."""
+"""What every source of records offers.
+
+A kind of source is a class with ``read_batch``, ``guarantee`` and ``close``. This one gives the
+numbers below a limit, ten at a time, and can go on where it stopped:
+
+>>> class Counting(RecordSource):
+...     guarantee = Guarantee(delivery="exactly once", loses="nothing")
+...
+...     def __init__(self, stream, dimensions, known):
+...         self.report = ReadingReport()
+...         self._limit = stream.source.options["limit"]
+...         self._source = f"counting:{self._limit}"
+...         places = [k.position.place for k in known if k.position.source == self._source]
+...         self._next = max((int(place["next"]) for place in places), default=0)
+...
+...     def read_batch(self):
+...         first, self._next = self._next, min(self._next + 10, self._limit)
+...         n_records = self._next - first
+...         if n_records == 0:
+...             return None
+...         return RecordBatch(
+...             values=np.arange(first, self._next, dtype=np.float64)[:, np.newaxis],
+...             timestamps=np.full(n_records, np.nan),
+...             position_after=lambda i: Position(
+...                 source=self._source, place={"next": first + i + 1}
+...             ),
+...         )
+...
+...     def close(self):
+...         pass
+
+It is registered as an entry point, ``sfumato.sources``: ``counting = "my_package:Counting"``, and
+configured with ``kind = "counting"`` and ``[streams.source.options]``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +154,35 @@ def _show_places(places: list[tuple[int, str]], total: int) -> str:
     return f"{shown} and {total - len(places)} more" if total > len(places) else shown
 
 
-class RecordSource(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What a source promises; the owner sees it.
+
+    Parameters
+    ----------
+    delivery
+        How often a record is read over all restarts and crashes; never twice.
+    loses
+        What can be lost, and when.
+    consumes
+        Whether reading takes records away from where they are: a dry run must not read then.
+    """
+
+    delivery: Literal["exactly once", "at most once"]
+    loses: str
+    consumes: bool = False
+
+    def describe(self) -> str:
+        """Return one line."""
+        return f"each record is read {self.delivery}; can be lost: {self.loses}"
+
+
+class RecordSource(ABC):
     """Reads the records that were not read before, each once.
+
+    The agent calls ``read_batch`` until it returns None, then again after ``pause_s`` seconds; it
+    stores the position behind the last record of a window in the transaction that releases it, and
+    calls ``released`` behind that.
 
     Guarantees
     ----------
@@ -129,21 +190,46 @@ class RecordSource(Protocol):
     decides neither which batch it falls in nor any position but its digest.
     """
 
+    report: ReadingReport
+    """What has happened so far."""
+
     @property
-    def report(self) -> ReadingReport:
-        """What has happened so far."""
-        ...
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What it promises with its settings."""
 
-    def close(self) -> None:
-        """Release what the source holds open."""
-        ...
+    @property
+    def pause_s(self) -> float:
+        """Seconds after which it is worth looking again, once ``read_batch`` has given None."""
+        return 1.0
 
-    def read(self) -> Iterator[RecordBatch]:
-        """Yield the new records; ends where the source ends now.
+    @property
+    def ended(self) -> bool:
+        """Whether no record will ever follow."""
+        return False
+
+    @abstractmethod
+    def read_batch(self) -> RecordBatch | None:
+        """Return new records, at least one; None when there are none now. It never waits long.
 
         Raises
         ------
         RecordError
             The source cannot be read any more.
         """
-        ...
+
+    def read(self) -> Iterator[RecordBatch]:
+        """Yield the new records; ends where the source ends now."""
+        while (batch := self.read_batch()) is not None:
+            yield batch
+
+    def released(self, positions: Iterable[Position]) -> None:  # noqa: B027
+        """Learn that the records up to these positions are in released sketches.
+
+        Called after the release is stored, never before: what is done here may be left undone by a
+        crash, and is done at a later call.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the source holds open."""

@@ -34,7 +34,7 @@ from device_agent.store.outbox import (
     purge_sent,
     send_again,
 )
-from device_agent.store.positions import StoredPosition, load_positions, write_position
+from device_agent.store.positions import StoredPosition, load_positions, write_positions
 from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import (
     NewRelease,
@@ -86,6 +86,6 @@ __all__ = [
     "send_again",
     "suspend_stream",
     "transaction",
-    "write_position",
+    "write_positions",
     "write_slot",
 ]

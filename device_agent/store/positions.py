@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -25,12 +25,10 @@ def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
     ]
 
 
-def write_position(connection: sqlite3.Connection, position: StoredPosition | None) -> None:
-    """Note a position; to be called inside a transaction. None changes nothing."""
-    if position is None:
-        return
-    connection.execute(
+def write_positions(connection: sqlite3.Connection, positions: Iterable[StoredPosition]) -> None:
+    """Note positions; to be called inside a transaction."""
+    connection.executemany(
         "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
         " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
-        (position.stream, position.source, json.dumps(dict(position.place), sort_keys=True)),
+        [(p.stream, p.source, json.dumps(dict(p.place), sort_keys=True)) for p in positions],
     )

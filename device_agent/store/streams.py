@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from device_agent.store.database import transaction, truncate_log
 from device_agent.store.ledger import append_event
 from device_agent.store.outbox import insert_sketch
-from device_agent.store.positions import StoredPosition, write_position
+from device_agent.store.positions import StoredPosition, write_positions
 from device_agent.store.slots import erase_slot
 from device_agent.windows import WindowState
 from shared.privacy import PrivacyEvent
@@ -64,8 +65,8 @@ class NewRelease:
         Seconds since 1970-01-01 UTC.
     state
         The stream afterwards: no window open.
-    position
-        The position behind the last record of the window.
+    positions
+        The positions behind the last record of the window, one for each file it was read from.
     """
 
     sketch_id: bytes
@@ -75,7 +76,7 @@ class NewRelease:
     event: PrivacyEvent
     released_at: float
     state: StreamState
-    position: StoredPosition | None
+    positions: tuple[StoredPosition, ...]
 
 
 def list_streams(connection: sqlite3.Connection) -> list[str]:
@@ -107,12 +108,12 @@ def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
 
 
 def checkpoint(
-    connection: sqlite3.Connection, state: StreamState, position: StoredPosition | None
+    connection: sqlite3.Connection, state: StreamState, positions: Iterable[StoredPosition]
 ) -> None:
-    """Save an open window and the position behind its last record, together."""
+    """Save an open window and the positions behind its last record, together."""
     with transaction(connection):
         _write_state(connection, state)
-        write_position(connection, position)
+        write_positions(connection, positions)
         _write_open_window(connection, state)
     truncate_log(connection)
 
@@ -138,7 +139,7 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
         )
         append_event(connection, release.event, release.released_at)
         _write_state(connection, release.state)
-        write_position(connection, release.position)
+        write_positions(connection, release.positions)
         _write_open_window(connection, release.state)
         if release.n_records is None and release.slots is not None:
             erase_slot(connection, release.event.stream, release.slots[1])

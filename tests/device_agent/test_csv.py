@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.settings import SourceSettings, StreamSettings
-from device_agent.sources import KnownPosition, RecordBatch, csv_source, open_source
+from device_agent.settings import StreamSettings
+from device_agent.source_settings import FileSettings
+from device_agent.sources import KnownPosition, RecordBatch, open_source
+from device_agent.sources.line_file import BATCH_RECORDS
 from shared.core import SketchAccumulator
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, Agent, make_plan
@@ -176,7 +178,7 @@ text_lines = st.lists(
 def read_all(path: Path, known: list[KnownPosition]) -> list[RecordBatch]:
     settings = StreamSettings(
         name="meter",
-        source=SourceSettings(kind="csv", path=path, timestamp="t", timestamp_format="unix"),
+        source=FileSettings(kind="csv", path=path, timestamp="t", timestamp_format="unix"),
     )
     source = open_source(settings, ["x", "y"], known)
     try:
@@ -215,7 +217,7 @@ def test_a_long_file_is_read_in_batches_whose_positions_agree_with_one_pass(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "records.csv"
-    n_records = csv_source.BATCH_RECORDS * 2 + 10
+    n_records = BATCH_RECORDS * 2 + 10
     path.write_text("t,x,y\n" + "".join(f"{i},{i},{-i}\n" for i in range(n_records)))
     known: list[KnownPosition] = []
     batches = read_all(path, known)

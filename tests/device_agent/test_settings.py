@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.settings import load_settings
+from device_agent.source_settings import FileSettings
 from shared.core.engines import list_engines
 from shared.errors import ConfigError
 from shared.privacy import Budget
@@ -39,6 +40,7 @@ def test_a_configuration_is_read_with_paths_beside_it(tmp_path: Path) -> None:
     assert settings.study == bytes.fromhex(STUDY)
     assert settings.budget == Budget(per_record=Fraction(1), lifetime=Fraction(3, 2))
     (stream,) = settings.streams
+    assert isinstance(stream.source, FileSettings)
     assert stream.source.path == tmp_path / "records.csv"
     assert stream.source.timestamp_format == "iso8601"
 

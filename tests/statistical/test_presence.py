@@ -27,8 +27,10 @@ from device_agent.agent import release as releasing
 from device_agent.agent import slots as reading
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device
-from device_agent.settings import SourceSettings, StreamSettings
+from device_agent.settings import StreamSettings
+from device_agent.source_settings import FileSettings
 from device_agent.store import DeviceKey, load_slot, schema
+from shared.core.engines import default_engine
 from shared.core.quantise import STEPS
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.plan.parts import MechanismName
@@ -102,7 +104,7 @@ class Stage:
         path.write_text("time,x,y\n" + "".join(rows))
         settings = StreamSettings(
             name=STREAM,
-            source=SourceSettings(kind="csv", path=path, timestamp="time", timestamp_format="unix"),
+            source=FileSettings(kind="csv", path=path, timestamp="time", timestamp_format="unix"),
         )
         device = _make_device(plan)
         now = float(ORIGIN + n_slots * LENGTH)
@@ -137,7 +139,7 @@ def _make_device(plan: SketchPlan) -> Device:
     for statement in schema.TABLES:
         connection.execute(statement)
     return Device(
-        settings=cast(Any, SimpleNamespace(budget=Budget())),
+        settings=cast(Any, SimpleNamespace(budget=Budget(), engine=default_engine())),
         key=DeviceKey(Ed25519PrivateKey.from_private_bytes(bytes(32))),
         connection=connection,
         identity=cast(Any, SimpleNamespace(study=bytes(32))),

@@ -1,0 +1,210 @@
+"""Messages of an MQTT topic: QoS 1 and a persistent session, so that the broker keeps them for us.
+
+QoS 1 alone may deliver a message twice. Without ids a message that the broker marks as possibly a
+repetition is dropped, and so is a retained one, which comes again at every subscription.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from device_agent.settings import StreamSettings
+from device_agent.source_settings import MqttSettings
+from device_agent.sources.growing_ids import GrowingIds
+from device_agent.sources.interface import (
+    Guarantee,
+    KnownPosition,
+    ReadingReport,
+    RecordBatch,
+    RecordSource,
+)
+from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
+from shared.errors import ConfigError, RecordError
+
+try:
+    import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        'needs the extra "mqtt"',
+        field="streams.source.kind",
+        fix="pip install 'sfumato[agent,mqtt]'",
+    ) from error
+
+BATCH_MESSAGES = 4096
+_QUIET_S = 0.2
+_CONNECT_S = 10.0
+_LONGEST_PAUSE_S = 300.0
+
+
+class MqttSource(RecordSource):
+    """The records of a topic; see ``RecordSource``. It connects when it is first read.
+
+    A message is one JSON object, or one line of CSV; it counts as one record whatever it holds.
+
+    Raises
+    ------
+    RecordError
+        The broker refuses the client or the subscription.
+    """
+
+    def __init__(
+        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+    ) -> None:
+        assert isinstance(stream.source, MqttSettings)
+        self.report = ReadingReport()
+        self._settings = stream.source
+        self._name = f"{stream.source.host}:{stream.source.port}/{stream.source.topic}"
+        mapping = RecordMapping(stream, dimensions, stream.source.id)
+        self._parser = make_parser(stream.source, mapping)
+        in_use = stream.source.id is not None
+        self._ids = GrowingIds(f"mqtt:{self._name}", stream.name, known, in_use=in_use)
+        self._messages: list[bytes] = []
+        self._n_messages = 0
+        self._n_doubtful = 0
+        self._client: mqtt.Client | None = None
+        self._subscribed = False
+        self._refused: str | None = None
+        self._n_failures = 0
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """See ``RecordSource``."""
+        loses = "what was received since the last checkpoint, at a crash"
+        if self._settings.id is None:
+            loses += "; after a lost connection, messages that may be repetitions"
+        return Guarantee(delivery="at most once", loses=loses, consumes=True)
+
+    @property
+    def pause_s(self) -> float:
+        """See ``RecordSource``; short enough to keep the connection alive."""
+        return min(float(1 << min(self._n_failures, 10)), _LONGEST_PAUSE_S)
+
+    def close(self) -> None:
+        """See ``RecordSource``; the broker keeps the session and what comes meanwhile."""
+        if self._client is not None:
+            self._client.disconnect()
+            self._client = None
+
+    def read_batch(self) -> RecordBatch | None:
+        """See ``RecordSource``; waits until the topic is quiet for a moment."""
+        while True:
+            if not self._messages and not self._receive():
+                return None
+            batch = self._take()
+            if batch is not None:
+                return batch
+
+    def _receive(self) -> bool:
+        """Collect what comes; False if nothing does."""
+        if self._client is None and not self._connect():
+            return False
+        assert self._client is not None
+        deadline = time.monotonic() + (_QUIET_S if self._subscribed else _CONNECT_S)
+        while len(self._messages) < BATCH_MESSAGES and time.monotonic() < deadline:
+            n_before, was_subscribed = len(self._messages), self._subscribed
+            status = self._client.loop(timeout=_QUIET_S / 4)
+            if self._refused is not None:
+                raise RecordError(
+                    f"the broker refused: {self._refused}",
+                    field=self._name,
+                    fix="correct username, password_file or topic in [streams.source]",
+                )
+            if status != mqtt.MQTT_ERR_SUCCESS:
+                self._fail()
+                break
+            if len(self._messages) > n_before or self._subscribed > was_subscribed:
+                deadline = time.monotonic() + _QUIET_S
+        return bool(self._messages)
+
+    def _take(self) -> RecordBatch | None:
+        messages, self._messages = self._messages, []
+        lines = [self._to_line(message) for message in messages]
+        data = b"".join(lines)
+        ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
+        block = Block(data=data, ends=ends, line=self._n_messages + 1)
+        self._n_messages += len(lines)
+        self.report.bytes_read += len(data)
+        parsed = self._parser.parse(block, self.report, self._name)
+        if parsed.error is not None:
+            raise parsed.error
+        batch = self._ids.make_batch(parsed.table)
+        self.report.notes[:] = self._ids.describe()
+        if self._n_doubtful:
+            self.report.notes.append(
+                f"{self._n_doubtful} message(s) were dropped: retained, or perhaps repeated"
+            )
+        return batch
+
+    def _to_line(self, message: bytes) -> bytes:
+        line = message.rstrip(b"\r\n")
+        if not line.strip() or b"\n" in line or len(line) > MAX_LINE_BYTES:
+            # JSON may be laid out on several lines; in CSV that is no record.
+            line = b" ".join(line.split(b"\n")) if self._settings.format == "json" else b'"'
+            line = line if line.strip() and len(line) <= MAX_LINE_BYTES else b'"'
+        return line + b"\n"
+
+    def _connect(self) -> bool:
+        settings = self._settings
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id=settings.client_id, clean_session=False
+        )
+        if settings.username is not None:
+            client.username_pw_set(settings.username, self._read_password())
+        if settings.tls:
+            client.tls_set_context(ssl.create_default_context(cafile=settings.ca_file))
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        self._subscribed = False
+        try:
+            client.connect(settings.host, settings.port)
+        except OSError as error:
+            self._fail(error.strerror or type(error).__name__)
+            return False
+        self._client = client
+        return True
+
+    def _read_password(self) -> str | None:
+        path = self._settings.password_file
+        if path is None:
+            return None
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise RecordError(
+                f"cannot be read ({error.strerror})",
+                field=str(path),
+                fix="name a file with the password of this client",
+            ) from error
+
+    def _fail(self, reason: str = "the connection was lost") -> None:
+        self._n_failures += 1
+        note = f"{self._settings.host}:{self._settings.port}: {reason}; will be tried again"
+        if note not in self.report.notes:
+            self.report.notes.append(note)
+        self._client = None
+
+    def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
+        if reason.is_failure:
+            self._refused = str(reason)
+            return
+        self._n_failures = 0
+        client.subscribe(self._settings.topic, qos=1)
+
+    def _on_subscribe(self, _client: Any, _data: Any, _id: Any, reasons: Any, _more: Any) -> None:
+        if any(reason.is_failure for reason in reasons):
+            self._refused = str(reasons[0])
+        self._subscribed = True
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        if self._settings.id is None and (message.dup or message.retain):
+            self._n_doubtful += 1
+            return
+        self._messages.append(message.payload)

@@ -1,0 +1,143 @@
+"""Rows of a SQLite query, in the order of a key that only ever grows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from device_agent.settings import StreamSettings
+from device_agent.source_settings import SqliteSettings
+from device_agent.sources.interface import (
+    Guarantee,
+    KnownPosition,
+    Position,
+    ReadingReport,
+    RecordBatch,
+    RecordSource,
+)
+from device_agent.sources.mapping import RecordMapping
+from shared.errors import LedgerError, RecordError
+
+BATCH_RECORDS = 4096
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+
+class SqliteSource(RecordSource):
+    """The new rows of a query; see ``RecordSource``. The file is opened for reading alone.
+
+    Raises
+    ------
+    RecordError
+        The file cannot be opened.
+    LedgerError
+        The stream has read another file before, whose keys are others.
+    """
+
+    def __init__(
+        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+    ) -> None:
+        assert isinstance(stream.source, SqliteSettings)
+        self.report = ReadingReport()
+        self._settings = stream.source
+        self._mapping = RecordMapping(stream, dimensions)
+        self._source = f"sqlite:{stream.source.path}"
+        self._last = self._find_last(stream.name, known)
+        self._n_read = 0
+        self._connection = self._connect()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """See ``RecordSource``."""
+        return Guarantee(
+            delivery="exactly once", loses="rows written later under a key that was passed already"
+        )
+
+    @property
+    def pause_s(self) -> float:
+        """See ``RecordSource``."""
+        return self._settings.poll_s
+
+    def close(self) -> None:
+        """See ``RecordSource``."""
+        self._connection.close()
+
+    def read_batch(self) -> RecordBatch | None:
+        """See ``RecordSource``."""
+        try:
+            cursor = self._connection.execute(
+                self._settings.query, {"last": self._last, "n": BATCH_RECORDS}
+            )
+            rows = cursor.fetchall()
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "").startswith(_BUSY):
+                return None
+            raise self._complain(error) from error
+        if not rows:
+            return None
+        header = [column[0] for column in cursor.description]
+        where = f"the query on {self._settings.path}"
+        if header.count(self._settings.key) != 1:
+            raise RecordError(
+                f"must be a column of {where}, once", field=self._settings.key, fix="select it"
+            )
+        keys = self._check_keys([row[header.index(self._settings.key)] for row in rows])
+        columns = list(zip(*rows, strict=True))
+        fields = [columns[i] for i in self._mapping.find(header, where)]
+        places = range(self._n_read + 1, self._n_read + len(rows) + 1)
+        table = self._mapping.map_columns(fields, self.report, places)
+        self._last = keys[-1]
+        self._n_read += len(rows)
+        return RecordBatch(
+            values=table.values,
+            timestamps=table.timestamps,
+            position_after=lambda i: Position(source=self._source, place={"key": keys[i]}),
+        )
+
+    def _check_keys(self, keys: list[Any]) -> list[int | str]:
+        before: Any = self._last
+        for key in keys:
+            # Two rows of one key might be torn apart by the end of a batch.
+            if type(key) is not type(before) or key <= before:
+                raise RecordError(
+                    "must be a whole number or text that grows from row to row, never empty",
+                    field=self._settings.key,
+                    fix="use a unique key, WHERE it is > :last, and ORDER BY it; "
+                    'with keys of text state first = ""',
+                )
+            before = key
+        return keys
+
+    def _find_last(self, stream: str, known: Sequence[KnownPosition]) -> int | str:
+        for k in known:
+            if k.stream != stream or not k.position.source.startswith("sqlite:"):
+                continue
+            if k.position.source != self._source:
+                raise LedgerError(
+                    f"the stream has read {k.position.source.removeprefix('sqlite:')} before",
+                    field=str(self._settings.path),
+                    fix="name that file, or give this one to a stream with another name",
+                )
+            return k.position.place["key"]
+        return self._settings.first
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=5.0
+            )
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            raise self._complain(error) from error
+        return connection
+
+    def _complain(self, error: sqlite3.Error) -> RecordError:
+        # The name of the error alone: its text may quote a value.
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        return RecordError(
+            f"cannot be read ({name})",
+            field=str(self._settings.path),
+            fix="name a SQLite file that this user may read, and try the query with sqlite3",
+        )

@@ -1,0 +1,59 @@
+"""A device's memory of its sources, as the store keeps it, without a store."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from device_agent.settings import StreamSettings
+from device_agent.source_tables import read_fields, read_source
+from device_agent.sources import KnownPosition, RecordSource, open_source
+from device_agent.toml_table import Table
+
+
+def make_stream(
+    folder: Path, *, name: str = "meter", columns: dict[str, Any] | None = None, **source: Any
+) -> StreamSettings:
+    fields = columns or {}
+    return StreamSettings(
+        name=name,
+        source=read_source(source, "streams[0].source", folder),
+        columns=read_fields(Table(fields, "streams[0].columns", tuple(fields))),
+    )
+
+
+class Reader:
+    """Opens a stream's source, reads what is new, and remembers where it stands."""
+
+    def __init__(self, stream: StreamSettings, dimensions: Sequence[str] = ("x",)) -> None:
+        self.stream = stream
+        self.dimensions = dimensions
+        self.known: dict[tuple[str, str], KnownPosition] = {}
+        self.messages: list[str] = []
+
+    def open(self) -> RecordSource:
+        return open_source(self.stream, self.dimensions, list(self.known.values()))
+
+    def poll(self, source: RecordSource, *, limit: int | None = None) -> list[float]:
+        """Return the first dimension of the new records; of a batch, at most ``limit`` are kept."""
+        found: list[float] = []
+        for batch in source.read():
+            n_kept = len(batch.values) if limit is None else min(limit, len(batch.values))
+            for i in range(n_kept):
+                self.remember(batch.position_after, i)
+            found += batch.values[:n_kept, 0].tolist()
+            if n_kept < len(batch.values):
+                break
+        return found
+
+    def remember(self, position_after: Callable[[int], Any], i: int) -> None:
+        position = position_after(i)
+        known = KnownPosition(stream=self.stream.name, position=position)
+        self.known[self.stream.name, position.source] = known
+
+    def once(self, *, limit: int | None = None) -> list[float]:
+        source = self.open()
+        try:
+            return self.poll(source, limit=limit)
+        finally:
+            self.messages = source.report.describe()
+            source.close()

@@ -1,0 +1,176 @@
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.errors import RecordError
+from tests.device_agent.sources.streams import Reader, make_stream
+
+
+class Feed:
+    """A server that keeps records and gives them in pages of three."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.body: bytes | None = None
+        self.asked: list[str] = []
+        self.authorization: str | None = None
+
+    def answer(self, query: str) -> bytes:
+        if self.body is not None:
+            return self.body
+        start = int(parse_qs(query).get("cursor", ["0"])[0])
+        page = self.records[start : start + 3]
+        following = start + 3 if len(page) == 3 else None
+        return json.dumps({"records": page, "next": following}).encode()
+
+
+@pytest.fixture
+def feed() -> Iterator[Feed]:
+    with serving() as feed:
+        yield feed
+
+
+class serving:  # noqa: N801
+    def __enter__(self) -> Feed:
+        feed = Feed()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                feed.asked.append(self.path)
+                feed.authorization = self.headers["Authorization"]
+                body = feed.answer(urlsplit(self.path).query)
+                self.send_response(feed.status)
+                for name, value in feed.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        feed.url = f"http://127.0.0.1:{self._server.server_port}/r?a=b"  # type: ignore[attr-defined]
+        return feed
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def make_reader(feed: Feed, folder: Path = Path("/"), **options: Any) -> Reader:
+    url = feed.url  # type: ignore[attr-defined]
+    return Reader(make_stream(folder, kind="http", url=url, **options))
+
+
+def test_pages_are_followed_and_the_last_one_may_grow(feed: Feed) -> None:
+    reader = make_reader(feed)
+    feed.records = [{"x": i} for i in range(7)]
+    source = reader.open()
+    assert reader.poll(source) == list(range(7))
+    assert source.read_batch() is None
+    assert source.pause_s == 60
+    feed.records += [{"x": 7}, {"x": 8}, {"x": 9}]
+    assert reader.poll(source) == [7, 8, 9]
+    source.close()
+    assert reader.once() == []
+    assert feed.asked[0] == "/r?a=b"
+    assert feed.asked[-1] == "/r?a=b&cursor=9"
+
+
+@settings(deadline=None, max_examples=15)
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8))
+def test_wherever_reading_stopped_it_goes_on(steps: list[tuple[int, int]]) -> None:
+    with serving() as feed:
+        reader = make_reader(feed)
+        found: list[float] = []
+        for n_new, limit in steps:
+            feed.records += [{"x": len(feed.records) + i} for i in range(n_new)]
+            found += reader.once(limit=limit)
+        found += reader.once()
+        assert found == list(range(len(feed.records)))
+
+
+def test_what_cannot_be_used_keeps_its_place(feed: Feed) -> None:
+    feed.records = [{"x": 1}, {"y": 1}, 7]
+    reader = make_reader(feed)
+    assert [str(value) for value in reader.once()] == ["1.0", "nan", "nan"]
+    assert "2 record(s) could not be sketched" in reader.messages[0]
+
+
+def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
+    feed.records = [{"x": 1}]
+    feed.status = 503
+    reader = make_reader(feed)
+    source = reader.open()
+    assert source.read_batch() is None
+    assert 1 <= source.pause_s <= 120
+    assert "answered 503; will be tried again" in source.report.describe()[0]
+    feed.headers = {"Retry-After": "7"}
+    assert source.read_batch() is None
+    assert source.pause_s == 7
+    feed.status = 200
+    assert reader.poll(source) == [1]
+    source.close()
+
+
+def test_a_server_that_is_gone_is_asked_again_later() -> None:
+    with serving() as feed:
+        reader = make_reader(feed, timeout_s=0.5)
+    source = reader.open()
+    assert source.read_batch() is None
+    assert "did not answer (ConnectError)" in source.report.describe()[0]
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "named"),
+    [
+        (404, b"", "answered 404"),
+        (302, b"", "answered 302"),
+        (200, b"987654", "gave no JSON object"),
+        (200, b"{}", "gave no JSON object"),
+        (200, b'{"records": 987654}', "gave records that are no list"),
+        (200, b'{"records": [], "next": [1]}', "gave records that are no list"),
+        (200, b"[" * 100_000, "gave no JSON object"),
+        (200, b" " * ((16 << 20) + 1), "gave a page of more than"),
+    ],
+)
+def test_a_wrong_answer_is_refused_without_its_values(
+    status: int, body: bytes, named: str, feed: Feed
+) -> None:
+    feed.status, feed.body = status, body
+    with pytest.raises(RecordError) as caught:
+        make_reader(feed).once()
+    assert named in str(caught.value)
+    assert "987654" not in str(caught.value)
+
+
+def test_a_page_that_shrank_is_refused(feed: Feed) -> None:
+    reader = make_reader(feed)
+    feed.records = [{"x": 1}, {"x": 2}]
+    reader.once()
+    feed.records = [{"x": 3}]
+    with pytest.raises(RecordError, match="fewer records than before"):
+        reader.once()
+
+
+def test_a_token_comes_from_a_file(feed: Feed, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    make_reader(feed, tmp_path, token_file="token").once()
+    assert feed.authorization == "Bearer abc"
+    with pytest.raises(RecordError, match="absent"):
+        make_reader(feed, tmp_path, token_file="absent").open()

@@ -1,0 +1,113 @@
+import doctest
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_agent import source_tables, sources
+from device_agent.sources import interface
+from shared.errors import ConfigError
+from tests.device_agent.sources.streams import Reader, make_stream
+
+
+def test_the_example_of_a_source_is_a_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    globs: dict[str, Any] = dict(vars(interface))
+    example = doctest.DocTestFinder(recurse=False).find(interface, globs=globs)[0]
+    runner = doctest.DocTestRunner()
+    assert runner.run(example, clear_globs=False).failed == 0
+    monkeypatch.setattr(interface, "Counting", example.globs["Counting"], raising=False)
+    entry = EntryPoint("counting", "device_agent.sources.interface:Counting", "sfumato.sources")
+    for module in (sources, source_tables):
+        monkeypatch.setattr(module, "entry_points", lambda **_: EntryPoints([entry]))
+    reader = Reader(make_stream(tmp_path, kind="counting", options={"limit": 25}))
+    assert reader.once(limit=4) == [0, 1, 2, 3]
+    assert reader.once() == list(range(4, 25))
+    assert reader.once() == []
+
+
+def test_unit_docstrings_hold() -> None:
+    from device_agent import units
+
+    assert doctest.testmod(units).failed == 0
+
+
+def test_only_configured_sources_are_imported(tmp_path: Path) -> None:
+    program = (
+        "import sys, device_agent.sources, device_agent.settings\n"
+        "loaded = {'paho', 'pyarrow', 'httpx', 'sqlite3'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "csv": {"path": "f"},
+    "folder": {"path": "f"},
+    "sqlite": {"path": "f", "key": "id", "query": "SELECT :last, :n"},
+    "mqtt": {"url": "mqtt://localhost", "topic": "a/b", "client_id": "c"},
+    "http": {"url": "http://localhost/"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "field"),
+    [
+        ("csv", {"encoding": "utf-16"}, "encoding"),
+        ("csv", {"encoding": "nonsense"}, "encoding"),
+        ("csv", {"delimiter": ";;"}, "delimiter"),
+        ("csv", {"delimiter": '"'}, "delimiter"),
+        ("csv", {"multiline": "yes"}, "multiline"),
+        ("csv", {"missing": "maybe"}, "missing"),
+        ("csv", {"header": [1]}, "header"),
+        ("csv", {"timestamp_zone": "Mars/Olympus"}, "timestamp_zone"),
+        ("csv", {"timestamp_format": "unix_s"}, "timestamp_format"),
+        ("csv", {"typo": 1}, "typo"),
+        ("folder", {"glob": "a/*.csv"}, "glob"),
+        ("folder", {"released": "move"}, "move_to"),
+        ("folder", {"move_to": "done"}, "move_to"),
+        ("folder", {"released": "move", "move_to": "f"}, "move_to"),
+        ("folder", {"released": "delete"}, "released"),
+        ("folder", {"format": "jsonl", "delimiter": ";"}, "delimiter"),
+        ("sqlite", {"query": "SELECT 1"}, "query"),
+        ("sqlite", {"poll_s": 0}, "poll_s"),
+        ("sqlite", {"first": True}, "first"),
+        ("mqtt", {"url": "http://localhost"}, "url"),
+        ("mqtt", {"url": "mqtt://user@localhost"}, "url"),
+        ("mqtt", {"topic": "a/+", "id": "n"}, "id"),
+        ("mqtt", {"format": "csv"}, "header"),
+        ("http", {"url": "localhost"}, "url"),
+        ("http", {"poll_s": "fast"}, "poll_s"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_rule_and_fix(
+    kind: str, change: dict[str, Any], field: str, tmp_path: Path
+) -> None:
+    make_stream(tmp_path, kind=kind, **GOOD[kind])
+    with pytest.raises(ConfigError) as caught:
+        make_stream(tmp_path, kind=kind, **{**GOOD[kind], **change})
+    assert caught.value.field == f"streams[0].source.{field}"
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [
+        ({"convert": "degF"}, "convert"),
+        ({"convert": "degF -> m"}, "convert"),
+        ({"convert": "degX -> degC"}, "convert"),
+        ({"convert": "degF -> degC", "scale": 2.0}, "convert"),
+        ({"scale": 0}, "scale"),
+        ({"offset": "1"}, "offset"),
+        ({"unit": "m"}, "unit"),
+    ],
+)
+def test_a_wrong_conversion_is_named(column: dict[str, Any], field: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_stream(tmp_path, kind="csv", path="f", columns={"x": column})
+    assert caught.value.field == f"streams[0].columns.x.{field}"
+    assert caught.value.fix

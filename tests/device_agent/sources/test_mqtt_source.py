@@ -1,0 +1,135 @@
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from device_agent.sources import RecordSource
+from tests.device_agent.sources.streams import Reader, make_stream
+
+HOST, PORT = "127.0.0.1", 1883
+
+
+def broker_answers() -> bool:
+    try:
+        with socket.create_connection((HOST, PORT), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+needs_broker = pytest.mark.skipif(
+    not broker_answers(), reason=f"no MQTT broker answers at {HOST}:{PORT}"
+)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"sfumato-test/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def publisher() -> Iterator[mqtt.Client]:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.connect(HOST, PORT)
+    client.loop_start()
+    yield client
+    client.disconnect()
+    client.loop_stop()
+
+
+def publish(client: mqtt.Client, topic: str, *payloads: str, retain: bool = False) -> None:
+    for payload in payloads:
+        client.publish(topic, payload, qos=1, retain=retain).wait_for_publish(10)
+
+
+def make_reader(topic: str, *, port: int = PORT, **options: Any) -> Reader:
+    settings = {"url": f"mqtt://{HOST}:{port}", "topic": topic, "client_id": topic[-16:]}
+    return Reader(make_stream(Path("/"), kind="mqtt", **{**settings, **options}))
+
+
+def collect(reader: Reader, source: RecordSource, n_records: int) -> list[float]:
+    found: list[float] = []
+    deadline = time.monotonic() + 30
+    while len(found) < n_records and time.monotonic() < deadline:
+        found += reader.poll(source)
+    return found
+
+
+@needs_broker
+def test_messages_are_read_once_also_those_sent_while_away(
+    topic: str, publisher: mqtt.Client
+) -> None:
+    reader = make_reader(topic)
+    source = reader.open()
+    assert source.read_batch() is None
+    publish(publisher, topic, '{"x": 1}', "nonsense", '{"x":\n 3}', "")
+    found = collect(reader, source, 4)
+    assert [str(value) for value in found] == ["1.0", "nan", "3.0", "nan"]
+    source.close()
+    # The session is persistent: the broker keeps them.
+    publish(publisher, topic, '{"x": 5}', '{"x": 6}')
+    source = reader.open()
+    assert collect(reader, source, 2) == [5, 6]
+    assert source.read_batch() is None
+    source.close()
+
+
+@needs_broker
+def test_retained_messages_are_not_counted_at_every_subscription(
+    topic: str, publisher: mqtt.Client
+) -> None:
+    publish(publisher, topic, '{"x": 1}', retain=True)
+    reader = make_reader(topic)
+    source = reader.open()
+    assert source.read_batch() is None
+    publish(publisher, topic, '{"x": 2}')
+    assert collect(reader, source, 1) == [2]
+    assert "1 message(s) were dropped: retained" in " ".join(source.report.describe())
+    source.close()
+    publish(publisher, topic, "", retain=True)
+
+
+@needs_broker
+def test_ids_tell_repetitions(topic: str, publisher: mqtt.Client) -> None:
+    reader = make_reader(topic, id="n")
+    source = reader.open()
+    source.read_batch()
+    publish(publisher, topic, *(f'{{"n": {n}, "x": {n}}}' for n in (1, 2, 2, 1, 3)))
+    assert collect(reader, source, 3) == [1, 2, 3]
+    source.close()
+    source = reader.open()
+    source.read_batch()
+    publish(publisher, topic, '{"n": 3, "x": 9}', '{"n": 4, "x": 4}')
+    assert collect(reader, source, 1) == [4]
+    source.close()
+
+
+@needs_broker
+def test_messages_may_be_lines_of_csv(topic: str, publisher: mqtt.Client) -> None:
+    reader = make_reader(topic, format="csv", header=["y", "x"])
+    source = reader.open()
+    source.read_batch()
+    publish(publisher, topic, "0,1", "0,2\r\n", "0,3\n0,4", "0")
+    found = collect(reader, source, 4)
+    assert [str(value) for value in found] == ["1.0", "2.0", "nan", "nan"]
+    source.close()
+
+
+def test_a_broker_that_is_gone_is_tried_again_later() -> None:
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    source = make_reader("topic", port=port).open()
+    assert source.read_batch() is None
+    first = source.pause_s
+    assert source.read_batch() is None
+    assert source.pause_s == 2 * first
+    assert "will be tried again" in source.report.describe()[0]
+    assert source.guarantee.consumes
+    source.close()

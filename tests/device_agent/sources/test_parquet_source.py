@@ -1,0 +1,91 @@
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.errors import LedgerError, RecordError
+from tests.device_agent.sources.streams import Reader, make_stream
+
+
+def make_reader(folder: Path, name: str = "meter", **options: Any) -> Reader:
+    return Reader(make_stream(folder, name=name, kind="parquet", path="r.parquet", **options))
+
+
+def write(folder: Path, rows: int = 0, **columns: Any) -> None:
+    pq.write_table(pa.table(columns), folder / "r.parquet", row_group_size=rows or None)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(0, 50), group=st.integers(1, 9), limits=st.lists(st.integers(0, 60), max_size=5)
+)
+def test_wherever_reading_stopped_it_goes_on(
+    n: int, group: int, limits: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("parquet")
+    write(folder, group, x=np.arange(n, dtype=np.int32))
+    reader = make_reader(folder)
+    found = [value for limit in limits for value in reader.once(limit=limit)]
+    assert found + reader.once() == list(range(n))
+    source = reader.open()
+    assert source.ended
+    source.close()
+
+
+def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
+    moment = datetime(2020, 1, 1, tzinfo=UTC)
+    write(
+        tmp_path,
+        x=pa.array([1.5, None, float("inf")]),
+        y=[True, False, True],
+        t=pa.array([moment, None, moment], pa.timestamp("ms", "UTC")),
+    )
+    stream = make_stream(tmp_path, kind="parquet", path="r.parquet", timestamp="t")
+    source = Reader(stream, ["x", "y"]).open()
+    batch = source.read_batch()
+    assert batch is not None
+    nan = np.nan
+    np.testing.assert_array_equal(batch.values, [[1.5, nan], [nan, nan], [nan, nan]])
+    seconds = moment.timestamp()
+    np.testing.assert_array_equal(batch.timestamps, [seconds, nan, seconds])
+    assert source.report.n_unusable == 3
+    assert source.report.untimed == [(2, "t")]
+    source.close()
+
+
+@pytest.mark.parametrize("times", [["1.5", "x"], [1.5, 1e300]])
+def test_times_may_be_text_or_numbers(times: list[Any], tmp_path: Path) -> None:
+    write(tmp_path, x=[1, 2], t=times)
+    source = make_reader(tmp_path, timestamp="t", timestamp_format="unix").open()
+    batch = source.read_batch()
+    assert batch is not None
+    np.testing.assert_array_equal(batch.timestamps, [1.5, np.nan])
+    source.close()
+
+
+def test_another_file_at_the_path_is_refused_and_a_copy_is_known(tmp_path: Path) -> None:
+    write(tmp_path, x=[1.0])
+    reader = make_reader(tmp_path)
+    assert reader.once() == [1]
+    other = make_reader(tmp_path, name="other")
+    other.known = reader.known
+    with pytest.raises(LedgerError, match="already sketched in stream 'meter'"):
+        other.open()
+    write(tmp_path, x=[1.0, 2.0])
+    with pytest.raises(LedgerError, match="has changed"):
+        reader.open()
+
+
+def test_what_is_no_parquet_or_lacks_a_column_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, y=[1.0])
+    with pytest.raises(RecordError, match="x: the column is not in the header"):
+        make_reader(tmp_path).open()
+    (tmp_path / "r.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(RecordError, match="is not a Parquet file"):
+        make_reader(tmp_path).open()

@@ -1,0 +1,137 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agent.sources.interface import ReadingReport
+from device_agent.sources.line_file import find_line_ends
+from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.parsers import Block, Parsed, make_parser
+from tests.device_agent.sources.streams import make_stream
+
+number = st.one_of(
+    st.floats().map(str),
+    st.integers().map(str),
+    st.sampled_from(
+        ["", " 1 ", "1e5", "+.5", "1_0", "\u0661", "nan", "-inf", "1e999", "0x1", "1\0"]
+    ),
+)
+time = st.sampled_from(["0", "1e300", "2020-01-01", "2020-01-01T00:00:00+02:00", "noon", ""])
+text = st.text(alphabet="ab_\"é; \r'", max_size=4)
+cells = st.tuples(time, number, text, number).map(",".join)
+csv_line = st.one_of(cells, cells, cells, st.text(max_size=8), st.just("t,x,n,y")).map(
+    lambda line: line.replace("\n", "").encode("utf-8", "replace")
+)
+
+
+def parse(data: bytes, n: int, **source: Any) -> tuple[Parsed, ReadingReport]:
+    options = {"kind": "csv", "path": "f", "timestamp": "t", **source}
+    if options["kind"] == "csv":
+        options["header"] = ["t", "x", "n", "y"]
+    stream = make_stream(Path("/"), **options)
+    parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
+    report = ReadingReport()
+    ends = find_line_ends(data, multiline=False)
+    assert len(ends) == n
+    return parser.parse(Block(data=data, ends=ends, line=1), report, "f"), report
+
+
+@given(lines=st.lists(csv_line, min_size=1, max_size=70), form=st.sampled_from(["unix", "iso8601"]))
+def test_a_block_of_csv_is_read_as_its_lines_are_one_by_one(lines: list[bytes], form: str) -> None:
+    whole, report = parse(
+        b"".join(line + b"\n" for line in lines), len(lines), timestamp_format=form
+    )
+    single = [parse(line + b"\n", 1, timestamp_format=form) for line in lines]
+    for name in ("values", "timestamps"):
+        np.testing.assert_array_equal(
+            getattr(whole.table, name),
+            np.concatenate([getattr(parsed.table, name) for parsed, _ in single]),
+        )
+    assert report.n_unusable == sum(r.n_unusable for _, r in single)
+    assert report.n_untimed == sum(r.n_untimed for _, r in single)
+    assert not np.isinf(whole.table.values).any()
+
+
+json_value = st.one_of(
+    st.sampled_from(["1", "-2.5e3", "true", "null", '"7"', '"x"', "NaN", "1e999", "9" * 400, "{}"])
+)
+json_line = st.one_of(
+    st.tuples(json_value, json_value, json_value).map(
+        lambda v: f'{{"t": {v[0]}, "x": {v[1]}, "y": {v[2]}}}'
+    ),
+    st.sampled_from(["", "[1]", '{"x":1},{"x":2}', '{"x":[', "1]}", "[" * 5000, '{"x": 1']),
+).map(str.encode)
+
+
+@given(
+    lines=st.lists(json_line, min_size=1, max_size=20), form=st.sampled_from(["unix", "iso8601"])
+)
+def test_a_block_of_json_is_read_as_its_lines_are_one_by_one(lines: list[bytes], form: str) -> None:
+    options = {"kind": "jsonl", "timestamp_format": form}
+    whole, report = parse(b"".join(line + b"\n" for line in lines), len(lines), **options)
+    single = [parse(line + b"\n", 1, **options) for line in lines]
+    for name in ("values", "timestamps"):
+        np.testing.assert_array_equal(
+            getattr(whole.table, name),
+            np.concatenate([getattr(parsed.table, name) for parsed, _ in single]),
+        )
+    assert report.n_unusable == sum(r.n_unusable for _, r in single)
+
+
+def test_a_json_record_that_cannot_be_used_keeps_its_place() -> None:
+    data = b'{"t":0,"x":1,"y":2}\n{"t":0,"x":true,"y":2}\nnonsense\n\n{"t":0,"x":"3","y":4}\n'
+    parsed, report = parse(data, 5, kind="jsonl", timestamp_format="unix")
+    nan = np.nan
+    np.testing.assert_array_equal(parsed.table.values, [[1, 2], [nan, 2], [nan, nan], [3, 4]])
+    assert report.unusable == [(2, "x"), (3, "x")]
+    assert report.untimed == [(3, "t")]
+
+
+def test_fields_of_nested_objects_are_named_with_dots(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path, kind="jsonl", path="f", columns={"x": "air.temp", "y": "a.b"})
+    parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
+    data = b'{"air": {"temp": 5}, "a.b": 6}\n'
+    block = Block(data=data, ends=np.array([len(data)]), line=1)
+    assert parser.parse(block, ReadingReport(), "f").table.values.tolist() == [[5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("form", "zone", "text", "seconds"),
+    [
+        ("unix_ms", "UTC", "1500", 1.5),
+        ("unix_ns", "UTC", "1500000000", 1.5),
+        ("iso8601", "Europe/Berlin", "1970-01-01T01:00:00", 0),
+        ("iso8601", "Europe/Berlin", "1970-01-01T00:00:00Z", 0),
+        ("%d.%m.%Y %H:%M", "America/New_York", "01.01.1970 00:00", 5 * 3600),
+        ("%d.%m.%Y %H:%M", "UTC", "1970-01-01", np.nan),
+    ],
+)
+def test_times_are_read_in_their_format_and_zone(
+    form: str, zone: str, text: str, seconds: float
+) -> None:
+    data = f"{text},1,a,2\n".encode()
+    parsed, _ = parse(data, 1, timestamp_format=form, timestamp_zone=zone)
+    np.testing.assert_array_equal(parsed.table.timestamps, [seconds])
+
+
+@pytest.mark.parametrize(
+    ("column", "raw", "value"),
+    [
+        ({"convert": "degF -> degC"}, "212", 100),
+        ({"convert": "degC -> K"}, "-273.15", 0),
+        ({"convert": "km/h -> m/s"}, "36", 10),
+        ({"scale": 0.1, "offset": -5}, "100", 5),
+        ({"scale": 1e300}, "1e300", np.nan),
+    ],
+)
+def test_units_are_converted(column: dict[str, Any], raw: str, value: float) -> None:
+    stream = make_stream(Path("/"), kind="csv", path="f", header=["x"], columns={"x": column})
+    parser = make_parser(stream.source, RecordMapping(stream, ["x"]))  # type: ignore[arg-type]
+    for line in (f"{raw}\n", f'"{raw}"\n'):
+        data, report = line.encode(), ReadingReport()
+        parsed = parser.parse(Block(data=data, ends=np.array([len(data)]), line=1), report, "f")
+        np.testing.assert_allclose(parsed.table.values, [[value]], atol=1e-9)
+        assert report.n_unusable == int(np.isnan(value))

@@ -1,0 +1,129 @@
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from device_agent.sources.sqlite_source import BATCH_RECORDS
+from shared.errors import LedgerError, RecordError
+from tests.device_agent.sources.streams import Reader, make_stream
+
+QUERY = "SELECT id, x, t FROM r WHERE id > :last ORDER BY id LIMIT :n"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as connection:
+        connection.execute("CREATE TABLE r (id INTEGER PRIMARY KEY, x, t)")
+        connection.commit()
+        yield connection
+
+
+def make_reader(folder: Path, **options: Any) -> Reader:
+    settings = {"path": "r.db", "query": QUERY, "key": "id", **options}
+    return Reader(make_stream(folder, kind="sqlite", **settings))
+
+
+def insert(connection: sqlite3.Connection, *values: object) -> None:
+    connection.executemany("INSERT INTO r (x, t) VALUES (?, 0)", [(v,) for v in values])
+    connection.commit()
+
+
+def test_new_rows_are_read_once(database: sqlite3.Connection, tmp_path: Path) -> None:
+    reader = make_reader(tmp_path)
+    insert(database, 1, 2)
+    source = reader.open()
+    assert reader.poll(source) == [1, 2]
+    assert source.read_batch() is None
+    assert source.pause_s == 10
+    insert(database, 3)
+    assert reader.poll(source) == [3]
+    source.close()
+    assert reader.once() == []
+
+
+@settings(deadline=None, max_examples=20)
+@given(limits=st.lists(st.integers(0, BATCH_RECORDS + 5), max_size=6))
+def test_wherever_reading_stopped_it_goes_on(
+    limits: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("sqlite")
+    n = BATCH_RECORDS + 100
+    with closing(sqlite3.connect(folder / "r.db")) as connection:
+        connection.execute("CREATE TABLE r (id INTEGER PRIMARY KEY, x, t)")
+        insert(connection, *range(n))
+    reader = make_reader(folder)
+    found = [value for limit in limits for value in reader.once(limit=limit)]
+    assert found + reader.once() == list(range(n))
+
+
+def test_what_is_no_number_keeps_its_place(database: sqlite3.Connection, tmp_path: Path) -> None:
+    insert(database, 1, None, "text", b"\0", "4", 2.5)
+    reader = make_reader(tmp_path)
+    found = reader.once()
+    assert [str(value) for value in found] == ["1.0", "nan", "nan", "nan", "4.0", "2.5"]
+    assert reader.messages == [
+        "3 record(s) could not be sketched and count as zero: line 2 (x), line 3 (x), line 4 (x)"
+    ]
+
+
+def test_keys_of_text_are_read_too(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute("CREATE TABLE s (id TEXT, x)")
+    database.executemany("INSERT INTO s VALUES (?, ?)", [("a", 1), ("b", 2)])
+    database.commit()
+    query = "SELECT id, x FROM s WHERE id > :last ORDER BY id LIMIT :n"
+    reader = make_reader(tmp_path, query=query, first="")
+    assert reader.once(limit=1) == [1]
+    assert reader.once() == [2]
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("SELECT id, x FROM r WHERE id > :last ORDER BY id DESC LIMIT :n", "id: must be a whole"),
+        ("SELECT x FROM r WHERE id > :last LIMIT :n", "id: must be a column"),
+        ("SELECT id, t FROM r WHERE id > :last ORDER BY id LIMIT :n", "x: the column is not"),
+        ("SELECT nonsense(:last, :n)", "r.db: cannot be read"),
+        ("DELETE FROM r WHERE id > :last OR id < :n", "r.db: cannot be read"),
+    ],
+)
+def test_a_query_that_cannot_be_resumed_is_refused(
+    query: str, named: str, database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    insert(database, 987654, 987655)
+    with pytest.raises(RecordError) as caught:
+        make_reader(tmp_path, query=query).once()
+    assert named in str(caught.value)
+    assert "98765" not in str(caught.value)
+    assert database.execute("SELECT count(*) FROM r").fetchone() == (2,)
+
+
+def test_a_locked_file_is_tried_again_later(database: sqlite3.Connection, tmp_path: Path) -> None:
+    insert(database, 1)
+    source = make_reader(tmp_path).open()
+    source._connection.execute("PRAGMA busy_timeout = 1")  # type: ignore[attr-defined]
+    database.execute("BEGIN EXCLUSIVE")
+    assert source.read_batch() is None
+    database.rollback()
+    assert source.read_batch() is not None
+    source.close()
+
+
+def test_a_missing_or_other_file_is_refused(database: sqlite3.Connection, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be read"):
+        make_reader(tmp_path, path="absent.db").open()
+    (tmp_path / "text.db").write_text("no database at all, only text" * 100)
+    with pytest.raises(RecordError, match="cannot be read"):
+        make_reader(tmp_path, path="text.db").open()
+    insert(database, 1)
+    reader = make_reader(tmp_path)
+    reader.once()
+    moved = make_reader(tmp_path, path="moved.db")
+    moved.known = reader.known
+    (tmp_path / "r.db").rename(tmp_path / "moved.db")
+    with pytest.raises(LedgerError, match=r"has read .*r\.db before"):
+        moved.open()

@@ -1,0 +1,139 @@
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from device_agent.sources.stdin_source import StdinSource
+from shared.errors import RecordError
+from tests.device_agent.sources.streams import Reader, make_stream
+
+
+class Pipe:
+    def __init__(self, reader: Reader) -> None:
+        self.read_end, self.write_end = os.pipe()
+        known = list(reader.known.values())
+        self.source = StdinSource(reader.stream, ["x"], known, fd=self.read_end)
+
+    def write(self, data: bytes) -> None:
+        os.write(self.write_end, data)
+
+    def finish(self) -> None:
+        os.close(self.write_end)
+
+    def close(self) -> None:
+        self.source.close()
+        os.close(self.read_end)
+
+
+def make_reader(**options: Any) -> Reader:
+    return Reader(make_stream(Path("/"), kind="stdin", **options))
+
+
+def numbers(pipe: Pipe) -> list[float]:
+    found: list[float] = []
+    while (batch := pipe.source.read_batch()) is not None:
+        found += batch.values[:, 0].tolist()
+    return found
+
+
+def test_a_pipe_gives_whole_lines_as_they_come() -> None:
+    pipe = Pipe(make_reader())
+    assert numbers(pipe) == []
+    pipe.write(b"\xef\xbb\xbfx,y\n1,0\n2")
+    assert numbers(pipe) == [1]
+    pipe.write(b",0\nbad,0\n4,0")
+    found = numbers(pipe)
+    assert (found[0], str(found[1]), pipe.source.ended) == (2, "nan", False)
+    pipe.finish()
+    assert numbers(pipe) == [4]
+    assert pipe.source.ended
+    assert "line 4 (x)" in pipe.source.report.describe()[0]
+    pipe.close()
+
+
+@settings(deadline=None, max_examples=30)
+@given(cuts=st.lists(st.integers(0, 60), max_size=8))
+def test_chunks_change_nothing(cuts: list[int]) -> None:
+    data = b"x,y\n" + b"".join(b"%d,0\n" % i for i in range(12)) + b"12,0"
+    pipe = Pipe(make_reader())
+    found, done = [], 0
+    for cut in sorted(cuts):
+        pipe.write(data[done : max(cut, done)])
+        done = max(done, min(cut, len(data)))
+        found += numbers(pipe)
+    pipe.write(data[done:])
+    pipe.finish()
+    found += numbers(pipe)
+    pipe.close()
+    assert found == list(range(13))
+
+
+def test_records_with_ids_are_known_when_they_are_fed_again() -> None:
+    reader = make_reader(format="jsonl", id="n")
+    feed = b"".join(b'{"n": %d, "x": %d}\n' % (i, i) for i in range(5))
+    pipe = Pipe(reader)
+    pipe.write(feed)
+    batch = pipe.source.read_batch()
+    assert batch is not None
+    reader.remember(batch.position_after, 2)
+    pipe.close()
+    pipe = Pipe(reader)
+    pipe.write(feed + b'{"x": 9}\n{"n": 1e300, "x": 9}\n{"n": 4, "x": 9}\n{"n": 7, "x": 7}\n')
+    assert numbers(pipe) == [3, 4, 7]
+    assert "6 record(s) were dropped" in pipe.source.report.describe()[0]
+    pipe.close()
+
+
+def test_without_ids_positions_only_count() -> None:
+    reader = make_reader()
+    pipe = Pipe(reader)
+    pipe.write(b"x\n1\n2\n")
+    batch = pipe.source.read_batch()
+    assert batch is not None
+    assert batch.position_after(1).place == {"records": 2}
+    assert pipe.source.guarantee.delivery == "at most once"
+    assert pipe.source.guarantee.consumes
+    pipe.close()
+
+
+def test_a_line_without_bounds_is_one_record() -> None:
+    pipe = Pipe(make_reader())
+    found: list[float] = []
+    data = b"x,y\n1,0\n" + b"9" * 3_000_000 + b"\n2,0\n"
+    writer = threading.Thread(target=pipe.write, args=(data,))
+    writer.start()
+    while len(found) < 3:
+        found += numbers(pipe)
+        assert len(pipe.source._rest) < 1 << 20
+    writer.join()
+    assert (found[0], str(found[1]), found[2]) == (1, "nan", 2)
+    pipe.close()
+
+
+def test_a_header_without_the_column_is_refused() -> None:
+    pipe = Pipe(make_reader())
+    pipe.write(b"a,b\n1,2\n")
+    with pytest.raises(RecordError, match="x: the column is not in the header of standard input"):
+        pipe.source.read_batch()
+    pipe.close()
+
+
+def test_a_real_standard_input_is_read_to_its_end() -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from tests.device_agent.sources.streams import make_stream\n"
+        "from device_agent.sources import open_source\n"
+        "source = open_source(make_stream(Path('/'), kind='stdin'), ['x'], [])\n"
+        "print(sum(float(batch.values.sum()) for batch in source.read()))\n"
+    )
+    feed = "x\n" + "1\n" * 10_000
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=feed, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "10000.0\n"
