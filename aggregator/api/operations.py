@@ -6,7 +6,6 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from aggregator.api.dependencies import ServicesDep
-from shared.errors import ConfigError, TransportError
 
 router = APIRouter(tags=["operations"])
 
@@ -28,8 +27,5 @@ async def get_health() -> HealthBody:
 @router.get("/readyz")
 async def get_readiness(services: ServicesDep) -> HealthBody:
     """Answer while the database does, with the schema of this release."""
-    try:
-        await services.store.require_ready()
-    except ConfigError as error:
-        raise TransportError(error.rule, field=error.field, fix=error.fix) from error
+    await services.readiness.require()
     return HealthBody()
