@@ -54,7 +54,7 @@ class BodyLimit:
         await self._app(scope, _replay(messages, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> list[Message]:
-        study = _study_of_upload(scope)
+        study = study_of_upload(scope)
         try:
             _require_identity(scope)
             limit = self._max_body_bytes
@@ -74,7 +74,8 @@ class BodyLimit:
             raise
 
 
-def _study_of_upload(scope: Scope) -> bytes | None:
+def study_of_upload(scope: Scope) -> bytes | None:
+    """Return the study that a request uploads to; None if it is no upload."""
     found = _SKETCH.match(scope["path"]) if scope["method"] == "PUT" else None
     return bytes.fromhex(found.group(1)) if found else None
 

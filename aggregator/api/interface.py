@@ -23,9 +23,11 @@ from aggregator.api import (
 from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
 from aggregator.api.queueing import Door, RequestQueue, Turn
 from aggregator.api.security_headers import SecurityHeaders
+from aggregator.metrics import Metrics
 from aggregator.services import Services
 
 
@@ -81,7 +83,10 @@ def create_interface(
         redoc_url=None,
         dependencies=[Depends(require_media_type)],
     )
+    queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
     app.state.services = services
+    app.state.queue = queue
+    app.state.metrics = Metrics()
     for module in (
         studies,
         enrolments,
@@ -95,7 +100,6 @@ def create_interface(
     ):
         app.include_router(module.router)
     add_problem_handlers(app)
-    queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
     # The one added last is the outermost.
     app.add_middleware(Unforeseen)
     app.add_middleware(Turn, queue=queue)
@@ -107,5 +111,6 @@ def create_interface(
     )
     app.add_middleware(Door, services=services, queue=queue)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Measure, metrics=app.state.metrics)
     app.add_middleware(AccessLog)
     return app

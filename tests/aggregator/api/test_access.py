@@ -38,6 +38,7 @@ PUBLIC_CALLS = [
     ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/metrics"),
     ("GET", "/problems"),
     ("GET", "/problems/{slug}"),
 ]
