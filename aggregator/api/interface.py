@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 from fastapi import Depends, FastAPI
 
@@ -22,6 +23,7 @@ from aggregator.api import (
 )
 from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
+from aggregator.api.describing import describe_problems
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
 from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
@@ -60,6 +62,16 @@ centroids from the sum. Errors are RFC 9457 problem documents; every type has a 
 """
 
 
+class _Described(FastAPI):
+    """An application whose OpenAPI names every problem."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe_problems(super().openapi())
+        return self.openapi_schema
+
+
 def create_interface(
     services: Services, limits: InterfaceLimits, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
@@ -74,7 +86,7 @@ def create_interface(
     lifespan
         What runs from start to end.
     """
-    app = FastAPI(
+    app = _Described(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
         description=_DESCRIPTION,

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def start(*options: str) -> subprocess.Popen[str]:
-    """Start a server on a free port."""
+def start(*options: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """Start a server on a free port; one that logs much must not log into a pipe."""
     program = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", program, "--port", "0", "--log-format", "json", *options],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -33,7 +33,7 @@ def read_announcement(process: subprocess.Popen[str]) -> tuple[str, str]:
 @contextmanager
 def running(*options: str) -> Iterator[str]:
     """Run a server without workers for the length of a block; yield its address."""
-    with start("--no-worker", *options) as process:
+    with start("--no-worker", *options, stderr=subprocess.DEVNULL) as process:
         try:
             yield read_announcement(process)[0]
         finally:
