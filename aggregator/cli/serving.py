@@ -52,8 +52,8 @@ def serve(argv: list[str]) -> int:
     """
     parser = create_parser(
         "serve",
-        "Run the aggregator and its decoding workers. It stops gracefully on SIGTERM and Ctrl+C; "
-        "what it prints and logs never holds a key, a token or a body.",
+        "Run the aggregator and its decoding workers. It stops gracefully on SIGTERM and Ctrl+C,\n"
+        "waits for a database that is away, and never logs a key, a token or a body.",
         _EXAMPLES.format(settings=_list_settings()),
     )
     add_database(parser)
@@ -159,7 +159,8 @@ def _require_certificate(settings: Settings) -> None:
         raise ConfigError("is missing", field="tls_key", fix="give --tls-key with --tls-cert")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with _named("tls_cert"):
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        # Without a password here, one would be asked for at the terminal.
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     if settings.tls_client_ca is not None:
         with _named("tls_client_ca"):
             context.load_verify_locations(settings.tls_client_ca)

@@ -116,12 +116,21 @@ def test_wrong_files_of_tls_are_named(
 ) -> None:
     nothing = str(tmp_path / "nothing.pem")
     cert, key = str(own.cert_file), str(own.key_file)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        own.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"password"),
+        )
+    )
     for options, field in (
         (["--tls-cert", cert], "tls_key"),
         (["--tls-key", key], "tls_key"),
         (["--tls-client-ca", cert], "tls_client_ca"),
         (["--tls-cert", nothing, "--tls-key", key], "tls_cert"),
         (["--tls-cert", cert, "--tls-key", str(authority.key_file)], "tls_cert"),
+        (["--tls-cert", cert, "--tls-key", str(locked)], "tls_cert"),
         (["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", key], "tls_client_ca"),
     ):
         assert serve(["--database", "memory:", *options]) == 2
