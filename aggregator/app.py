@@ -6,16 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import structlog
 from fastapi import FastAPI
 
-from aggregator.api import create_interface
+from aggregator.api import InterfaceLimits, create_interface
 from aggregator.ports import Clock, Store, SystemClock
-from aggregator.services import Services, create_services
+from aggregator.services import ServiceLimits, Services, create_services
 from aggregator.settings import Settings
 from aggregator.storage import MemoryStore, open_store, prepare_database
 from aggregator.worker import Worker, WorkerProcesses
+from shared.errors import ConfigError, TransportError
 
 _SECONDS_A_DAY = 86_400.0
+_LONGEST_PAUSE_S = 5.0
+
+log = structlog.get_logger("aggregator.app")
 
 
 def create_app(
@@ -23,7 +28,8 @@ def create_app(
 ) -> FastAPI:
     """Build the server as an ASGI application.
 
-    Its lifespan prepares the database, runs the workers and closes the store.
+    Its lifespan prepares the database, runs the workers and closes the store. A database that is
+    away is waited for meanwhile: requests are answered with 503 until it is there.
 
     Parameters
     ----------
@@ -34,23 +40,78 @@ def create_app(
     """
     settings = settings or Settings()
     store = store or open_store(settings.database_url)
-    services = create_services(
-        store,
-        clock or SystemClock(),
-        token_seconds=settings.token_days * _SECONDS_A_DAY,
-        max_body_bytes=settings.max_body_bytes,
-    )
+    services = create_services(store, clock or SystemClock(), _service_limits(settings))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await prepare_database(store)
+            if not await _is_prepared(store, services):
+                tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
+            tasks.append(asyncio.create_task(services.tallies.run(stop)))
             async with _workers(settings, store, services):
                 yield
         finally:
+            stop.set()
+            await asyncio.gather(*tasks)
             await store.close()
 
-    return create_interface(services, max_body_bytes=settings.max_body_bytes, lifespan=lifespan)
+    return create_interface(services, _interface_limits(settings), lifespan=lifespan)
+
+
+def _service_limits(settings: Settings) -> ServiceLimits:
+    return ServiceLimits(
+        token_seconds=settings.token_days * _SECONDS_A_DAY,
+        max_body_bytes=settings.max_body_bytes,
+        device_rate=settings.device_rate,
+        device_burst=settings.device_burst,
+        key_rate=settings.key_rate,
+        key_burst=settings.key_burst,
+    )
+
+
+def _interface_limits(settings: Settings) -> InterfaceLimits:
+    return InterfaceLimits(
+        max_body_bytes=settings.max_body_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        most_running=settings.most_running,
+        most_waiting=settings.most_waiting,
+    )
+
+
+async def _is_prepared(store: Store, services: Services) -> bool:
+    """Prepare the database; false, and no request gets through, if it does not answer.
+
+    Raises
+    ------
+    ConfigError
+        Its schema is of another version.
+    """
+    try:
+        await prepare_database(store)
+    except TransportError as error:
+        log.warning("waiting for the database", reason=type(error.__cause__).__name__)
+        services.readiness.close(error)
+        return False
+    services.readiness.open()
+    return True
+
+
+async def _wait_for_database(store: Store, services: Services, stop: asyncio.Event) -> None:
+    pause = 0.2
+    while not stop.is_set():
+        try:
+            await asyncio.wait_for(stop.wait(), pause)
+        except TimeoutError:
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        try:
+            if await _is_prepared(store, services):
+                log.info("the database answers")
+                return
+        except ConfigError as error:
+            log.error("the database cannot be used", reason=str(error))
+            services.readiness.close(error)
 
 
 def _workers(

@@ -7,7 +7,18 @@ import sys
 from typing import Literal
 
 import structlog
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
+
+# The values of local variables would show keys, tokens and payloads.
+_TRACEBACKS = ExceptionDictTransformer(show_locals=False)
+
+
+def _create_console() -> structlog.dev.ConsoleRenderer:
+    return structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
 
 
 def configure_logging(log_format: Literal["console", "json"]) -> None:
@@ -18,9 +29,9 @@ def configure_logging(log_format: Literal["console", "json"]) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     final: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [_create_console()]
     )
     structlog.configure(
         processors=[*shared, *final],

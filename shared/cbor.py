@@ -11,6 +11,23 @@ import cbor2
 
 from shared.errors import MalformedMessageError
 
+# Deeper than anything of this protocol.
+_MOST_DEEP = 16
+# Tags that the library would turn into other values: shared references of a few bytes that unfold
+# to gigabytes, expressions to compile, numbers with huge exponents. Only big integers (2, 3) and
+# rationals (30) are ours. Tags that it does not know stay tags.
+_FOREIGN_TAGS = (
+    *(0, 1, 4, 5, 25, 28, 29, 35, 36, 37, 52, 54, 100),
+    *(256, 258, 260, 261, 1004, 43000, 55799),
+)
+
+
+def _refuse_tag(_value: Any, _immutable: bool) -> Any:
+    raise cbor2.CBORDecodeError("a tag that this protocol does not use")
+
+
+_DECODERS = dict.fromkeys(_FOREIGN_TAGS, _refuse_tag)
+
 
 def encode_deterministic(value: Any) -> bytes:
     """Encode a value in its only allowed form: shortest lengths and floats, sorted keys."""
@@ -30,10 +47,17 @@ def decode_deterministic(data: bytes, *, what: str) -> Any:
     Raises
     ------
     MalformedMessageError
-        Not CBOR, something follows, or not deterministically encoded.
+        Not CBOR, something follows, nested deeper than 16, a tag that is not used here, or not
+        deterministically encoded.
+
+    Guarantees
+    ----------
+    Time and memory grow linearly with the length of ``data``, whatever it holds.
     """
     try:
-        value = cbor2.loads(data)
+        value = cbor2.loads(
+            data, max_depth=_MOST_DEEP, allow_indefinite=False, semantic_decoders=_DECODERS
+        )
         again = encode_deterministic(value)
     except (cbor2.CBORError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedMessageError(

@@ -4,6 +4,7 @@
 
     SketchError                      everything this project raises on purpose
     ├── ConfigError                  a setting or command-line argument is wrong
+    │   └── MethodError              a resource cannot be called in this way
     ├── RecordError                  a source of records cannot be read as the plan asks
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   └── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
@@ -14,13 +15,18 @@
     │   ├── MalformedMessageError    not decodable, not deterministic, or a field breaks its rule
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
-    │   └── ImplausibleSketchError   sums or counts that no honest device can send
+    │   ├── ImplausibleSketchError   sums or counts that no honest device can send
+    │   ├── TooLargeError            longer than what is read
+    │   └── MediaTypeError           of a type or encoding that is not read
     ├── StoreError                   what is stored, or would be
     │   ├── NotFoundError            no such study, device, sketch or decode
     │   ├── DuplicateUploadError     other bytes under an identity that is already taken
-    │   └── StudyClosedError         the study does not accept this any more
+    │   ├── StudyClosedError         the study does not accept this any more
+    │   └── StaleVersionError        what was to be changed has changed since it was read
     ├── AccessError                  a key or token is missing, unknown, used up or too weak
     ├── TransportError               the server did not answer, or refused
+    │   ├── OverloadedError          too much was asked at once, or by one sender
+    │   └── SlowRequestError         a request did not arrive in time
     └── DecodingError                a decoding problem is ill-posed
         └── DecodingCancelledError   the caller asked to stop
 
@@ -58,6 +64,10 @@ class SketchError(Exception):
 
 class ConfigError(SketchError):
     """A setting or command-line argument is wrong."""
+
+
+class MethodError(ConfigError):
+    """A resource cannot be called in this way."""
 
 
 class RecordError(SketchError):
@@ -104,6 +114,14 @@ class ImplausibleSketchError(WireError):
     """Sums or counts that no honest device can send."""
 
 
+class TooLargeError(WireError):
+    """Longer than what is read; the rest was not looked at."""
+
+
+class MediaTypeError(WireError):
+    """Of a media type or a content encoding that is not read here."""
+
+
 class StoreError(SketchError):
     """What is stored, or would be, forbids the request."""
 
@@ -120,12 +138,43 @@ class StudyClosedError(StoreError):
     """The study does not accept this any more."""
 
 
+class StaleVersionError(StoreError):
+    """What was to be changed has changed since it was read."""
+
+
 class AccessError(SketchError):
     """A key or token is missing, unknown, used up or too weak."""
 
 
 class TransportError(SketchError):
     """The server did not answer, or refused."""
+
+
+class OverloadedError(TransportError):
+    """Too much was asked at once, or by one sender.
+
+    Parameters
+    ----------
+    rule, field, fix
+        As in :class:`SketchError`.
+    retry_after_s
+        Seconds after which it makes sense to ask again.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        field: str | None = None,
+        fix: str | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(rule, field=field, fix=fix)
+
+
+class SlowRequestError(TransportError):
+    """A request did not arrive in time."""
 
 
 class DecodingError(SketchError):

@@ -7,7 +7,8 @@ import time
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_QUIET = ("/healthz", "/readyz")
+from aggregator.api.handlers import PROBLEM_KEY
+from aggregator.api.queueing import OPEN_PATHS
 
 log = structlog.get_logger("aggregator.access")
 
@@ -20,7 +21,7 @@ class AccessLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in _QUIET:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         status = 0
@@ -41,5 +42,6 @@ class AccessLog:
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
+                problem=scope.get(PROBLEM_KEY),
                 ms=milliseconds,
             )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from aggregator.ports import PageKey
+from aggregator.ports import KeyRecord, PageKey
 from aggregator.services import Services
 from shared.errors import ConfigError
 
@@ -30,20 +30,27 @@ def services_of(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(services_of)]
 
 
-async def require_operator(services: ServicesDep, credentials: Credentials) -> None:
+async def require_operator(services: ServicesDep, credentials: Credentials) -> KeyRecord:
     """Let only operators pass."""
-    await services.keys.require(_secret(credentials), "operator")
+    return await services.keys.require(_secret(credentials), "operator")
 
 
-async def require_analyst(services: ServicesDep, credentials: Credentials) -> None:
+async def require_analyst(services: ServicesDep, credentials: Credentials) -> KeyRecord:
     """Let analysts and operators pass."""
-    await services.keys.require(_secret(credentials), "analyst")
+    return await services.keys.require(_secret(credentials), "analyst")
+
+
+async def require_enroller(services: ServicesDep, credentials: Credentials) -> KeyRecord:
+    """Let those pass who enrol devices, and operators."""
+    return await services.keys.require(_secret(credentials), "enrol")
 
 
 def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:
     return credentials.credentials if credentials else None
 
 
+Operator = Annotated[KeyRecord, Depends(require_operator)]
+Enroller = Annotated[KeyRecord, Depends(require_enroller)]
 OPERATOR: list[Any] = [Depends(require_operator)]
 ANALYST: list[Any] = [Depends(require_analyst)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,17 +11,24 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared.errors import (
     AccessError,
     ConfigError,
+    MediaTypeError,
+    MethodError,
     NotFoundError,
+    OverloadedError,
     SketchError,
     TransportError,
 )
-from shared.wire import PROBLEM_MEDIA_TYPE, problem_document
+from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
 
 RETRY_AFTER_S = 5
+PROBLEM_KEY = "sfumato.problem"
+"""Where the scope of a request keeps the slug of the problem that it was answered with."""
 
 log = structlog.get_logger("aggregator.api")
 
@@ -32,45 +40,80 @@ class ProblemJSONResponse(JSONResponse):
 
 
 def problem_response(
-    error: SketchError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+    error: SketchError, scope: Scope, *, headers: Mapping[str, str] | None = None
 ) -> ProblemJSONResponse:
-    """Return the answer to an error; ``status`` only where HTTP has a closer one than the table."""
+    """Return the answer to an error, and note in the scope which problem it is."""
+    scope[PROBLEM_KEY] = problem_type_of(type(error)).slug
     document = problem_document(error)
-    if status is not None:
-        document["status"] = status
     sent = dict(headers or {})
     if isinstance(error, AccessError):
         sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
-    if isinstance(error, TransportError):
+    if isinstance(error, MediaTypeError):
+        sent["Accept-Encoding"] = "identity"
+    if isinstance(error, OverloadedError):
+        sent["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    elif isinstance(error, TransportError):
         sent["Retry-After"] = str(RETRY_AFTER_S)
     return ProblemJSONResponse(document, status_code=document["status"], headers=sent)
+
+
+async def answer_problem(
+    error: SketchError, scope: Scope, receive: Receive, send: Send, *, close: bool = False
+) -> None:
+    """Answer a request with a problem before it has reached the application.
+
+    Parameters
+    ----------
+    close
+        End the connection, because the body of the request is not read.
+    """
+    headers = {"Connection": "close"} if close else {}
+    await problem_response(error, scope, headers=headers)(scope, receive, send)
 
 
 def add_problem_handlers(app: FastAPI) -> None:
     """Answer every error with a problem document."""
 
     @app.exception_handler(SketchError)
-    async def answer_refusal(_request: Request, error: SketchError) -> ProblemJSONResponse:
-        if isinstance(error, TransportError):
+    async def answer_refusal(request: Request, error: SketchError) -> ProblemJSONResponse:
+        if isinstance(error, TransportError) and not isinstance(error, OverloadedError):
             log.warning("unavailable", reason=type(error.__cause__).__name__)
-        return problem_response(error)
+        return problem_response(error, request.scope)
 
     @app.exception_handler(RequestValidationError)
     async def answer_invalid(
-        _request: Request, error: RequestValidationError
+        request: Request, error: RequestValidationError
     ) -> ProblemJSONResponse:
-        return problem_response(_to_config_error(error.errors()[0]))
+        return problem_response(_to_config_error(error.errors()[0]), request.scope)
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> ProblemJSONResponse:
-        return problem_response(
-            _to_sketch_error(request, error), status=error.status_code, headers=error.headers
-        )
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(_find_methods(request))
+        return problem_response(_to_sketch_error(request, error), request.scope, headers=headers)
 
-    @app.exception_handler(Exception)
-    async def answer_unforeseen(_request: Request, error: Exception) -> ProblemJSONResponse:
-        log.error("unforeseen error", exc_info=error)
-        return problem_response(SketchError("the server failed", fix="send the same again later"))
+
+class Unforeseen:
+    """Log an error that nobody foresaw, and answer it without its details.
+
+    The framework would do so outside every other middleware, and such an answer would neither be
+    logged nor have the headers that every answer has.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            log.error("unforeseen error", exc_info=error)
+            failure = SketchError("the server failed", fix="send the same again later")
+            await answer_problem(failure, scope, receive, send)
 
 
 def _to_config_error(found: Any) -> ConfigError:
@@ -82,9 +125,26 @@ def _to_config_error(found: Any) -> ConfigError:
     return ConfigError(found["msg"][:1].lower() + found["msg"][1:], field=field, fix="see /docs")
 
 
+def _find_methods(request: Request) -> list[str]:
+    """Return the methods of an address; each of them is a route of its own."""
+    described = request.app.openapi()["paths"]
+    found = {
+        method.upper()
+        for path, calls in described.items()
+        for method in calls
+        if compile_path(path)[0].match(request.url.path)
+    }
+    return sorted(found) or ["GET"]
+
+
 def _to_sketch_error(request: Request, error: HTTPException) -> SketchError:
     if error.status_code == 404:
         return NotFoundError("is not an address of this server", field="path", fix="see /docs")
     if error.status_code == 405:
-        return ConfigError(f"{request.method} is not allowed here", field="method", fix="see /docs")
-    return ConfigError(str(error.detail).lower(), field="body", fix="see /docs")
+        return MethodError(
+            f"{request.method} is not allowed here",
+            field="method",
+            fix="use one that the header Allow names",
+        )
+    # Bytes that are not UTF-8, or nested too deeply.
+    return ConfigError("cannot be read as JSON", field="body", fix="send a JSON object")

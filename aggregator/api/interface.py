@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from aggregator.api import (
     decodes,
     devices,
     enrolments,
+    keys,
     operations,
     problems,
     sketches,
@@ -20,8 +23,35 @@ from aggregator.api import (
 )
 from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
-from aggregator.api.handlers import add_problem_handlers
+from aggregator.api.describing import describe_problems
+from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.measuring import Measure
+from aggregator.api.media_types import require_media_type
+from aggregator.api.queueing import Door, RequestQueue, Turn
+from aggregator.api.security_headers import SecurityHeaders
+from aggregator.metrics import Metrics
 from aggregator.services import Services
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterfaceLimits:
+    """What the interface takes at once.
+
+    Parameters
+    ----------
+    max_body_bytes
+        Largest request body; a sketch may be as long as its plan says.
+    body_timeout_s
+        Seconds within which a body must have arrived.
+    most_running, most_waiting
+        Requests that are worked on at once, and that may wait for their turn.
+    """
+
+    max_body_bytes: int = 1 << 20
+    body_timeout_s: float = 30.0
+    most_running: int = 15
+    most_waiting: int = 1000
+
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -32,8 +62,18 @@ centroids from the sum. Errors are RFC 9457 problem documents; every type has a 
 """
 
 
+class _Described(FastAPI):
+    """An application whose OpenAPI names every problem."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe_problems(super().openapi())
+        return self.openapi_schema
+
+
 def create_interface(
-    services: Services, *, max_body_bytes: int, lifespan: Lifespan | None = None
+    services: Services, limits: InterfaceLimits, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
     """Build the application around services.
 
@@ -41,20 +81,24 @@ def create_interface(
     ----------
     services
         What it offers.
-    max_body_bytes
-        Largest request body; a sketch may be as long as its plan says.
+    limits
+        What it takes at once.
     lifespan
         What runs from start to end.
     """
-    app = FastAPI(
+    app = _Described(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
         description=_DESCRIPTION,
         version=metadata.version("sfumato"),
         lifespan=lifespan,
         redoc_url=None,
+        dependencies=[Depends(require_media_type)],
     )
+    queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
     app.state.services = services
+    app.state.queue = queue
+    app.state.metrics = Metrics()
     for module in (
         studies,
         enrolments,
@@ -62,11 +106,23 @@ def create_interface(
         sketches,
         snapshots,
         decodes,
+        keys,
         operations,
         problems,
     ):
         app.include_router(module.router)
     add_problem_handlers(app)
-    app.add_middleware(BodyLimit, services=services, max_body_bytes=max_body_bytes)
+    # The one added last is the outermost.
+    app.add_middleware(Unforeseen)
+    app.add_middleware(Turn, queue=queue)
+    app.add_middleware(
+        BodyLimit,
+        services=services,
+        max_body_bytes=limits.max_body_bytes,
+        timeout_s=limits.body_timeout_s,
+    )
+    app.add_middleware(Door, services=services, queue=queue)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(Measure, metrics=app.state.metrics)
     app.add_middleware(AccessLog)
     return app

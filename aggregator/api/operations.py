@@ -1,14 +1,24 @@
-"""Whether the server is alive and ready."""
+"""Whether the server is alive and ready, and what it counts."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict
 
 from aggregator.api.dependencies import ServicesDep
-from shared.errors import ConfigError, TransportError
+from aggregator.api.queueing import RequestQueue
+from aggregator.metrics import DECODE_STATES, MEDIA_TYPE, Metrics
+from aggregator.services import Services
+from shared.errors import TransportError
 
 router = APIRouter(tags=["operations"])
+
+_SAMPLE = """\
+# HELP sfumato_devices Enrolled devices
+# TYPE sfumato_devices gauge
+sfumato_devices 40.0
+"""
 
 
 class HealthBody(BaseModel):
@@ -28,8 +38,36 @@ async def get_health() -> HealthBody:
 @router.get("/readyz")
 async def get_readiness(services: ServicesDep) -> HealthBody:
     """Answer while the database does, with the schema of this release."""
-    try:
-        await services.store.require_ready()
-    except ConfigError as error:
-        raise TransportError(error.rule, field=error.field, fix=error.fix) from error
+    await services.readiness.require()
     return HealthBody()
+
+
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"example": _SAMPLE}}}},
+)
+async def get_metrics(request: Request, services: ServicesDep) -> Response:
+    """Show what this process counts, for Prometheus; without the database what needs none."""
+    metrics: Metrics = request.app.state.metrics
+    queue: RequestQueue = request.app.state.queue
+    metrics.running.set(queue.n_running)
+    metrics.waiting.set(queue.n_waiting)
+    metrics.most_inside.set(queue.most_inside)
+    await _count_stored(metrics, services)
+    return Response(metrics.render(), media_type=MEDIA_TYPE)
+
+
+async def _count_stored(metrics: Metrics, services: Services) -> None:
+    try:
+        await services.readiness.require()
+        async with services.store.begin() as transaction:
+            totals = await transaction.count_totals()
+    except TransportError:
+        metrics.database_up.set(0)
+        return
+    metrics.database_up.set(1)
+    metrics.studies.set(totals.n_studies)
+    metrics.devices.set(totals.n_devices)
+    for state in DECODE_STATES:
+        metrics.decodes.labels(state).set(totals.decodes.get(state, 0))

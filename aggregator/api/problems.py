@@ -61,7 +61,4 @@ def _describe(problem: ProblemType) -> str:
 
 
 def _page(title: str, body: str) -> HTMLResponse:
-    return HTMLResponse(
-        _PAGE.format(title=escape(title), body=body),
-        headers={"Content-Security-Policy": "default-src 'none'"},
-    )
+    return HTMLResponse(_PAGE.format(title=escape(title), body=body))

@@ -248,6 +248,72 @@ class SketchBody(BaseModel):
     received: str
 
 
+class KeyRequest(Request):
+    """An API key to be created."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"name": "ana", "scope": "analyst"}}
+    )
+
+    name: SmallText
+    scope: Literal["operator", "analyst", "enrol"]
+
+
+_KEY: dict[str, Any] = {
+    "key_id": "3f0c9d2be41a7756",
+    "name": "ana",
+    "scope": "analyst",
+    "created": _TIME,
+    "last_used": None,
+    "revoked": None,
+}
+
+
+class KeyBody(BaseModel):
+    """An API key; ``last_used`` is right to the minute."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _KEY})
+
+    key_id: str
+    name: str
+    scope: str
+    created: str
+    last_used: str | None
+    revoked: str | None
+
+
+class NewKeyBody(KeyBody):
+    """A new API key, shown once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": _KEY | {"key": "sfk_3f0c9d2be41a7756_..."}}
+    )
+
+    key: str
+
+
+class AuditBody(BaseModel):
+    """What an operator did; ``actor`` is a key, or `local` for a command on the database."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "time": _TIME,
+                "actor": "3f0c9d2be41a7756",
+                "action": "study.close",
+                "target": _ID,
+                "details": {},
+            }
+        }
+    )
+
+    time: str
+    actor: str
+    action: str
+    target: str
+    details: dict[str, Any]
+
+
 class RefusalBody(BaseModel):
     """How often sketches were refused with one problem."""
 

@@ -10,15 +10,15 @@ from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import (
     ANALYST,
-    OPERATOR,
+    Enroller,
     Identity,
     Limit,
+    Operator,
     Page,
     ServicesDep,
     decode_page,
     encode_page,
 )
-from aggregator.api.handlers import problem_response
 from aggregator.api.result_schemas import PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
     DeviceBody,
@@ -35,7 +35,6 @@ from aggregator.api.schemas import (
 )
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
-from shared.errors import StoreError
 from shared.plan import encode_plan, plan_to_json
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
@@ -44,10 +43,12 @@ CBOR = "application/cbor"
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
-@router.post("", status_code=201, dependencies=OPERATOR, responses={200: {"model": StudyBody}})
-async def create_study(body: StudyRequest, services: ServicesDep, response: Response) -> StudyBody:
+@router.post("", status_code=201, responses={200: {"model": StudyBody}})
+async def create_study(
+    body: StudyRequest, services: ServicesDep, key: Operator, response: Response
+) -> StudyBody:
     """Create a study from a name and a plan; 200 if it is there already."""
-    summary, is_new = await services.studies.create(body.name, body.plan)
+    summary, is_new = await services.studies.create(body.name, body.plan, actor=key.key_id)
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
@@ -86,28 +87,25 @@ async def get_study(
 
 @router.patch(
     "/{study}",
-    dependencies=OPERATOR,
     response_model=StudyBody,
-    responses={412: {"description": "the study changed since the ETag"}},
 )
 async def change_study(
     study: Identity,
     body: StateRequest,
     services: ServicesDep,
+    key: Operator,
     if_match: Annotated[str | None, Header()] = None,
 ) -> Any:
     """Open or close a study.
 
     `If-Match` compares the life cycle alone: sketches that arrive meanwhile do not make it stale.
     """
-    try:
-        summary = await services.studies.set_state(
-            bytes.fromhex(study), body.state, expected_version=_version_in(if_match)
-        )
-    except StoreError as error:
-        if error.field != "If-Match":
-            raise
-        return problem_response(error, status=412)
+    summary = await services.studies.set_state(
+        bytes.fromhex(study),
+        body.state,
+        expected_version=_version_in(if_match),
+        actor=key.key_id,
+    )
     return _answer(summary)
 
 
@@ -147,11 +145,13 @@ async def get_plan(study: Identity, services: ServicesDep, request: Request) -> 
     return JSONResponse(document, headers=headers)
 
 
-@router.post("/{study}/tokens", status_code=201, dependencies=OPERATOR)
-async def create_token(study: Identity, body: TokenRequest, services: ServicesDep) -> TokenBody:
+@router.post("/{study}/tokens", status_code=201)
+async def create_token(
+    study: Identity, body: TokenRequest, services: ServicesDep, key: Enroller
+) -> TokenBody:
     """Create an enrolment token, which is shown this once."""
     secret, token = await services.enrolment.create_token(
-        bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels
+        bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
     return TokenBody(token=secret, max_uses=token.max_uses, expires=to_rfc3339(token.expires))
 

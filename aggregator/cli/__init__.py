@@ -1,11 +1,11 @@
-"""The sub-commands that a server brings to `sfumato`: serve, worker, key, migrate.
+"""The sub-commands that a server brings to `sfumato`: serve, worker, key, audit, migrate.
 
 Plugged in by entry points; imported by nothing else.
 """
 
-from aggregator.cli.keys import key
+from aggregator.cli.keys import audit, key
 from aggregator.cli.migrating import migrate
 from aggregator.cli.serving import serve
 from aggregator.cli.working import worker
 
-__all__ = ["key", "migrate", "serve", "worker"]
+__all__ = ["audit", "key", "migrate", "serve", "worker"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_settings import SettingsConfigDict
 
 from aggregator.settings import Settings
 from shared.errors import ConfigError, SketchError
@@ -28,7 +31,13 @@ def create_parser(name: str, description: str, examples: str) -> argparse.Argume
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the database."""
+    """Add the options that name the database and the file of settings."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of settings; options and SFUMATO_... variables outweigh it",
+    )
     parser.add_argument(
         "--database",
         dest="database_url",
@@ -54,19 +63,49 @@ def run(
         return 130
 
 
-def read_settings(**chosen: Any) -> Settings:
-    """Return the settings of the environment, overridden by the options that were given.
+def read_settings(*, config: Path | None = None, **chosen: Any) -> Settings:
+    """Return the settings of file and environment, overridden by the options that were given.
 
     Raises
     ------
     ConfigError
-        One breaks its rule.
+        One breaks its rule, or the file cannot be read.
     """
+    given = {name: value for name, value in chosen.items() if value is not None}
+    kind = Settings if config is None else _settings_of(config)
     try:
-        return Settings(**{name: value for name, value in chosen.items() if value is not None})
+        return kind(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
+        raise _to_config_error(error) from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            first["msg"].lower(), field=name, fix=f"correct the option or SFUMATO_{name.upper()}"
+            f"is not TOML: {error}", field="config", fix=f"correct {config}"
         ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}", field="config", fix="name a file with --config"
+        ) from error
+
+
+def _settings_of(config: Path) -> type[Settings]:
+    if not config.is_file():
+        raise ConfigError(f"is not a file: {config}", field="config", fix="correct the path")
+
+    class FileSettings(Settings):
+        model_config = SettingsConfigDict(toml_file=config)
+
+    return FileSettings
+
+
+def _to_config_error(error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(Settings.model_fields)
+        return ConfigError("is not a setting", field=name, fix=f"use one of: {known}")
+    rule = first["msg"].removeprefix("Value error, ")
+    return ConfigError(
+        rule[:1].lower() + rule[1:],
+        field=name,
+        fix=f"correct the option, SFUMATO_{name.upper()}, or {name!r} in the file of settings",
+    )

@@ -6,6 +6,8 @@ import argparse
 import asyncio
 
 from aggregator.cli.arguments import add_database, create_parser, read_settings, run
+from aggregator.ports import LOCAL_ACTOR, SystemClock
+from aggregator.services.audit import write_entry
 from aggregator.storage import SqlStore, migrate_database, open_store
 from aggregator.storage.sql.engine import mapped_errors
 from shared.errors import ConfigError
@@ -39,7 +41,7 @@ def migrate(argv: list[str]) -> int:
 
 
 async def _migrate(arguments: argparse.Namespace) -> int:
-    settings = read_settings(database_url=arguments.database_url)
+    settings = read_settings(config=arguments.config, database_url=arguments.database_url)
     store = open_store(settings.database_url)
     if not isinstance(store, SqlStore):
         raise ConfigError("in memory has no schema", field="database", fix="give a database")
@@ -50,6 +52,13 @@ async def _migrate(arguments: argparse.Namespace) -> int:
         if arguments.new_generation:
             async with store.begin(write=True) as transaction:
                 generation = await transaction.renew_generation()
+                await write_entry(
+                    transaction,
+                    now=SystemClock().now(),
+                    actor=LOCAL_ACTOR,
+                    action="generation.renew",
+                    target=generation.hex(),
+                )
             print(f"generation {generation.hex()}")
     finally:
         await store.close()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ipaddress
+import json
 import signal
 import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -19,14 +23,23 @@ from aggregator.logs import configure_logging
 from aggregator.services import Services
 from aggregator.settings import MEMORY, Settings
 from aggregator.storage import open_store, prepare_database
-from shared.errors import ConfigError
+from shared.errors import ConfigError, TransportError
 
-_GRACE_S = 5
 _EXAMPLES = """\
   sfumato serve                                  # SQLite file sfumato.db, http://127.0.0.1:8750
-  sfumato serve --database /var/lib/sfumato.db --port 9000
-  sfumato serve --database postgresql://sfumato@db/sfumato --host 0.0.0.0 --behind-proxy
-  sfumato serve --database memory: --port 0      # a trial: nothing is kept"""
+  sfumato serve --database memory: --port 0      # a trial: nothing is kept
+  sfumato serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
+  sfumato serve --host 0.0.0.0 --behind-proxy --proxies 10.0.0.2   # that proxy ends TLS
+  sfumato serve --database postgresql://sfumato@db/sfumato --log-format json
+  sfumato serve --config /etc/sfumato.toml       # every setting in a file
+
+first steps, in another terminal:
+  sfumato key create --scope operator --name me  # then: export SFUMATO_KEY=sfk_...
+  sfumato study create weather plan.toml         # prints the study's id
+  sfumato study token STUDY                      # prints a token for one device
+
+settings, as they are written in the file of --config; SFUMATO_PORT=9000 is the same as port = 9000:
+{settings}"""
 
 
 def serve(argv: list[str]) -> int:
@@ -37,15 +50,30 @@ def serve(argv: list[str]) -> int:
     int
         0 after a graceful stop, 1 when the server cannot start, 2 for wrong options.
     """
-    parser = create_parser("serve", "Run the aggregator and its decoding workers.", _EXAMPLES)
+    parser = create_parser(
+        "serve",
+        "Run the aggregator and its decoding workers. It stops gracefully on SIGTERM and Ctrl+C,\n"
+        "waits for a database that is away, and never logs a key, a token or a body.",
+        _EXAMPLES.format(settings=_list_settings()),
+    )
     add_database(parser)
     parser.add_argument("--host", help="address to listen on (SFUMATO_HOST; 127.0.0.1)")
     parser.add_argument("--port", type=int, help="0 takes a free one (SFUMATO_PORT; 8750)")
+    parser.add_argument("--tls-cert", metavar="PEM", help="certificate chain: speak HTTPS")
+    parser.add_argument("--tls-key", metavar="PEM", help="private key of the certificate")
+    parser.add_argument(
+        "--tls-client-ca", metavar="PEM", help="clients must show a certificate of this authority"
+    )
     parser.add_argument(
         "--behind-proxy",
         action="store_true",
         default=None,
         help="a proxy in front ends TLS: allows plain HTTP beyond this machine",
+    )
+    parser.add_argument(
+        "--proxies",
+        metavar="ADDRESSES",
+        help="of that proxy, by commas: whose X-Forwarded-... is believed (127.0.0.1,::1)",
     )
     parser.add_argument(
         "--workers", dest="n_workers", type=int, metavar="N", help="decoding processes (1)"
@@ -64,6 +92,7 @@ def serve(argv: list[str]) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     settings = read_settings(**vars(arguments))
     require_private(settings)
+    _require_certificate(settings)
     configure_logging(settings.log_format)
     if settings.database_url != MEMORY:
         # Before the server starts, so that what is wrong is said in one line.
@@ -75,8 +104,14 @@ def _serve(arguments: argparse.Namespace) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
+            ws="none",
             proxy_headers=settings.behind_proxy,
-            timeout_graceful_shutdown=_GRACE_S,
+            forwarded_allow_ips=settings.proxies.split(","),
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            ssl_ca_certs=settings.tls_client_ca,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
+            timeout_graceful_shutdown=settings.stop_s,
             lifespan="on",
         )
         server = _Server(config, settings=settings, app=app)
@@ -94,16 +129,63 @@ def require_private(settings: Settings) -> None:
     Raises
     ------
     ConfigError
-        The address is not this machine's own, and no proxy is declared.
+        The address is not this machine's own, and there is neither a certificate nor a proxy.
     """
-    if settings.behind_proxy or _is_loopback(settings.host):
+    if settings.tls_cert is not None or settings.behind_proxy or _is_loopback(settings.host):
         return
     raise ConfigError(
         f"{settings.host} can be reached from other machines, and this is plain HTTP: keys and "
         "tokens could be read on the way",
         field="host",
-        fix="keep 127.0.0.1, or put a proxy with TLS in front and say `--behind-proxy`",
+        fix="give --tls-cert and --tls-key, keep 127.0.0.1, or put a proxy with TLS in front and "
+        "say `--behind-proxy`",
     )
+
+
+def _require_certificate(settings: Settings) -> None:
+    """Read the files of TLS once, so that what is wrong is said in one line.
+
+    Raises
+    ------
+    ConfigError
+        One is missing, cannot be read, or does not fit another.
+    """
+    if settings.tls_cert is None:
+        for name in ("tls_key", "tls_client_ca"):
+            if getattr(settings, name) is not None:
+                raise ConfigError("needs a certificate", field=name, fix="give --tls-cert as well")
+        return
+    if settings.tls_key is None:
+        raise ConfigError("is missing", field="tls_key", fix="give --tls-key with --tls-cert")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with _named("tls_cert"):
+        # Without a password here, one would be asked for at the terminal.
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    if settings.tls_client_ca is not None:
+        with _named("tls_client_ca"):
+            context.load_verify_locations(settings.tls_client_ca)
+
+
+@contextmanager
+def _named(field: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # which TLS errors are too
+        raise ConfigError(
+            f"cannot be used ({error})",
+            field=field,
+            fix="name readable PEM files; the key must be that of the certificate",
+        ) from error
+
+
+def _list_settings() -> str:
+    """Write every setting with its default, as TOML."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        default: Any = field.default
+        shown = json.dumps(default) if default is not None else '"..."'
+        lines.append(f"  {name} = {shown}".replace("%", "%%"))
+    return "\n".join(lines)
 
 
 def _is_loopback(host: str) -> bool:
@@ -119,6 +201,8 @@ async def _prepare(database_url: str) -> None:
     store = open_store(database_url)
     try:
         await prepare_database(store)
+    except TransportError:
+        return  # the server waits for it, and says so
     finally:
         await store.close()
 
@@ -155,7 +239,8 @@ class _Server(uvicorn.Server):
             return
         port = sockets[0].getsockname()[1]
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-        print(await self._announce(f"http://{host}:{port}"), flush=True)
+        scheme = "https" if self._settings.tls_cert is not None else "http"
+        print(await self._announce(f"{scheme}://{host}:{port}"), flush=True)
 
     async def _announce(self, url: str) -> str:
         settings = self._settings

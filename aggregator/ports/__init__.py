@@ -6,6 +6,8 @@ Importable by every other part of `aggregator` but settings; imports none of the
 from aggregator.ports.clock import Clock, SystemClock
 from aggregator.ports.limbs import join_limbs, split_limbs
 from aggregator.ports.records import (
+    LOCAL_ACTOR,
+    AuditRecord,
     DecodeRecord,
     DecodeState,
     DeviceRecord,
@@ -16,6 +18,7 @@ from aggregator.ports.records import (
     SketchRecord,
     SketchTotals,
     SnapshotRecord,
+    StoreTotals,
     StreamRecord,
     StudyRecord,
     TokenRecord,
@@ -23,6 +26,8 @@ from aggregator.ports.records import (
 from aggregator.ports.store import Store, Transaction
 
 __all__ = [
+    "LOCAL_ACTOR",
+    "AuditRecord",
     "Clock",
     "DecodeRecord",
     "DecodeState",
@@ -35,6 +40,7 @@ __all__ = [
     "SketchTotals",
     "SnapshotRecord",
     "Store",
+    "StoreTotals",
     "StreamRecord",
     "StudyRecord",
     "SystemClock",

@@ -13,7 +13,18 @@ from shared.privacy.weighting import SizeMoments, Weights
 
 StudyState = Literal["open", "closed"]
 DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-KeyScope = Literal["operator", "analyst"]
+KeyScope = Literal["operator", "analyst", "enrol"]
+AuditAction = Literal[
+    "key.create",
+    "key.revoke",
+    "study.create",
+    "study.open",
+    "study.close",
+    "token.create",
+    "generation.renew",
+]
+LOCAL_ACTOR = "local"
+"""Who acts by a command on the database itself, without a key."""
 PageKey = tuple[float, bytes]
 """Where a page ends: the time and identity of its last item."""
 
@@ -256,11 +267,45 @@ class DecodeRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRecord:
-    """An API key, known by its SHA-256 alone."""
+    """An API key, known by its SHA-256 alone; ``last_used`` is right to the minute."""
 
     key_id: str
     key_hash: bytes
     name: str
     scope: KeyScope
     created: float
+    last_used: float | None = None
     revoked: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """An action of an operator.
+
+    Parameters
+    ----------
+    entry_id
+        16 random bytes.
+    actor
+        The identity of a key, or ``LOCAL_ACTOR``.
+    target
+        The identity of what was acted on.
+    details
+        What was asked for; never a secret.
+    """
+
+    entry_id: bytes
+    time: float
+    actor: str
+    action: AuditAction
+    target: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTotals:
+    """How much a store holds; decodes by state, those states alone that occur."""
+
+    n_studies: int
+    n_devices: int
+    decodes: Mapping[str, int]

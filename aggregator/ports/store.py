@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from aggregator.ports.records import (
+    AuditRecord,
     DecodeRecord,
     DecodeState,
     DeviceRecord,
@@ -20,6 +21,7 @@ from aggregator.ports.records import (
     SketchRecord,
     SketchTotals,
     SnapshotRecord,
+    StoreTotals,
     StreamRecord,
     StudyRecord,
     StudyState,
@@ -136,8 +138,8 @@ class Transaction(Protocol):
         """
         ...
 
-    async def count_refusal(self, study_id: bytes, problem: str) -> None:
-        """Count a refusal."""
+    async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
+        """Count refusals."""
         ...
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
@@ -209,14 +211,18 @@ class Transaction(Protocol):
         """Fail decodes whose last allowed attempt has expired; return how many."""
         ...
 
-    # Keys
+    # Keys, the audit log, and totals
 
     async def add_key(self, record: KeyRecord) -> bool:
         """Store an API key."""
         ...
 
-    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
-        """Return the API key with this hash, revoked or not."""
+    async def get_key(self, key_id: str) -> KeyRecord | None:
+        """Return an API key, revoked or not."""
+        ...
+
+    async def touch_key(self, key_id: str, *, now: float) -> None:
+        """Note when a key was last used; a time before the noted one changes nothing."""
         ...
 
     async def list_keys(self) -> Sequence[KeyRecord]:
@@ -225,6 +231,20 @@ class Transaction(Protocol):
 
     async def revoke_key(self, key_id: str, *, now: float) -> bool:
         """Revoke a key; false if there is none or it is revoked already."""
+        ...
+
+    async def add_audit_entry(self, record: AuditRecord) -> bool:
+        """Append to the audit log; there is no way to change or remove an entry."""
+        ...
+
+    async def list_audit_entries(
+        self, *, after: PageKey | None, limit: int
+    ) -> Sequence[AuditRecord]:
+        """Return entries, the oldest first."""
+        ...
+
+    async def count_totals(self) -> StoreTotals:
+        """Count what metrics show."""
         ...
 
 

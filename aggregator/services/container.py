@@ -5,14 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggregator.ports import Clock, Store
+from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.enrolment import EnrolmentService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
 from aggregator.services.plans import PlanCache
+from aggregator.services.rates import RateLimit
+from aggregator.services.readiness import Readiness
 from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
 from aggregator.services.studies import StudyService
+from aggregator.services.tallies import Tallies
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceLimits:
+    """What services allow; see :class:`aggregator.settings.Settings` for each.
+
+    Rates are requests a second; a burst is how many may come at once before they count.
+    """
+
+    token_seconds: float = 7 * 86400.0
+    max_body_bytes: int = 1 << 20
+    device_rate: float = 20.0
+    device_burst: int = 200
+    key_rate: float = 200.0
+    key_burst: int = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +40,8 @@ class Services:
 
     store: Store
     clock: Clock
+    readiness: Readiness
+    tallies: Tallies
     studies: StudyService
     enrolment: EnrolmentService
     sketches: SketchService
@@ -28,32 +49,45 @@ class Services:
     decodes: DecodeService
     jobs: JobService
     keys: KeyService
+    audit: AuditService
 
 
-def create_services(
-    store: Store, clock: Clock, *, token_seconds: float = 7 * 86400.0, max_body_bytes: int = 1 << 20
-) -> Services:
+def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = None) -> Services:
     """Make all services.
 
     Parameters
     ----------
     store, clock
         The outside.
-    token_seconds
-        How long an enrolment token is valid.
-    max_body_bytes
-        Largest sketch message for a study that does not exist.
+    limits
+        What they allow; ``max_body_bytes`` is for a sketch of a study that does not exist.
     """
+    limits = limits or ServiceLimits()
     plans = PlanCache()
+    tallies = Tallies(store)
     snapshots = SnapshotService(store, clock, plans)
+    devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
+    keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
     return Services(
         store=store,
         clock=clock,
-        studies=StudyService(store, clock, plans),
-        enrolment=EnrolmentService(store, clock, plans, token_seconds=token_seconds),
-        sketches=SketchService(store, clock, plans, max_unknown_bytes=max_body_bytes),
+        readiness=Readiness(store),
+        tallies=tallies,
+        studies=StudyService(store, clock, plans, tallies),
+        enrolment=EnrolmentService(
+            store, clock, plans, token_seconds=limits.token_seconds, rate=devices
+        ),
+        sketches=SketchService(
+            store,
+            clock,
+            plans,
+            max_unknown_bytes=limits.max_body_bytes,
+            tallies=tallies,
+            rate=devices,
+        ),
         snapshots=snapshots,
         decodes=DecodeService(store, clock, plans, snapshots),
         jobs=JobService(store, clock, plans),
-        keys=KeyService(store, clock),
+        keys=KeyService(store, clock, tallies=tallies, rate=keys),
+        audit=AuditService(store),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.ports import (
+    LOCAL_ACTOR,
     Clock,
     DeviceRecord,
     Store,
@@ -15,8 +16,10 @@ from aggregator.ports import (
     TokenRecord,
     Transaction,
 )
+from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
 from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.rates import RateLimit
 from shared.errors import AccessError, ConfigError, StoreError, StudyClosedError
 from shared.plan import SketchPlan
 from shared.wire import (
@@ -45,15 +48,27 @@ class EnrolmentService:
     """Hands out tokens and accepts devices."""
 
     def __init__(
-        self, store: Store, clock: Clock, plans: PlanCache, *, token_seconds: float
+        self,
+        store: Store,
+        clock: Clock,
+        plans: PlanCache,
+        *,
+        token_seconds: float,
+        rate: RateLimit,
     ) -> None:
         self._store = store
         self._clock = clock
         self._plans = plans
         self._token_seconds = token_seconds
+        self._rate = rate
 
     async def create_token(
-        self, study_id: bytes, *, max_uses: int, labels: Mapping[str, str] | None
+        self,
+        study_id: bytes,
+        *,
+        max_uses: int,
+        labels: Mapping[str, str] | None,
+        actor: str = LOCAL_ACTOR,
     ) -> tuple[str, TokenRecord]:
         """Create an enrolment token; the first part of the answer is shown once.
 
@@ -81,6 +96,14 @@ class EnrolmentService:
                 labels=labels,
             )
             await transaction.add_token(record)
+            await write_entry(
+                transaction,
+                now=self._clock.now(),
+                actor=actor,
+                action="token.create",
+                target=study_id.hex(),
+                details={"max_uses": max_uses, "labels": labels, "expires": record.expires},
+            )
         return secret, record
 
     async def enrol(
@@ -107,10 +130,14 @@ class EnrolmentService:
         proof_input = encode_proof_input(
             token=token, study=study_id, public_key=public_key, labels=labels
         )
+        # Without a known token and a true proof no writer is held up.
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            verify_proof(proof_input, public_key=public_key, proof=proof)
+            await self._find_token(transaction, token, study_id)
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
-            verify_proof(proof_input, public_key=public_key, proof=proof)
-            known = await self._find_token(transaction, token, study_id)
+            known = await self._find_token(transaction, token, study_id, lock=True)
             present = await transaction.get_device(device_id_of(public_key))
             if present is None:
                 device = await self._add(transaction, study, known, public_key, labels)
@@ -119,10 +146,10 @@ class EnrolmentService:
         return present, False
 
     async def _find_token(
-        self, transaction: Transaction, token: str, study_id: bytes
+        self, transaction: Transaction, token: str, study_id: bytes, *, lock: bool = False
     ) -> TokenRecord:
         # Locked, so that the same request twice at once finds the device that the first one made.
-        known = await transaction.get_token(hash_secret(token), lock=True)
+        known = await transaction.get_token(hash_secret(token), lock=lock)
         if known is None or known.study_id != study_id:
             raise AccessError(
                 "is not a token of this study", field="token", fix="ask the operator for a token"
@@ -172,19 +199,23 @@ class EnrolmentService:
             The signature is missing, too old or does not verify.
         AccessError
             The device is not enrolled here.
+        OverloadedError
+            It asks too often.
         """
         signature = parse_request_signature(headers)
         now = self._clock.now()
-        async with self._store.begin(write=True) as transaction:
+        async with self._store.begin() as transaction:
             device = await require_device(transaction, signature.device)
-            verify_request(
-                signature,
-                method=method,
-                path=path,
-                body=body,
-                public_key=device.public_key,
-                now=now,
-            )
+        verify_request(
+            signature,
+            method=method,
+            path=path,
+            body=body,
+            public_key=device.public_key,
+            now=now,
+        )
+        self._rate.spend(device.device_id)
+        async with self._store.begin(write=True) as transaction:
             await transaction.touch_device(device.device_id, now=now)
             return DeviceStatus(
                 device=device,

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Sequence
+from hmac import compare_digest
 
-from aggregator.ports import Clock, KeyRecord, Store
+from aggregator.ports import LOCAL_ACTOR, Clock, KeyRecord, Store
 from aggregator.ports.records import KeyScope
+from aggregator.services.audit import write_entry
+from aggregator.services.rates import RateLimit
+from aggregator.services.tallies import Tallies
 from shared.errors import AccessError, NotFoundError
 
 KEY_PREFIX = "sfk_"
+_KEY = re.compile(r"sfk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _KEY_BYTES = 32
+_ID_BYTES = 8
+_USE_PERIOD_S = 60.0
+_GRANTS: dict[KeyScope, tuple[KeyScope, ...]] = {
+    "operator": ("operator", "analyst", "enrol"),
+    "analyst": ("analyst",),
+    "enrol": ("enrol",),
+}
 
 
 def hash_secret(secret: str) -> bytes:
@@ -20,33 +33,55 @@ def hash_secret(secret: str) -> bytes:
 
 
 class KeyService:
-    """Creates, checks, lists and revokes keys."""
+    """Creates, checks, lists and revokes keys.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    Parameters
+    ----------
+    store, clock
+        The outside.
+    tallies
+        Where uses are noted, to the minute.
+    rate
+        How often one key may ask.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, tallies: Tallies, rate: RateLimit) -> None:
         self._store = store
         self._clock = clock
+        self._tallies = tallies
+        self._rate = rate
 
-    async def create(self, *, name: str, scope: KeyScope) -> tuple[str, KeyRecord]:
+    async def create(
+        self, *, name: str, scope: KeyScope, actor: str = LOCAL_ACTOR
+    ) -> tuple[str, KeyRecord]:
         """Create a key; the first part of the answer is the only time that it is seen."""
-        secret = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+        key_id = secrets.token_hex(_ID_BYTES)
+        secret = f"{KEY_PREFIX}{key_id}_{secrets.token_urlsafe(_KEY_BYTES)}"
+        now = self._clock.now()
         record = KeyRecord(
-            key_id=secrets.token_hex(8),
-            key_hash=hash_secret(secret),
-            name=name,
-            scope=scope,
-            created=self._clock.now(),
+            key_id=key_id, key_hash=hash_secret(secret), name=name, scope=scope, created=now
         )
         async with self._store.begin(write=True) as transaction:
             await transaction.add_key(record)
+            await write_entry(
+                transaction,
+                now=now,
+                actor=actor,
+                action="key.create",
+                target=key_id,
+                details={"name": name, "scope": scope},
+            )
         return secret, record
 
     async def require(self, secret: str | None, scope: KeyScope) -> KeyRecord:
-        """Return the key that a request carries; an operator's may do all that an analyst's may.
+        """Return the key that a request carries; an operator's may do all that others may.
 
         Raises
         ------
         AccessError
             It is missing, unknown or revoked, or its scope does not suffice.
+        OverloadedError
+            It asks too often.
         """
         if not secret:
             raise AccessError(
@@ -54,15 +89,16 @@ class KeyService:
                 field="Authorization",
                 fix="send `Authorization: Bearer sfk_...`; `sfumato key create` makes a key",
             )
-        async with self._store.begin() as transaction:
-            key = await transaction.find_key(hash_secret(secret))
+        key = await self._find(secret)
         if key is None or key.revoked is not None:
             raise AccessError(
                 "carries a key that is unknown or revoked",
                 field="Authorization",
                 fix="ask the operator for a key; `sfumato key create` makes one",
             )
-        if key.scope not in (scope, "operator"):
+        self._rate.spend(key.key_id)
+        self._note_use(key)
+        if scope not in _GRANTS[key.scope]:
             raise AccessError(
                 f"carries a key of scope {key.scope}, and this needs {scope}",
                 field="Authorization",
@@ -70,21 +106,43 @@ class KeyService:
             )
         return key
 
+    async def _find(self, secret: str) -> KeyRecord | None:
+        """Look a key up by its public part, and compare the hash of all of it in constant time."""
+        named = _KEY.fullmatch(secret)
+        if named is None:
+            return None
+        async with self._store.begin() as transaction:
+            key = await transaction.get_key(named.group(1))
+        if key is None or not compare_digest(key.key_hash, hash_secret(secret)):
+            return None
+        return key
+
+    def _note_use(self, key: KeyRecord) -> None:
+        now = self._clock.now()
+        if key.last_used is None or now - key.last_used >= _USE_PERIOD_S:
+            self._tallies.note_use(key.key_id, now)
+
     async def list_all(self) -> Sequence[KeyRecord]:
         """Return all keys, revoked ones too."""
+        await self._tallies.flush()
         async with self._store.begin() as transaction:
             return await transaction.list_keys()
 
-    async def revoke(self, key_id: str) -> None:
-        """Revoke a key.
+    async def revoke(self, key_id: str, *, actor: str = LOCAL_ACTOR) -> KeyRecord:
+        """Revoke a key, at once and for good.
 
         Raises
         ------
         NotFoundError
             No key in use has this identity.
         """
+        now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            if not await transaction.revoke_key(key_id, now=self._clock.now()):
+            if not await transaction.revoke_key(key_id, now=now):
                 raise NotFoundError(
                     "is not a key in use", field="key_id", fix="see `sfumato key list`"
                 )
+            await write_entry(transaction, now=now, actor=actor, action="key.revoke", target=key_id)
+            revoked = await transaction.get_key(key_id)
+        assert revoked is not None, "it was revoked in this transaction"
+        return revoked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from aggregator.ports import (
@@ -16,6 +17,8 @@ from aggregator.ports import (
 from aggregator.services.enrolment import require_device
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.plausibility import require_disjoint, require_plausible
+from aggregator.services.rates import RateLimit
+from aggregator.services.tallies import Tallies
 from shared.errors import (
     DuplicateUploadError,
     MalformedMessageError,
@@ -25,43 +28,62 @@ from shared.errors import (
     StoreError,
     StudyClosedError,
     TransportError,
-    WireError,
 )
 from shared.plan import SketchPlan
 from shared.wire import SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
 """What a message may be longer than its payload."""
+_MOST_LIMITS = 4096
 
 
 class SketchService:
     """Stores sketches and lists them."""
 
     def __init__(
-        self, store: Store, clock: Clock, plans: PlanCache, *, max_unknown_bytes: int
+        self,
+        store: Store,
+        clock: Clock,
+        plans: PlanCache,
+        *,
+        max_unknown_bytes: int,
+        tallies: Tallies,
+        rate: RateLimit,
     ) -> None:
         self._store = store
         self._clock = clock
         self._plans = plans
         self._max_unknown_bytes = max_unknown_bytes
+        self._tallies = tallies
+        self._rate = rate
+        self._limits: OrderedDict[bytes, int] = OrderedDict()
 
     async def find_limit(self, study_id: bytes) -> int:
         """Return the largest message in bytes; for an unknown study the server's own limit."""
-        async with self._store.begin() as transaction:
-            study = await transaction.get_study(study_id)
-        if study is None:
-            return self._max_unknown_bytes
-        return (await self._plans.get(study)).payload_bytes + ENVELOPE_BYTES
+        known = await self._find_known_limit(study_id)
+        return self._max_unknown_bytes if known is None else known
 
-    async def refuse_large(self, study_id: bytes, limit: int) -> WireError:
-        """Count a message that is too large, and return the error to answer with."""
-        error = WireError(
-            f"is larger than {limit} bytes",
-            field="body",
-            fix="send a sketch of the study's plan, uncompressed",
-        )
-        await self._count_refusal(study_id, error)
-        return error
+    async def _find_known_limit(self, study_id: bytes) -> int | None:
+        """Return the limit of a study, which never changes; None for an unknown study."""
+        if study_id not in self._limits:
+            async with self._store.begin() as transaction:
+                study = await transaction.get_study(study_id)
+            if study is None:
+                return None
+            plan = await self._plans.get(study)
+            self._limits[study_id] = plan.payload_bytes + ENVELOPE_BYTES
+        self._limits.move_to_end(study_id)
+        while len(self._limits) > _MOST_LIMITS:
+            self._limits.popitem(last=False)
+        return self._limits[study_id]
+
+    async def note_refusal(self, study_id: bytes, error: SketchError) -> None:
+        """Count a refusal; a database that is away does not hide it."""
+        try:
+            if await self._find_known_limit(study_id) is not None:
+                self._tallies.note_refusal(study_id, problem_type_of(type(error)).slug)
+        except TransportError:
+            return
 
     async def receive(self, study_id: bytes, sketch_id: bytes, body: bytes) -> bool:
         """Store a sketch once; return whether this call stored it.
@@ -79,32 +101,46 @@ class SketchService:
             The message is not one of an enrolled device for this address.
         DuplicateUploadError
             Another sketch is stored under this identity.
+        OverloadedError
+            The device sends too often.
         StudyClosedError, PlanMismatchError, ImplausibleSketchError, StoreError
             The study does not take it.
 
         Guarantees
         ----------
         When it returns, the sketch is committed. However many calls with one identity run at the
-        same time, exactly one stores, and every refusal changes nothing but its own count.
+        same time, exactly one stores, and every refusal changes nothing but its own count. No
+        write transaction is opened before the signature has been verified.
         """
         try:
             message = decode_message(body)
+            author = await self._authenticate(study_id, sketch_id, message)
+            self._rate.spend(author.device_id)
             async with self._store.begin(write=True) as transaction:
-                return await self._store_once(transaction, study_id, sketch_id, message)
+                return await self._store_once(transaction, message, author)
         except SketchError as error:
-            await self._count_refusal(study_id, error)
+            await self.note_refusal(study_id, error)
             raise
 
+    async def _authenticate(
+        self, study_id: bytes, sketch_id: bytes, message: SketchMessage
+    ) -> DeviceRecord:
+        """Return the device that signed a message, without holding up any writer."""
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            _require_address(message, study_id, sketch_id)
+            device = await _require_author(transaction, message)
+        message.verify(device.public_key)
+        return device
+
     async def _store_once(
-        self,
-        transaction: Transaction,
-        study_id: bytes,
-        sketch_id: bytes,
-        message: SketchMessage,
+        self, transaction: Transaction, message: SketchMessage, author: DeviceRecord
     ) -> bool:
-        study = await require_study(transaction, study_id)
-        _require_address(message, study_id, sketch_id)
-        device = await self._require_author(transaction, message)
+        study = await require_study(transaction, message.header.study)
+        # Locked, so that two windows of one stream are checked one after the other.
+        device = await _require_author(transaction, message, lock=True)
+        if device.public_key != author.public_key:
+            message.verify(device.public_key)
         if await _is_stored(transaction, message):
             return False
         plan = await self._plans.get(study)
@@ -123,21 +159,6 @@ class SketchService:
         await self._count(transaction, plan, message, now)
         return True
 
-    async def _require_author(
-        self, transaction: Transaction, message: SketchMessage
-    ) -> DeviceRecord:
-        header = message.header
-        # Locked, so that two windows of one stream are checked one after the other.
-        device = await require_device(transaction, header.device, lock=True)
-        if device.study_id != header.study:
-            raise NotFoundError(
-                "is not enrolled in this study",
-                field="device",
-                fix="enrol with a token of this study",
-            )
-        message.verify(device.public_key)
-        return device
-
     async def _count(
         self, transaction: Transaction, plan: SketchPlan, message: SketchMessage, now: float
     ) -> None:
@@ -155,16 +176,6 @@ class SketchService:
         _require_open(study)
         raise _study_full(plan)
 
-    async def _count_refusal(self, study_id: bytes, error: SketchError) -> None:
-        """Count a refusal on its own; a database that is away does not hide the refusal."""
-        slug = problem_type_of(type(error)).slug
-        try:
-            async with self._store.begin(write=True) as transaction:
-                if await transaction.get_study(study_id) is not None:
-                    await transaction.count_refusal(study_id, slug)
-        except TransportError:
-            return
-
     async def list_page(
         self, study_id: bytes, *, after: PageKey | None, limit: int
     ) -> Sequence[SketchRecord]:
@@ -178,6 +189,19 @@ class SketchService:
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.list_sketches(study_id, after=after, limit=limit)
+
+
+async def _require_author(
+    transaction: Transaction, message: SketchMessage, *, lock: bool = False
+) -> DeviceRecord:
+    device = await require_device(transaction, message.header.device, lock=lock)
+    if device.study_id != message.header.study:
+        raise NotFoundError(
+            "is not enrolled in this study",
+            field="device",
+            fix="enrol with a token of this study",
+        )
+    return device
 
 
 async def _is_stored(transaction: Transaction, message: SketchMessage) -> bool:

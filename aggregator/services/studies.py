@@ -7,10 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.ports import Clock, DeviceRecord, PageKey, RefusalRecord, Store, StudyRecord
+from aggregator.ports import (
+    LOCAL_ACTOR,
+    Clock,
+    DeviceRecord,
+    PageKey,
+    RefusalRecord,
+    Store,
+    StudyRecord,
+)
 from aggregator.ports.records import StudyState
+from aggregator.services.audit import write_entry
 from aggregator.services.plans import PlanCache, require_study
-from shared.errors import ConfigError, StoreError
+from aggregator.services.tallies import Tallies
+from shared.errors import ConfigError, StaleVersionError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
 from shared.wire import compute_study_id
 
@@ -28,12 +38,15 @@ class StudySummary:
 class StudyService:
     """Creates, lists, opens and closes studies."""
 
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
+    def __init__(self, store: Store, clock: Clock, plans: PlanCache, tallies: Tallies) -> None:
         self._store = store
         self._clock = clock
         self._plans = plans
+        self._tallies = tallies
 
-    async def create(self, name: str, plan_json: Mapping[str, Any]) -> tuple[StudySummary, bool]:
+    async def create(
+        self, name: str, plan_json: Mapping[str, Any], *, actor: str = LOCAL_ACTOR
+    ) -> tuple[StudySummary, bool]:
         """Create a study, or return the one that has this name and plan; and whether it is new.
 
         Raises
@@ -58,6 +71,15 @@ class StudyService:
         )
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_study(record)
+            if is_new:
+                await write_entry(
+                    transaction,
+                    now=record.created,
+                    actor=actor,
+                    action="study.create",
+                    target=record.study_id.hex(),
+                    details={"name": name, "plan_digest": record.plan_digest.hex()},
+                )
             study = await require_study(transaction, record.study_id)
             n_devices = await transaction.count_devices(record.study_id)
         return StudySummary(study=study, n_devices=n_devices), is_new
@@ -91,7 +113,12 @@ class StudyService:
             ]
 
     async def set_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int | None
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        expected_version: int | None,
+        actor: str = LOCAL_ACTOR,
     ) -> StudySummary:
         """Open or close a study; one that is so already stays as it is.
 
@@ -99,7 +126,7 @@ class StudyService:
         ------
         NotFoundError
             There is none with this identity.
-        StoreError
+        StaleVersionError
             ``expected_version`` is not the study's.
         """
         async with self._store.begin(write=True) as transaction:
@@ -110,8 +137,15 @@ class StudyService:
                 is_current = await transaction.set_study_state(
                     study_id, state, expected_version=expected
                 )
+                await write_entry(
+                    transaction,
+                    now=self._clock.now(),
+                    actor=actor,
+                    action="study.open" if state == "open" else "study.close",
+                    target=study_id.hex(),
+                )
             if not is_current:
-                raise StoreError(
+                raise StaleVersionError(
                     "has changed since it was read",
                     field="If-Match",
                     fix="read the study again, and repeat the request if it still makes sense",
@@ -128,6 +162,7 @@ class StudyService:
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return how often sketches were refused, by problem; raises as :meth:`get`."""
+        await self._tallies.flush()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.list_refusals(study_id)

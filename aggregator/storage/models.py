@@ -226,4 +226,19 @@ class Key(Base):
     name: Mapped[str]
     scope: Mapped[str] = mapped_column(String(16))
     created: Mapped[float]
+    last_used: Mapped[float | None]
     revoked: Mapped[float | None]
+
+
+class AuditEntry(Base):
+    """Actions of operators; triggers of the database refuse to change or remove one."""
+
+    __tablename__ = "audit_entries"
+    __table_args__ = (Index(None, "time", "entry_id"),)
+
+    entry_id: Mapped[bytes] = mapped_column(primary_key=True)
+    time: Mapped[float]
+    actor: Mapped[str] = mapped_column(String(32))
+    action: Mapped[str] = mapped_column(String(32))
+    target: Mapped[str] = mapped_column(String(64))
+    details: Mapped[dict[str, Any]]

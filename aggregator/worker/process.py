@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 
 import structlog
 
-from aggregator.ports import SystemClock
+from aggregator.ports import Store, SystemClock
 from aggregator.services import create_services
 from aggregator.settings import MEMORY, Settings
 from aggregator.storage import open_store
 from aggregator.worker.loop import Worker
-from shared.errors import ConfigError
+from shared.errors import ConfigError, TransportError
 
 _PARENT_CHECK_S = 1.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
 
 log = structlog.get_logger("aggregator.worker")
 
 
 async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
-    """Work until a signal, or until the parent process is gone.
+    """Work until a signal, or until the parent process is gone; wait for a database that is away.
 
     Raises
     ------
     ConfigError
         The database is of another schema version, or lies in another process's memory.
-    TransportError
-        The database does not answer at the start.
     """
     if settings.database_url == MEMORY:
         raise ConfigError(
@@ -43,7 +44,7 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
     watching = asyncio.create_task(_watch_parent(parent, stop)) if parent is not None else None
     store = open_store(settings.database_url)
     try:
-        await store.require_ready()
+        await _wait_until_ready(store, stop)
         services = create_services(store, SystemClock())
         log.info("worker started", pid=os.getpid())
         worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
@@ -53,6 +54,20 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
             watching.cancel()
         await store.close()
     log.info("worker stopped", pid=os.getpid())
+
+
+async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
+    pause = _FIRST_PAUSE_S
+    while not stop.is_set():
+        try:
+            await store.require_ready()
+        except TransportError as error:
+            log.warning("waiting for the database", reason=type(error.__cause__).__name__)
+        else:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 async def _watch_parent(parent: int, stop: asyncio.Event) -> None:

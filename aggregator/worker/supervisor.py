@@ -21,7 +21,9 @@ log = structlog.get_logger("aggregator.worker")
 def worker_environment(settings: Settings) -> dict[str, str]:
     """Return the environment that gives a child process these very settings."""
     stated = {
-        f"SFUMATO_{name.upper()}": str(value) for name, value in settings.model_dump().items()
+        f"SFUMATO_{name.upper()}": str(value)
+        for name, value in settings.model_dump().items()
+        if value is not None
     }
     return os.environ | stated
 

@@ -197,12 +197,58 @@ _TABLE: tuple[ProblemType, ...] = (
         "A field of the request is missing, unknown or breaks its rule; the answer names it.",
     ),
     _problem(
+        "method-not-allowed",
+        "The method is not allowed here",
+        405,
+        _SHELVE,
+        errors.MethodError,
+        "The address exists, and cannot be called by this method; the header Allow names those "
+        "that it can be called by.",
+    ),
+    _problem(
+        "request-timeout",
+        "The request did not arrive in time",
+        408,
+        _RETRY,
+        errors.SlowRequestError,
+        "The body came so slowly that the server stopped waiting for it. Nothing was stored. Send "
+        "the same again.",
+    ),
+    _problem(
+        "precondition-failed",
+        "It has changed since it was read",
+        412,
+        _SHELVE,
+        errors.StaleVersionError,
+        "The ETag in If-Match is not that of the resource any more. Nothing was changed. Read the "
+        "resource again, and repeat the request if it still makes sense.",
+    ),
+    _problem(
         "too-large",
         "The request is too large",
         413,
         _SHELVE,
-        errors.WireError,
-        "The body is larger than this server reads.",
+        errors.TooLargeError,
+        "The body is larger than this server reads. It was refused before anything parsed it. A "
+        "sketch may be as long as the payload of its plan and 2048 bytes for the envelope.",
+    ),
+    _problem(
+        "media-type-unsupported",
+        "The body is of a type that is not read here",
+        415,
+        _SHELVE,
+        errors.MediaTypeError,
+        "The header Content-Type is missing or not the one of this call, or the body is "
+        "compressed. Noise cannot be compressed, so no Content-Encoding but identity is read.",
+    ),
+    _problem(
+        "too-many-requests",
+        "Too much was asked at once",
+        429,
+        _RETRY,
+        errors.OverloadedError,
+        "More requests wait than the server holds, or this device or key has asked more often "
+        "than its rate. Nothing was stored. Send the same again after the seconds in Retry-After.",
     ),
     _problem(
         "unavailable",

@@ -24,6 +24,7 @@ from shared.plan import (
 )
 from shared.privacy.testing import SeededSource
 from shared.wire import (
+    SKETCH_MEDIA_TYPE,
     SketchHeader,
     device_id_of,
     encode_message,
@@ -32,6 +33,7 @@ from shared.wire import (
 )
 
 SLOT = 480
+SKETCH = {"Content-Type": SKETCH_MEDIA_TYPE}
 CLUSTERS = np.array([[-5.0, -5.0], [0.0, 5.0], [5.0, -2.0]])
 
 
@@ -169,7 +171,9 @@ class Desk:
 
     async def put(self, study: bytes, sketch: str, body: bytes) -> httpx.Response:
         """Upload a message."""
-        return await self.http.put(f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body)
+        return await self.http.put(
+            f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body, headers=SKETCH
+        )
 
     async def read(self, url: str, **options: Any) -> Any:
         """Read as an analyst."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import httpx
 from fastapi import FastAPI
 
+from aggregator.app import create_app
 from aggregator.ports import Store
 from aggregator.services import Services
 from aggregator.settings import Settings
+from aggregator.storage import MemoryStore
 from tests.aggregator.fleet import Desk
 
 
@@ -38,3 +44,19 @@ class Server:
         """Return the services behind the interface."""
         services: Services = self.app.state.services
         return services
+
+
+@asynccontextmanager
+async def open_server(
+    store: Store | None = None, clock: SteppedClock | None = None, **changes: Any
+) -> AsyncIterator[Server]:
+    """Open a server with an operator and an analyst; ``changes`` replace its settings."""
+    settings = Settings(**({"n_workers": 0, "max_body_bytes": 64 * 1024} | changes))
+    store, clock = store or MemoryStore(), clock or SteppedClock()
+    app = create_app(settings, store=store, clock=clock)
+    keys = app.state.services.keys
+    operator, _ = await keys.create(name="op", scope="operator")
+    analyst, _ = await keys.create(name="ana", scope="analyst")
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
+        yield Server(app, store, settings, clock, Desk(http, operator, analyst))

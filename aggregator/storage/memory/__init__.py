@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from aggregator.ports import Transaction
 from aggregator.storage.memory.decodes import DecodePart
+from aggregator.storage.memory.keys import KeyPart
 from aggregator.storage.memory.sketches import SketchPart
 from aggregator.storage.memory.studies import StudyPart
 from aggregator.storage.memory.tables import Tables
@@ -15,7 +16,7 @@ from aggregator.storage.memory.tables import Tables
 __all__ = ["MemoryStore"]
 
 
-class MemoryTransaction(StudyPart, SketchPart, DecodePart):
+class MemoryTransaction(StudyPart, SketchPart, DecodePart, KeyPart):
     """One transaction on the tables of a store."""
 
 

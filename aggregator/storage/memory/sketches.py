@@ -96,10 +96,10 @@ class SketchPart:
             and selection.matches_labels(labels)
         )
 
-    async def count_refusal(self, study_id: bytes, problem: str) -> None:
-        """Count a refusal."""
+    async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
+        """Count refusals."""
         before = self._tables.refusals.get((study_id, problem)) or 0
-        self._tables.refusals.put((study_id, problem), before + 1)
+        self._tables.refusals.put((study_id, problem), before + count)
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return the refusals of a study."""

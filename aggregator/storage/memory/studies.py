@@ -1,4 +1,4 @@
-"""Studies, tokens, devices and keys in memory."""
+"""Studies, tokens and devices in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from aggregator.ports import (
     DeviceRecord,
-    KeyRecord,
     PageKey,
     StreamRecord,
     StudyRecord,
@@ -19,7 +18,7 @@ from aggregator.storage.memory.tables import Tables
 
 
 class StudyPart:
-    """Studies, tokens, devices and keys; see the port for the methods' meaning."""
+    """Studies, tokens and devices; see the port for the methods' meaning."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -110,26 +109,3 @@ class StudyPart:
                     )
                 )
         return found
-
-    async def add_key(self, record: KeyRecord) -> bool:
-        """Store a key."""
-        if await self.find_key(record.key_hash) is not None:
-            return False
-        return self._tables.keys.add(record.key_id, record)
-
-    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
-        """Return the key with this hash."""
-        rows = self._tables.keys.rows.values()
-        return next((record for record in rows if record.key_hash == key_hash), None)
-
-    async def list_keys(self) -> Sequence[KeyRecord]:
-        """Return all keys."""
-        return sorted(self._tables.keys.rows.values(), key=lambda r: (r.created, r.key_id))
-
-    async def revoke_key(self, key_id: str, *, now: float) -> bool:
-        """Revoke a key."""
-        key = self._tables.keys.get(key_id)
-        if key is None or key.revoked is not None:
-            return False
-        self._tables.keys.put(key_id, replace(key, revoked=now))
-        return True

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
 
 from aggregator.ports import (
+    AuditRecord,
     DecodeRecord,
     DeviceRecord,
     KeyRecord,
@@ -77,6 +78,7 @@ class Tables:
         self.snapshots: Table[bytes, SnapshotRecord] = Table(self.undo)
         self.decodes: Table[bytes, DecodeRecord] = Table(self.undo)
         self.keys: Table[str, KeyRecord] = Table(self.undo)
+        self.audit: Table[bytes, AuditRecord] = Table(self.undo)
 
     def roll_back(self) -> None:
         """Take back all writes since the last commit, the latest first."""

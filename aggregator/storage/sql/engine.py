@@ -14,6 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from shared.errors import ConfigError, TransportError
 
 _BUSY_TIMEOUT_MS = 15_000
+# A server that vanished without a word is noticed within seconds, not after two hours.
+_KEEPALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 _PRAGMAS = (
     # First, so that switching to WAL waits for another process that does the same.
     f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}",
@@ -26,6 +33,8 @@ _PRAGMAS = (
 
 def create_engine(database_url: str, *, schema: str | None = None) -> AsyncEngine:
     """Create the engine of a SQLite or Postgres database; nothing is opened yet.
+
+    Its errors never show the values of a statement, for errors are logged.
 
     Parameters
     ----------
@@ -41,13 +50,15 @@ def create_engine(database_url: str, *, schema: str | None = None) -> AsyncEngin
     """
     if database_url.startswith("sqlite"):
         _require_folder(database_url)
-        engine = create_async_engine(database_url)
+        engine = create_async_engine(database_url, hide_parameters=True)
         _prepare_sqlite(engine)
         return engine
-    arguments: dict[str, Any] = {"connect_timeout": 5}
+    arguments: dict[str, Any] = {"connect_timeout": 5, **_KEEPALIVE}
     if schema is not None:
         arguments["options"] = f"-csearch_path={schema}"
-    return create_async_engine(database_url, pool_pre_ping=True, connect_args=arguments)
+    return create_async_engine(
+        database_url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
+    )
 
 
 def _require_folder(database_url: str) -> None:

@@ -1,27 +1,34 @@
-"""API keys."""
+"""API keys, the audit log, and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import func, or_, select, update
 
-from aggregator.ports import KeyRecord
-from aggregator.storage.models import Key
-from aggregator.storage.sql.rows import Rows, columns_of, to_record
+from aggregator.ports import AuditRecord, KeyRecord, PageKey, StoreTotals
+from aggregator.storage.models import AuditEntry, Base, Decode, Device, Key, Study
+from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
 
 
 class KeyRows(Rows):
-    """Statements on keys; see the port for their meaning."""
+    """Statements on keys, audit entries and totals; see the port for their meaning."""
 
     async def add_key(self, record: KeyRecord) -> bool:
         """Store a key."""
         return await self._add(Key, record)
 
-    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
-        """Return the key with this hash."""
-        statement = select(*columns_of(Key, KeyRecord)).where(Key.key_hash == key_hash)
+    async def get_key(self, key_id: str) -> KeyRecord | None:
+        """Return a key."""
+        statement = select(*columns_of(Key, KeyRecord)).where(Key.key_id == key_id)
         return to_record(KeyRecord, (await self._connection.execute(statement)).first())
+
+    async def touch_key(self, key_id: str, *, now: float) -> None:
+        """Note when a key was last used."""
+        is_later = or_(Key.last_used.is_(None), Key.last_used < now)
+        await self._connection.execute(
+            update(Key).where(Key.key_id == key_id, is_later).values(last_used=now)
+        )
 
     async def list_keys(self) -> Sequence[KeyRecord]:
         """Return all keys."""
@@ -38,3 +45,34 @@ class KeyRows(Rows):
             .returning(Key.key_id)
         )
         return (await self._connection.execute(statement)).first() is not None
+
+    async def add_audit_entry(self, record: AuditRecord) -> bool:
+        """Append to the audit log."""
+        return await self._add(AuditEntry, record)
+
+    async def list_audit_entries(
+        self, *, after: PageKey | None, limit: int
+    ) -> Sequence[AuditRecord]:
+        """Return entries."""
+        statement = (
+            select(*columns_of(AuditEntry, AuditRecord))
+            .where(*follows(AuditEntry.time, AuditEntry.entry_id, after))
+            .order_by(AuditEntry.time, AuditEntry.entry_id)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [AuditRecord(**row._mapping) for row in found]
+
+    async def count_totals(self) -> StoreTotals:
+        """Count what metrics show."""
+        states = select(Decode.state, func.count()).group_by(Decode.state)
+        found = await self._connection.execute(states)
+        return StoreTotals(
+            n_studies=await self._count(Study),
+            n_devices=await self._count(Device),
+            decodes={str(state): int(count) for state, count in found},
+        )
+
+    async def _count(self, model: type[Base]) -> int:
+        found = await self._connection.execute(select(func.count()).select_from(model))
+        return found.scalar_one()

@@ -104,12 +104,12 @@ class SketchRows(Rows):
         )
         return [Sketch.device_id.in_(devices)]
 
-    async def count_refusal(self, study_id: bytes, problem: str) -> None:
-        """Count a refusal."""
-        statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=1)
+    async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
+        """Count refusals."""
+        statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)
         await self._connection.execute(
             statement.on_conflict_do_update(
-                index_elements=["study_id", "problem"], set_={"count": Refusal.count + 1}
+                index_elements=["study_id", "problem"], set_={"count": Refusal.count + count}
             )
         )
 

@@ -7,10 +7,15 @@ from tests.aggregator.serving import Server
 pytestmark = pytest.mark.anyio
 
 STUDY = "ab" * 32
+KEY = "ab" * 8
 OPERATOR_CALLS = [
     ("POST", "/v1/studies"),
     ("PATCH", f"/v1/studies/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/tokens"),
+    ("POST", "/v1/keys"),
+    ("GET", "/v1/keys"),
+    ("DELETE", f"/v1/keys/{KEY}"),
+    ("GET", "/v1/audit"),
 ]
 ANALYST_CALLS = [
     ("GET", "/v1/studies"),
@@ -33,13 +38,14 @@ PUBLIC_CALLS = [
     ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/metrics"),
     ("GET", "/problems"),
     ("GET", "/problems/{slug}"),
 ]
 
 
-def body_of(method: str) -> bytes | None:
-    return b"{}" if method in ("POST", "PATCH") else None
+def body_of(method: str) -> dict[str, str] | None:
+    return {} if method in ("POST", "PATCH") else None
 
 
 @pytest.mark.parametrize(("method", "url"), OPERATOR_CALLS + ANALYST_CALLS)
@@ -48,7 +54,7 @@ async def test_a_call_without_a_known_key_is_refused(
     desk: Desk, method: str, url: str, header: str | None
 ) -> None:
     headers = {"Authorization": header} if header else {}
-    answer = await desk.http.request(method, url, headers=headers, content=body_of(method))
+    answer = await desk.http.request(method, url, headers=headers, json=body_of(method))
     assert_problem(answer, "access-denied", 401, "Authorization")
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
@@ -57,7 +63,7 @@ async def test_a_call_without_a_known_key_is_refused(
 async def test_an_analyst_may_not_do_what_an_operator_may(
     desk: Desk, method: str, url: str
 ) -> None:
-    answer = await desk.http.request(method, url, headers=desk.analyst, content=body_of(method))
+    answer = await desk.http.request(method, url, headers=desk.analyst, json=body_of(method))
     assert_problem(answer, "access-denied", 401, "Authorization")
 
 
@@ -70,7 +76,7 @@ async def test_an_analyst_creates_no_study(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("method", "url"), ANALYST_CALLS)
 async def test_an_operator_may_do_what_an_analyst_may(desk: Desk, method: str, url: str) -> None:
-    answer = await desk.http.request(method, url, headers=desk.operator, content=body_of(method))
+    answer = await desk.http.request(method, url, headers=desk.operator, json=body_of(method))
     assert answer.status_code in (200, 404, 422)
 
 
@@ -94,7 +100,10 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
     named = {
         (
             method,
-            url.replace("{sketch}", STUDY).replace("{snapshot}", STUDY).replace("{decode}", STUDY),
+            url.replace("{sketch}", STUDY)
+            .replace("{snapshot}", STUDY)
+            .replace("{decode}", STUDY)
+            .replace("{key}", KEY),
         )
         for method, url in calls
     }

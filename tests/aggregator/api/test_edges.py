@@ -11,7 +11,7 @@ from aggregator.app import create_app
 from aggregator.settings import Settings
 from aggregator.storage import MemoryStore
 from shared.wire import problem_types
-from tests.aggregator.fleet import Desk, assert_problem
+from tests.aggregator.fleet import SKETCH, Desk, assert_problem
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,9 @@ async def test_a_body_at_the_limit_is_read(server: Server) -> None:
 
 async def test_an_unknown_address_or_method_is_a_problem_too(desk: Desk) -> None:
     assert_problem(await desk.http.get("/v2"), "not-found", 404, "path")
-    assert_problem(await desk.http.delete("/v1/studies"), "request-invalid", 405, "method")
+    answer = await desk.http.delete("/v1/studies")
+    assert_problem(answer, "method-not-allowed", 405, "method")
+    assert answer.headers["allow"] == "GET, POST"
 
 
 async def test_every_problem_type_has_a_page(desk: Desk) -> None:
@@ -90,7 +92,7 @@ async def test_a_database_that_is_away_is_a_reason_to_come_again() -> None:
             ("GET", f"/v1/studies/{'ab' * 32}/plan"),
             ("PUT", f"/v1/studies/{'ab' * 32}/sketches/{'cd' * 32}"),
         ):
-            answer = await http.request(method, path, content=b"x")
+            answer = await http.request(method, path, content=b"x", headers=SKETCH)
             assert_problem(answer, "unavailable", 503)
             assert int(answer.headers["retry-after"]) > 0
     await app.state.services.store.close()

@@ -151,10 +151,10 @@ async def test_a_study_closes_only_as_it_was_last_read(desk: Desk) -> None:
     closed = await desk.http.patch(url, json={"state": "closed"}, headers=headers)
     assert (closed.status_code, closed.json()["state"]) == (200, "closed")
     stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
-    assert_problem(stale, "store-conflict", 412, "If-Match")
+    assert_problem(stale, "precondition-failed", 412, "If-Match")
     headers["If-Match"] = '"never given"'
     stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
-    assert_problem(stale, "store-conflict", 412, "If-Match")
+    assert_problem(stale, "precondition-failed", 412, "If-Match")
     assert (await desk.read(url))["state"] == "closed"
     again = await desk.http.patch(url, json={"state": "open"}, headers=desk.operator)
     assert again.json()["state"] == "open"

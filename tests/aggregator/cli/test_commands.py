@@ -2,17 +2,16 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
-from aggregator.cli import key, migrate, serve, worker
+from aggregator.cli import audit, key, migrate, serve, worker
 from shared.plan import plan_to_json
-from tests.aggregator.fleet import Device, make_plan
+from tests.aggregator.fleet import SKETCH, Device, make_plan
+from tests.aggregator.processes import read_announcement, start
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def database(tmp_path: Path) -> str:
     return str(tmp_path / "commands.db")
 
 
-@pytest.mark.parametrize("command", [serve, worker, key, migrate])
+@pytest.mark.parametrize("command", [serve, worker, key, audit, migrate])
 def test_each_command_helps_with_examples(
     command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,26 +99,6 @@ def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert errors[0].startswith("sfumato serve: port: ")
 
 
-def start(*options: str) -> subprocess.Popen[str]:
-    program = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "--port", "0", "--log-format", "json", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def read_announcement(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Wait until the server is ready; return its address and all that it printed."""
-    assert process.stdout is not None
-    lines: list[str] = []
-    while not lines or not lines[-1].startswith("Stop with"):
-        lines.append(process.stdout.readline())
-        assert lines[-1], "the server ended before it was ready"
-    return lines[0].removeprefix("Sfumato is listening on ").strip(), "".join(lines)
-
-
 def test_a_server_listens_works_and_stops_when_told(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +116,7 @@ def test_a_server_listens_works_and_stops_when_told(
             assert http.post("/v1/enrolments", json=enrolment).status_code == 201
             sketch, message = Device(1).message(bytes.fromhex(study), make_plan())
             target = f"/v1/studies/{study}/sketches/{sketch}"
-            assert http.put(target, content=message).status_code == 201
+            assert http.put(target, content=message, headers=SKETCH).status_code == 201
             settings = {"n_replicates": 1}
             asked = http.post(
                 f"/v1/studies/{study}/decodes", json={"n_clusters": 3, "settings": settings}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from aggregator.ports import (
+    AuditRecord,
     DecodeRecord,
     DeviceRecord,
     KeyRecord,
@@ -188,7 +189,7 @@ class StoreContract:
             assert await transaction.get_token(name("u")) == forced
             assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) == SNAPSHOT
             assert await transaction.get_decode(name("decode", 1)) == make_decode(1)
-            assert await transaction.find_key(name("k")) == key
+            assert await transaction.get_key("k") == key
 
     async def test_what_is_not_there_is_none(self, store: Store) -> None:
         async with store.begin() as transaction:
@@ -198,7 +199,7 @@ class StoreContract:
             assert await transaction.get_token(name("?")) is None
             assert await transaction.get_snapshot(name("?")) is None
             assert await transaction.get_decode(name("?")) is None
-            assert await transaction.find_key(name("?")) is None
+            assert await transaction.get_key("?") is None
             assert await transaction.list_refusals(name("?")) == []
 
     async def test_a_transaction_that_fails_leaves_no_trace(self, store: Store) -> None:
@@ -560,7 +561,42 @@ class StoreContract:
             assert await transaction.revoke_key("a", now=9.0)
             assert not await transaction.revoke_key("a", now=10.0)
             assert not await transaction.revoke_key("unknown", now=10.0)
-            assert await transaction.list_keys() == [keys[0], replace(keys[1], revoked=9.0)]
+            await transaction.touch_key("b", now=3.0)
+            await transaction.touch_key("b", now=2.0)
+            await transaction.touch_key("unknown", now=2.0)
+            used = replace(keys[0], last_used=3.0)
+            assert await transaction.list_keys() == [used, replace(keys[1], revoked=9.0)]
+
+    async def test_audit_entries_are_listed_in_pages_in_order(self, store: Store) -> None:
+        entries = [
+            AuditRecord(
+                entry_id=bytes([i]) * 16,
+                time=float(i // 2),
+                actor="local",
+                action="key.create",
+                target="k",
+                details={"name": "nörd"},
+            )
+            for i in range(5)
+        ]
+        async with store.begin(write=True) as transaction:
+            for entry in reversed(entries):
+                assert await transaction.add_audit_entry(entry)
+        async with store.begin() as transaction:
+            first = await transaction.list_audit_entries(after=None, limit=2)
+            after = (first[-1].time, first[-1].entry_id)
+            rest = await transaction.list_audit_entries(after=after, limit=9)
+        assert [*first, *rest] == entries
+
+    async def test_totals_count_everything_by_state(self, store: Store) -> None:
+        async with store.begin(write=True) as transaction:
+            await queue(transaction, 1)
+            await queue(transaction, 2)
+            await transaction.cancel_decode(name("decode", 2), now=5.0)
+            await transaction.add_device(make_device(1))
+            totals = await transaction.count_totals()
+        assert (totals.n_studies, totals.n_devices) == (1, 1)
+        assert dict(totals.decodes) == {"queued": 1, "cancelled": 1}
 
     async def test_a_generation_stays_until_it_is_renewed(self, store: Store) -> None:
         async with store.begin() as transaction:

@@ -155,3 +155,25 @@ async def test_a_running_decode_is_cancelled_and_its_worker_takes_the_next(
         await wait_for(desk, short, "succeeded")
     decode = await desk.read(endless)
     assert (decode["state"], decode["result"]) == ("cancelled", None)
+
+
+async def test_a_worker_waits_for_a_database_that_is_away(settings: Settings) -> None:
+    database = Path(settings.database_url.partition(":///")[2])
+    database.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "aggregator.worker",
+        env=worker_environment(settings),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert b"waiting for the database" in await process.stderr.readline()
+    database.rmdir()
+    store = open_store(settings.database_url)
+    await prepare_database(store)
+    await store.close()
+    while b"worker started" not in (line := await process.stderr.readline()):
+        assert b"waiting for the database" in line
+    process.terminate()
+    assert await process.wait() == 0

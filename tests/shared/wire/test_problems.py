@@ -56,4 +56,4 @@ def test_other_bytes_under_one_identity_suspend_the_stream() -> None:
 
 def test_only_what_may_pass_by_itself_is_retried() -> None:
     retried = {p.status for p in problem_types() if p.action is DeviceAction.RETRY}
-    assert retried == {500, 503}
+    assert retried == {408, 429, 500, 503}

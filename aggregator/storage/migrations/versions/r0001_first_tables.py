@@ -18,11 +18,13 @@ def upgrade() -> None:
     _create_snapshots()
     _create_decodes()
     _create_keys()
+    _create_audit()
 
 
 def downgrade() -> None:
     """Drop all tables, those first that refer to others."""
     for table in (
+        "audit_entries",
         "api_keys",
         "decodes",
         "snapshots",
@@ -34,6 +36,8 @@ def downgrade() -> None:
         "server",
     ):
         op.drop_table(table)
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP FUNCTION refuse_audit_change()")
 
 
 def _binary(name: str, *, nullable: bool = False) -> sa.Column[bytes]:
@@ -216,7 +220,44 @@ def _create_keys() -> None:
         _text("name"),
         _word("scope"),
         _real("created"),
+        _real("last_used", nullable=True),
         _real("revoked", nullable=True),
         _primary("api_keys", "key_id"),
         sa.UniqueConstraint("key_hash", name="uq_api_keys_key_hash"),
     )
+
+
+def _create_audit() -> None:
+    op.create_table(
+        "audit_entries",
+        _binary("entry_id"),
+        _real("time"),
+        _word("actor", 32),
+        _word("action", 32),
+        _word("target", 64),
+        _text("details"),
+        _primary("audit_entries", "entry_id"),
+    )
+    _index("audit_entries", "time", "entry_id")
+    _make_append_only()
+
+
+def _make_append_only() -> None:
+    """Let the database itself refuse to change or remove an entry."""
+    refusal = "the audit log is append-only"
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(
+            "CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION '{refusal}'; END $$"
+        )
+        op.execute(
+            "CREATE TRIGGER audit_entries_append_only "
+            "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries "
+            "FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change()"
+        )
+        return
+    for change in ("UPDATE", "DELETE"):
+        op.execute(
+            f"CREATE TRIGGER audit_entries_no_{change.lower()} BEFORE {change} ON audit_entries "
+            f"BEGIN SELECT RAISE(ABORT, '{refusal}'); END"
+        )

@@ -1,0 +1,40 @@
+"""The services of a command that works on the server's database itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aggregator.cli.arguments import read_settings
+from aggregator.ports import SystemClock
+from aggregator.services import Services, create_services
+from aggregator.settings import MEMORY
+from aggregator.storage import open_store, prepare_database
+from shared.errors import ConfigError
+
+
+@asynccontextmanager
+async def open_services(arguments: argparse.Namespace) -> AsyncIterator[Services]:
+    """Open the database that the options name.
+
+    Raises
+    ------
+    ConfigError
+        It lies in the memory of another process, or is of another schema version.
+    TransportError
+        It does not answer.
+    """
+    settings = read_settings(config=arguments.config, database_url=arguments.database_url)
+    if settings.database_url == MEMORY:
+        raise ConfigError(
+            "in memory cannot be reached from here",
+            field="database",
+            fix="`sfumato serve --database memory:` prints a key itself",
+        )
+    store = open_store(settings.database_url)
+    try:
+        await prepare_database(store)
+        yield create_services(store, SystemClock())
+    finally:
+        await store.close()

@@ -1,0 +1,100 @@
+"""What the server counts, in the form that Prometheus reads.
+
+Labels have few values that are known beforehand: never an identity, a name or an address.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+DECODE_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+# A time beside every counter would double the number of series and tell nothing.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    """All metrics of one server process, apart from those of any other in the process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.uploads = self._count("sfumato_uploads", "Uploads of sketches by outcome", "outcome")
+        self.problems = self._count(
+            "sfumato_problems", "Requests answered with a problem, by its type", "problem"
+        )
+        self.durations = Histogram(
+            "sfumato_request_duration_seconds",
+            "Time from the first byte of a request to the last of its answer",
+            ("method", "route", "status"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.running = self._gauge("sfumato_requests_running", "Requests that are worked on")
+        self.waiting = self._gauge("sfumato_requests_waiting", "Requests that wait for a turn")
+        self.most_inside = self._gauge(
+            "sfumato_requests_limit", "Requests that may run and wait; more are refused"
+        )
+        self.database_up = self._gauge("sfumato_database_up", "1 while the database answers")
+        self.studies = self._gauge("sfumato_studies", "Studies")
+        self.devices = self._gauge("sfumato_devices", "Enrolled devices")
+        self.decodes = Gauge(
+            "sfumato_decodes", "Decodes by state", ("state",), registry=self.registry
+        )
+        build = Gauge(
+            "sfumato_build_info",
+            "1, with the versions as labels",
+            ("version", "python"),
+            registry=self.registry,
+        )
+        build.labels(metadata.version("sfumato"), platform.python_version()).set(1)
+        for outcome in ("stored", "repeated", "refused", "failed"):
+            self.uploads.labels(outcome)
+
+    def _count(self, name: str, text: str, label: str) -> Counter:
+        return Counter(name, text, (label,), registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self.registry)
+
+    def note_request(
+        self, *, method: str, route: str, status: int, problem: str | None, seconds: float
+    ) -> None:
+        """Note one answered request.
+
+        Parameters
+        ----------
+        route
+            The template of the address, such as ``/v1/studies/{study}``; empty if there is none.
+        status
+            0 if it was not answered.
+        problem
+            The slug of the problem that it was answered with.
+        """
+        known = method if method in _METHODS else "other"
+        self.durations.labels(known, route or "none", str(status)).observe(seconds)
+        if problem is not None:
+            self.problems.labels(problem).inc()
+
+    def note_upload(self, status: int) -> None:
+        """Note what became of an upload."""
+        outcomes = {201: "stored", 200: "repeated"}
+        is_failure = status >= 500 or status == 0
+        self.uploads.labels(outcomes.get(status, "failed" if is_failure else "refused")).inc()
+
+    def render(self) -> bytes:
+        """Return all metrics as text."""
+        return generate_latest(self.registry)

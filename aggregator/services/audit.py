@@ -1,0 +1,55 @@
+"""The audit log: who did what to what, written in the transaction that did it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aggregator.ports import AuditRecord, PageKey, Store, Transaction
+from aggregator.ports.records import AuditAction
+
+_ID_BYTES = 16
+
+
+async def write_entry(
+    transaction: Transaction,
+    *,
+    now: float,
+    actor: str,
+    action: AuditAction,
+    target: str,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an entry; it stays if and only if the action does.
+
+    Parameters
+    ----------
+    actor
+        The identity of the key that asked, or ``local`` for a command on the database itself.
+    target
+        The identity of what was acted on, hexadecimal.
+    details
+        What was asked for; never a key or a token.
+    """
+    record = AuditRecord(
+        entry_id=secrets.token_bytes(_ID_BYTES),
+        time=now,
+        actor=actor,
+        action=action,
+        target=target,
+        details=details or {},
+    )
+    await transaction.add_audit_entry(record)
+
+
+class AuditService:
+    """Shows the audit log; nothing can change it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def list_page(self, *, after: PageKey | None, limit: int) -> Sequence[AuditRecord]:
+        """Return entries, the oldest first."""
+        async with self._store.begin() as transaction:
+            return await transaction.list_audit_entries(after=after, limit=limit)

@@ -1,0 +1,80 @@
+"""How often one sender may ask: a token bucket each, in the memory of this process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from shared.errors import OverloadedError
+
+_MOST_SENDERS = 100_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled: float
+
+
+class RateLimit:
+    """A bucket of tokens for each sender: one request takes one, and they come back steadily.
+
+    Buckets are of this process: with R replicas a sender may ask R times as often. They are spent
+    only after a sender has proved who it is, so that nobody can use up another's.
+
+    Parameters
+    ----------
+    per_second
+        Tokens that come back in a second.
+    burst
+        Tokens of a full bucket.
+    what
+        The kind of sender, for messages.
+    monotonic
+        Seconds of a clock that is never set.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_second: float,
+        burst: int,
+        what: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._what = what
+        self._monotonic = monotonic
+        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def spend(self, sender: Hashable) -> None:
+        """Take one token.
+
+        Raises
+        ------
+        OverloadedError
+            None is left; it says when there will be one.
+        """
+        now = self._monotonic()
+        bucket = self._buckets.pop(sender, None) or _Bucket(self._burst, now)
+        bucket.tokens = min(self._burst, bucket.tokens + self._per_second * (now - bucket.filled))
+        bucket.filled = now
+        self._remember(sender, bucket)
+        if bucket.tokens < 1.0:
+            raise OverloadedError(
+                f"has asked more often than {self._per_second:g} times a second",
+                field=self._what,
+                fix="send the same again after the seconds in Retry-After",
+                retry_after_s=math.ceil((1.0 - bucket.tokens) / self._per_second),
+            )
+        bucket.tokens -= 1.0
+
+    def _remember(self, sender: Hashable, bucket: _Bucket) -> None:
+        """Keep the bucket; the one that was used longest ago is most likely full again."""
+        self._buckets[sender] = bucket
+        if len(self._buckets) > _MOST_SENDERS:
+            self._buckets.popitem(last=False)

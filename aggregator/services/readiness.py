@@ -1,0 +1,54 @@
+"""Whether the database can be used: asked for by name, and known before the first request."""
+
+from __future__ import annotations
+
+from aggregator.ports import Store
+from shared.errors import ConfigError, SketchError, TransportError
+
+
+class Readiness:
+    """Stands open, unless the database was found to be unusable at the start and still is.
+
+    A database that goes away later needs no door: each request finds out by itself.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reason: SketchError | None = None
+
+    def close(self, reason: SketchError) -> None:
+        """Refuse requests for a reason."""
+        self._reason = reason
+
+    def open(self) -> None:
+        """Let requests through."""
+        self._reason = None
+
+    def require_open(self) -> None:
+        """Refuse a request while the database cannot be used.
+
+        Raises
+        ------
+        TransportError
+            For the reason that is known.
+        """
+        if self._reason is not None:
+            raise _as_unavailable(self._reason)
+
+    async def require(self) -> None:
+        """Ask the database itself.
+
+        Raises
+        ------
+        TransportError
+            It does not answer, or its schema is not of this release.
+        """
+        self.require_open()
+        try:
+            await self._store.require_ready()
+        except ConfigError as error:
+            raise _as_unavailable(error) from error
+
+
+def _as_unavailable(reason: SketchError) -> TransportError:
+    return TransportError(reason.rule, field=reason.field, fix=reason.fix)

@@ -1,0 +1,285 @@
+import hmac
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from structlog.testing import capture_logs
+
+from aggregator.services import keys as keys_module
+from aggregator.services.keys import hash_secret
+from aggregator.storage import SqlStore
+from tests.aggregator.conftest import open_kind
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.serving import Server, open_server
+
+pytestmark = pytest.mark.anyio
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+async def make_key(desk: Desk, scope: str, name: str = "ana") -> dict[str, Any]:
+    answer = await desk.http.post(
+        "/v1/keys", json={"name": name, "scope": scope}, headers=desk.operator
+    )
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"/v1/keys/{answer.json()['key_id']}"
+    return dict(answer.json())
+
+
+async def list_keys(desk: Desk) -> dict[str, dict[str, Any]]:
+    answer = await desk.http.get("/v1/keys", headers=desk.operator)
+    assert answer.status_code == 200, answer.text
+    return {key["key_id"]: key for key in answer.json()["items"]}
+
+
+async def test_a_key_is_shown_once_and_stored_as_a_hash(server: Server) -> None:
+    made = await make_key(server.desk, "analyst")
+    assert made["key"].startswith(f"sfk_{made['key_id']}_")
+    listed = await server.desk.http.get("/v1/keys", headers=server.desk.operator)
+    assert made["key_id"] in listed.text
+    assert made["key"] not in listed.text
+    async with server.store.begin() as transaction:
+        stored = await transaction.get_key(made["key_id"])
+    assert stored is not None
+    assert stored.key_hash == hash_secret(made["key"])
+    assert made["key"] not in repr(stored)
+
+
+async def test_a_key_that_is_revoked_is_refused_at_once(desk: Desk) -> None:
+    made = await make_key(desk, "analyst")
+    assert (await desk.http.get("/v1/studies", headers=bearer(made["key"]))).status_code == 200
+    url = f"/v1/keys/{made['key_id']}"
+    answer = await desk.http.delete(url, headers=desk.operator)
+    assert answer.json()["revoked"] is not None
+    refused = await desk.http.get("/v1/studies", headers=bearer(made["key"]))
+    assert_problem(refused, "access-denied", 401, "Authorization")
+    again = await desk.http.delete(url, headers=desk.operator)
+    assert_problem(again, "not-found", 404, "key_id")
+    assert (await list_keys(desk))[made["key_id"]]["revoked"] is not None
+
+
+@pytest.mark.parametrize(
+    ("scope", "may_operate", "may_read", "may_enrol"),
+    [
+        ("operator", True, True, True),
+        ("analyst", False, True, False),
+        ("enrol", False, False, True),
+    ],
+)
+async def test_a_scope_allows_what_it_names_and_no_more(
+    desk: Desk, scope: str, may_operate: bool, may_read: bool, may_enrol: bool
+) -> None:
+    study = (await desk.publish(make_plan())).hex()
+    headers = bearer((await make_key(desk, scope))["key"])
+    for allowed, calls in (
+        (may_operate, [("PATCH", f"/v1/studies/{study}"), ("GET", "/v1/audit")]),
+        (may_operate, [("GET", "/v1/keys"), ("POST", "/v1/keys")]),
+        (may_read, [("GET", f"/v1/studies/{study}"), ("GET", f"/v1/studies/{study}/devices")]),
+        (may_enrol, [("POST", f"/v1/studies/{study}/tokens")]),
+    ):
+        for method, url in calls:
+            body: dict[str, str] | None = None if method == "GET" else {}
+            answer = await desk.http.request(method, url, json=body, headers=headers)
+            assert (answer.status_code != 401) == allowed, (scope, method, url)
+
+
+async def test_an_enrol_key_lets_devices_enrol(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    headers = bearer((await make_key(desk, "enrol"))["key"])
+    answer = await desk.http.post(f"/v1/studies/{study.hex()}/tokens", json={}, headers=headers)
+    enrolment = Device(1).enrolment(answer.json()["token"], study)
+    assert (await desk.http.post("/v1/enrolments", json=enrolment)).status_code == 201
+
+
+async def test_the_last_use_of_a_key_is_listed_to_the_minute(server: Server) -> None:
+    desk, clock = server.desk, server.clock
+    made = await make_key(desk, "analyst")
+    assert (await list_keys(desk))[made["key_id"]]["last_used"] is None
+    for seconds, seen in ((0, "12:00:00"), (30, "12:00:00"), (40, "12:01:10")):
+        clock.seconds += seconds
+        await desk.http.get("/v1/studies", headers=bearer(made["key"]))
+        last_used = (await list_keys(desk))[made["key_id"]]["last_used"]
+        assert last_used == f"2026-03-01T{seen}.000000Z"
+
+
+async def test_a_key_is_compared_in_constant_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await make_key(server.desk, "analyst")
+    compared: list[tuple[bytes, bytes]] = []
+
+    def note(left: bytes, right: bytes) -> bool:
+        compared.append((left, right))
+        return hmac.compare_digest(left, right)
+
+    monkeypatch.setattr(keys_module, "compare_digest", note)
+    wrong = made["key"][:-1] + ("A" if made["key"][-1] != "A" else "B")
+    for secret, status in ((wrong, 401), (made["key"], 200)):
+        answer = await server.desk.http.get("/v1/studies", headers=bearer(secret))
+        assert answer.status_code == status
+        # Of a key nothing but hashes is compared, and those by the one constant-time call.
+        assert compared.pop() == (hash_secret(made["key"]), hash_secret(secret))
+        assert not compared
+
+
+async def test_a_key_differing_in_any_one_character_is_refused(desk: Desk) -> None:
+    secret = (await make_key(desk, "analyst"))["key"]
+    for i in range(len(secret)):
+        other = "0" if secret[i] != "0" else "1"
+        changed = secret[:i] + other + secret[i + 1 :]
+        answer = await desk.http.get("/v1/studies", headers=bearer(changed))
+        assert answer.status_code == 401, i
+
+
+# The audit log
+
+
+async def read_audit(desk: Desk, **options: Any) -> dict[str, Any]:
+    answer = await desk.http.get("/v1/audit", headers=desk.operator, **options)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def operate(desk: Desk) -> list[httpx.Response]:
+    """Do everything that changes something and needs an operator; one answer for each action."""
+    study = (await desk.publish(make_plan())).hex()
+    headers = desk.operator
+    key = await desk.http.post("/v1/keys", json={"name": "n", "scope": "enrol"}, headers=headers)
+    url = f"/v1/studies/{study}"
+    return [
+        key,
+        await desk.http.delete(f"/v1/keys/{key.json()['key_id']}", headers=headers),
+        await desk.http.post(f"{url}/tokens", json={"max_uses": 2}, headers=headers),
+        await desk.http.patch(url, json={"state": "closed"}, headers=headers),
+        await desk.http.patch(url, json={"state": "open"}, headers=headers),
+    ]
+
+
+async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -> None:
+    desk = server.desk
+    operator = next(key for key in (await list_keys(desk)).values() if key["name"] == "op")
+    answers = await operate(desk)
+    assert all(answer.is_success for answer in answers)
+    entries = [e for e in (await read_audit(desk))["items"] if e["actor"] != "local"]
+    assert sorted(entry["action"] for entry in entries) == [
+        "key.create",
+        "key.revoke",
+        "study.close",
+        "study.create",
+        "study.open",
+        "token.create",
+    ]
+    assert {entry["actor"] for entry in entries} == {operator["key_id"]}
+    assert all(entry["time"] == "2026-03-01T12:00:00.000000Z" for entry in entries)
+    token = next(entry for entry in entries if entry["action"] == "token.create")
+    assert token["details"]["max_uses"] == 2
+
+
+async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: Desk) -> None:
+    described = (await desk.http.get("/openapi.json")).json()["paths"]
+    changing = {
+        (method, path)
+        for path, calls in described.items()
+        for method in calls
+        if method != "get" and not path.startswith(("/v1/decodes", "/v1/enrolments"))
+    }
+    # What analysts and devices do is not audited: snapshots, decodes, sketches, enrolments.
+    changing -= {
+        ("post", "/v1/studies/{study}/snapshots"),
+        ("post", "/v1/studies/{study}/decodes"),
+        ("put", "/v1/studies/{study}/sketches/{sketch}"),
+    }
+    assert changing == {
+        ("post", "/v1/studies"),
+        ("patch", "/v1/studies/{study}"),
+        ("post", "/v1/studies/{study}/tokens"),
+        ("post", "/v1/keys"),
+        ("delete", "/v1/keys/{key}"),
+    }
+
+
+async def test_the_audit_log_holds_no_secret(desk: Desk) -> None:
+    secrets = [desk.operator_key, desk.analyst_key]
+    for answer in await operate(desk):
+        secrets += [str(answer.json()[name]) for name in ("key", "token") if name in answer.json()]
+    log = str(await read_audit(desk))
+    assert len(secrets) == 4
+    assert not any(secret in log or secret[-30:] in log for secret in secrets)
+
+
+async def test_what_is_refused_or_changes_nothing_is_not_in_the_audit_log(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    before = await read_audit(desk)
+    await desk.http.patch(
+        f"/v1/studies/{study.hex()}", json={"state": "open"}, headers=desk.operator
+    )
+    await desk.http.patch(
+        f"/v1/studies/{study.hex()}",
+        json={"state": "closed"},
+        headers={**desk.operator, "If-Match": '"9.9.9"'},
+    )
+    await desk.http.delete(f"/v1/keys/{'ab' * 8}", headers=desk.operator)
+    assert await read_audit(desk) == before
+
+
+async def fail(desk: Desk, key_id: str) -> list[httpx.Response]:
+    return [
+        await desk.http.post(
+            "/v1/keys", json={"name": "n", "scope": "enrol"}, headers=desk.operator
+        ),
+        await desk.http.delete(f"/v1/keys/{key_id}", headers=desk.operator),
+    ]
+
+
+async def test_an_action_and_its_entry_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
+    async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
+        assert isinstance(store, SqlStore)
+        with sqlite3.connect(tmp_path / "aggregator.db") as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON audit_entries "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        connection.close()
+        before = await list_keys(server.desk)
+        with capture_logs():  # of a failure that is meant
+            answers = await fail(server.desk, next(iter(before)))
+        assert [answer.status_code for answer in answers] == [500, 500]
+        assert await list_keys(server.desk) == before
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE audit_entries SET actor = 'x'", "DELETE FROM audit_entries"]
+)
+async def test_the_database_itself_refuses_to_change_the_audit_log(
+    tmp_path: Path, kind: str, change: str
+) -> None:
+    async with open_kind(kind, tmp_path) as store, open_server(store) as server:
+        assert isinstance(store, SqlStore)
+        before = await read_audit(server.desk)
+        with pytest.raises(DBAPIError, match="append-only"):
+            async with store.engine.begin() as connection:
+                await connection.execute(text(change))
+        assert await read_audit(server.desk) == before
+        assert len(before["items"]) == 2
+
+
+async def test_the_audit_log_is_listed_in_pages(desk: Desk) -> None:
+    await operate(desk)
+    whole = (await read_audit(desk))["items"]
+    seen: list[dict[str, Any]] = []
+    page: str | None = None
+    while True:
+        params = {"limit": "3"} | ({"page": page} if page else {})
+        answer = await read_audit(desk, params=params)
+        seen += answer["items"]
+        page = answer["next_page"]
+        if page is None:
+            break
+    assert seen == whole

@@ -1,0 +1,140 @@
+"""The running service against its own description."""
+
+import itertools
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from shared.plan import plan_to_json
+from shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
+from tests.aggregator.fleet import Device, make_plan
+from tests.aggregator.processes import read_announcement, start
+
+CHECKS = [
+    allow_header_conformance,
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+
+
+@schemathesis.serializer(SKETCH_MEDIA_TYPE)
+def serialise_sketch(_context: schemathesis.SerializationContext, value: Any) -> bytes:
+    """Send what was drawn as it is."""
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[tuple[str, str]]:
+    """Run a server that holds a study with a sketch; yield its address and an operator key."""
+    process = start("--no-worker", "--database", "memory:", stderr=subprocess.DEVNULL)
+    address, announcement = read_announcement(process)
+    key = announcement.partition("for this run alone: ")[2].split()[0]
+    yield address, key
+    process.terminate()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def filled(service: tuple[str, str]) -> tuple[str, str, dict[str, str]]:
+    """Give a study with a sketch, so that calls can find something."""
+    address, key = service
+    headers = {"Authorization": f"Bearer {key}"}
+    plan = make_plan()
+    with httpx.Client(base_url=address, headers=headers) as http:
+        body = {"name": "pumps", "plan": plan_to_json(plan)}
+        study = http.post("/v1/studies", json=body).json()["study_id"]
+        token = http.post(f"/v1/studies/{study}/tokens", json={}).json()["token"]
+        device = Device(1)
+        http.post("/v1/enrolments", json=device.enrolment(token, bytes.fromhex(study)))
+        sketch, message = device.message(bytes.fromhex(study), plan)
+        http.put(
+            f"/v1/studies/{study}/sketches/{sketch}",
+            content=message,
+            headers={"Content-Type": SKETCH_MEDIA_TYPE},
+        )
+        snapshot = http.post(f"/v1/studies/{study}/snapshots", json={}).json()["snapshot_id"]
+        decode = http.post(f"/v1/studies/{study}/decodes", json={"n_clusters": 3}).json()
+    known = {"study": study, "snapshot": snapshot, "decode": decode["decode_id"]}
+    return address, key, known
+
+
+def load(address: str) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{address}/openapi.json")
+
+
+def test_every_problem_response_is_described_with_an_example(service: tuple[str, str]) -> None:
+    document = httpx.get(f"{service[0]}/openapi.json").json()
+    described = {}
+    for calls in document["paths"].values():
+        for call in calls.values():
+            for status, response in call["responses"].items():
+                if status.startswith(("4", "5")):
+                    examples = response["content"][PROBLEM_MEDIA_TYPE]["examples"]
+                    for slug, example in examples.items():
+                        assert example["value"]["status"] == int(status)
+                        described[slug] = example["value"]["type"]
+    # A wrong method is no call, so no call can describe it.
+    assert described == {
+        problem.slug: problem.uri
+        for problem in problem_types()
+        if problem.slug != "method-not-allowed"
+    }
+
+
+def test_the_service_keeps_its_description_whatever_is_asked(
+    filled: tuple[str, str, dict[str, str]],
+) -> None:
+    address, key, known = filled
+    headers = {"Authorization": f"Bearer {key}"}
+    operations: list[Any] = [result.ok() for result in list(load(address).get_all_operations())]  # type: ignore[union-attr]
+    assert len(operations) > 20
+
+    seen: set[int] = set()
+
+    for operation, mode in itertools.product(operations, GenerationMode):
+        if mode is GenerationMode.NEGATIVE and not _can_be_wrong(operation):
+            continue
+
+        @settings(
+            max_examples=12,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: Any) -> None:
+            for name in known.keys() & case.path_parameters.keys():
+                case.path_parameters[name] = known[name]
+            response = case.call(headers=headers)
+            seen.add(response.status_code)
+            case.validate_response(response, checks=CHECKS)
+
+        ask()
+    # It was understood, it was refused, and neither by chance alone.
+    assert {200, 201, 404, 422} <= seen, seen
+
+
+def _can_be_wrong(operation: Any) -> bool:
+    """Tell whether there is anything in a call that could break a rule."""
+    return bool(operation.query or operation.body)

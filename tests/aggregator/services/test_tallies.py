@@ -1,0 +1,59 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aggregator.ports import StudyRecord, Transaction
+from aggregator.services.tallies import Tallies
+from aggregator.storage import MemoryStore
+from shared.errors import TransportError
+
+pytestmark = pytest.mark.anyio
+
+STUDY = StudyRecord(study_id=b"s", name="pumps", plan=b"", plan_digest=b"", created=0.0)
+
+
+class AwayStore(MemoryStore):
+    """A store that may be away."""
+
+    is_away = False
+
+    @asynccontextmanager
+    async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
+        if self.is_away:
+            raise TransportError("the database does not answer")
+        async with super().begin(write=write) as transaction:
+            yield transaction
+
+
+async def count(store: MemoryStore) -> dict[str, int]:
+    async with store.begin() as transaction:
+        found = await transaction.list_refusals(STUDY.study_id)
+    return {record.problem: record.count for record in found}
+
+
+async def test_counts_wait_for_a_database_that_is_away_and_none_is_doubled() -> None:
+    store = AwayStore()
+    tallies = Tallies(store)
+    tallies.note_refusal(STUDY.study_id, "not-found")
+    store.is_away = True
+    for _ in range(2):
+        with pytest.raises(TransportError):
+            await tallies.flush()
+        tallies.note_refusal(STUDY.study_id, "not-found")
+    store.is_away = False
+    await tallies.flush()
+    await tallies.flush()
+    assert await count(store) == {"not-found": 3}
+
+
+async def test_what_was_noted_is_written_at_the_latest_when_the_server_stops() -> None:
+    store = AwayStore()
+    tallies = Tallies(store)
+    stop = asyncio.Event()
+    running = asyncio.create_task(tallies.run(stop))
+    tallies.note_refusal(STUDY.study_id, "too-large")
+    stop.set()
+    await running
+    assert await count(store) == {"too-large": 1}

@@ -1,0 +1,52 @@
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import structlog
+from sqlalchemy import text
+
+from aggregator.logs import configure_logging
+from aggregator.storage import SqlStore
+from tests.aggregator.conftest import open_kind
+from tests.aggregator.serving import open_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def logging_of_the_test_run() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+async def test_logs_hold_no_secret_even_when_the_server_fails(
+    log_format: Literal["console", "json"], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
+        assert isinstance(store, SqlStore)
+        configure_logging(log_format)
+        async with store.engine.begin() as connection:
+            await connection.execute(
+                text(
+                    "CREATE TRIGGER full BEFORE INSERT ON audit_entries "
+                    "BEGIN SELECT RAISE(ABORT, 'no'); END"
+                )
+            )
+        answer = await server.desk.http.post(
+            "/v1/keys",
+            json={"name": "a name in the request", "scope": "enrol"},
+            headers=server.desk.operator,
+        )
+        assert answer.status_code == 500
+    logged = capsys.readouterr().err
+    assert "unforeseen error" in logged
+    assert "IntegrityError" in logged
+    for secret in ("sfk_", server.desk.operator_key[-40:], "a name in the request"):
+        assert secret not in logged

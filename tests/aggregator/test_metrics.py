@@ -1,0 +1,138 @@
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aggregator.metrics import DECODE_STATES, Metrics
+from aggregator.ports.records import DecodeState
+from shared.wire import problem_types
+from tests.aggregator.fleet import Desk, Device, make_plan
+from tests.aggregator.serving import Server, open_server
+
+pytestmark = pytest.mark.anyio
+
+DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "sfumato.json"
+
+
+async def read_metrics(desk: Desk) -> dict[str, float]:
+    """Return each sample by its name and labels, as Prometheus writes them."""
+    answer = await desk.http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            samples[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return samples
+
+
+async def use(server: Server) -> bytes:
+    """Store a sketch, send it twice, and one that is refused; ask for a decode."""
+    desk, plan = server.desk, make_plan()
+    study = await desk.publish(plan)
+    await desk.enrol(study, Device(1))
+    message = Device(1).message(study, plan)
+    for _ in range(2):
+        await desk.put(study, *message)
+    await desk.put(study, *Device(2).message(study, plan))
+    await desk.put(study, "00" * 32, bytes(plan.payload_bytes + 4096))
+    await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 3})
+    return study
+
+
+async def test_metrics_count_uploads_by_outcome_and_refusals_by_reason(server: Server) -> None:
+    await use(server)
+    samples = await read_metrics(server.desk)
+    assert samples['sfumato_uploads_total{outcome="stored"}'] == 1
+    assert samples['sfumato_uploads_total{outcome="repeated"}'] == 1
+    assert samples['sfumato_uploads_total{outcome="refused"}'] == 2
+    assert samples['sfumato_uploads_total{outcome="failed"}'] == 0
+    assert samples['sfumato_problems_total{problem="access-denied"}'] == 1
+    assert samples['sfumato_problems_total{problem="too-large"}'] == 1
+
+
+async def test_metrics_show_durations_queue_decodes_devices_and_build(server: Server) -> None:
+    await use(server)
+    samples = await read_metrics(server.desk)
+    upload = 'method="PUT",route="/v1/studies/{study}/sketches/{sketch}",status="201"'
+    assert samples[f"sfumato_request_duration_seconds_count{{{upload}}}"] == 1
+    assert samples["sfumato_requests_running"] == samples["sfumato_requests_waiting"] == 0
+    assert samples["sfumato_requests_limit"] == 1015
+    assert samples["sfumato_database_up"] == samples["sfumato_studies"] == 1
+    assert samples["sfumato_devices"] == 1
+    assert samples['sfumato_decodes{state="queued"}'] == 1
+    assert samples['sfumato_decodes{state="failed"}'] == 0
+    assert any(name.startswith("sfumato_build_info{") for name in samples)
+
+
+async def test_metrics_hold_no_identity_and_no_secret(server: Server) -> None:
+    study = await use(server)
+    desk = server.desk
+    for path in ("/nowhere/" + "ab" * 32, f"/v1/studies/{study.hex()}", "/v1/keys/" + "cd" * 8):
+        await desk.http.get(path, headers=desk.operator)
+    await desk.http.request("BREW", "/v1/studies")
+    text = (await desk.http.get("/metrics")).text
+    for secret in (study.hex(), Device(1).device_id.hex(), desk.operator_key[4:20], "sfk_"):
+        assert secret not in text
+    assert not re.search(r"[0-9a-f]{16}", re.sub(r" [0-9.e-]+$", "", text, flags=re.MULTILINE))
+    assert "BREW" not in text
+
+
+async def test_labels_have_values_that_are_known_beforehand(server: Server) -> None:
+    await use(server)
+    for i in range(50):
+        await server.desk.http.get(f"/nowhere/{i}")
+        await server.desk.http.request(f"M{i}", "/v1/studies")
+    text = (await server.desk.http.get("/metrics")).text
+    described = (await server.desk.http.get("/openapi.json")).json()["paths"]
+    known = {"none", *described}
+    assert set(re.findall(r'route="([^"]*)"', text)) <= known
+    slugs = {problem.slug for problem in problem_types()}
+    assert set(re.findall(r'problem="([^"]*)"', text)) <= slugs
+    assert set(re.findall(r'state="([^"]*)"', text)) == set(DECODE_STATES)
+
+
+def test_every_state_of_a_decode_has_a_metric() -> None:
+    assert set(DecodeState.__args__) == set(DECODE_STATES)  # type: ignore[attr-defined]
+
+
+def find_expressions(part: Any) -> list[str]:
+    if isinstance(part, dict):
+        own = [str(part[name]) for name in ("expr", "definition") if name in part]
+        return own + [found for value in part.values() for found in find_expressions(value)]
+    if isinstance(part, list):
+        return [found for value in part for found in find_expressions(value)]
+    return []
+
+
+async def test_the_dashboard_uses_the_metrics_that_there_are_and_all_of_them() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    used = {
+        name
+        for expression in find_expressions(dashboard)
+        for name in re.findall(r"sfumato_[a-z_]+", expression)
+    }
+    async with open_server() as server:
+        await use(server)
+        there = {name.partition("{")[0] for name in await read_metrics(server.desk)}
+    assert used <= there, used - there
+    families = {family.name for family in Metrics().registry.collect()}
+    unused = {name for name in families if not any(n.startswith(name) for n in used)}
+    assert not unused
+
+
+async def test_labels_in_the_dashboard_are_those_of_the_metrics() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    expressions = find_expressions(dashboard)
+    labels = {name for e in expressions for name in re.findall(r"[{,]([a-z]+)=~?\"", e)}
+    groups = [group for e in expressions for group in re.findall(r"by \(([^)]*)\)", e)]
+    labels |= {name.strip() for group in groups for name in group.split(",")}
+    async with open_server() as server:
+        await use(server)
+        text = (await server.desk.http.get("/metrics")).text
+    there = set(re.findall(r'[{,]([a-z]+)="', text)) | {"instance"}
+    assert labels <= there

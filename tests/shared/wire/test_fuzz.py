@@ -1,0 +1,185 @@
+"""Whatever arrives, the parser answers with a message or with an error of the wire, and soon."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from fractions import Fraction
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.cbor import decode_deterministic, encode_deterministic
+from shared.errors import MalformedMessageError, WireError
+from shared.wire import SketchMessage, decode_message
+from tests.shared.wire.samples import PAYLOAD, PUBLIC_KEY, make_message
+
+MESSAGE = make_message()
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.floats(),
+    st.text(max_size=10),
+    st.binary(max_size=40),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(st.integers(0, 20), st.text(max_size=3)), inner, max_size=4),
+        st.builds(cbor2.CBORTag, st.integers(0, 300), inner),
+    ),
+    max_leaves=12,
+)
+edits = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "delete", "insert", "repeat"]),
+        st.integers(0, len(MESSAGE) - 1),
+        st.binary(min_size=1, max_size=8),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def read(data: bytes) -> SketchMessage | None:
+    """Decode and verify; any other exception than one of the wire fails the test."""
+    try:
+        message = decode_message(data)
+        message.verify(PUBLIC_KEY)
+    except WireError:
+        return None
+    return message
+
+
+def apply(data: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
+    for kind, position, content in changes:
+        place = position % max(1, len(data))
+        head, tail = data[:place], data[place:]
+        match kind:
+            case "set":
+                data = head + content + tail[len(content) :]
+            case "delete":
+                data = head + tail[len(content) :]
+            case "insert":
+                data = head + content + tail
+            case _:
+                data = head + tail[: 4 * len(content)] + tail
+    return data
+
+
+@settings(max_examples=1000)
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_give_an_error_of_the_wire(data: bytes) -> None:
+    assert read(data) is None
+
+
+@settings(max_examples=1000)
+@given(edits)
+def test_a_mutated_message_gives_an_error_of_the_wire_or_is_unchanged(
+    changes: list[tuple[str, int, bytes]],
+) -> None:
+    data = apply(MESSAGE, changes)
+    assert (read(data) is None) == (data != MESSAGE)
+
+
+@settings(max_examples=500)
+@given(values)
+def test_any_value_of_cbor_gives_an_error_of_the_wire(value: Any) -> None:
+    assert read(cbor2.dumps(value)) is None
+    assert read(cbor2.dumps([value, PAYLOAD])) is None
+
+
+@settings(max_examples=500)
+@given(st.integers(1, 14), values)
+def test_a_header_with_any_value_in_a_field_gives_an_error_of_the_wire(
+    field: int, value: Any
+) -> None:
+    envelope = cbor2.loads(MESSAGE)[0]
+    protected, _, header_bytes, signature = envelope.value
+    header = cbor2.loads(header_bytes)
+    try:
+        changed = encode_deterministic(dict(header) | {field: value})
+    except cbor2.CBOREncodeError:
+        return  # a tag cannot hold this
+    data = encode_deterministic([cbor2.CBORTag(18, [protected, {}, changed, signature]), PAYLOAD])
+    assert (read(data) is None) == (changed != header_bytes)
+
+
+@pytest.mark.parametrize("depth", [17, 400, 1_000, 100_000])
+@pytest.mark.parametrize("opening", [b"\x81", b"\xc1", b"\xd2", b"\xa1\x00", b"\xa1", b"\x9f"])
+def test_deeply_nested_cbor_is_refused(depth: int, opening: bytes) -> None:
+    with pytest.raises(MalformedMessageError):
+        decode_message(opening * depth + b"\x00")
+
+
+@pytest.mark.parametrize("kind", [0x5B, 0x7B, 0x9B, 0xBB])
+@pytest.mark.parametrize("length", [1 << 20, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
+def test_a_length_that_is_not_there_costs_nothing(kind: int, length: int) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessageError):
+            decode_message(bytes([kind]) + length.to_bytes(8, "big"))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def share(depth: int) -> bytes:
+    """Encode a list that holds itself twice at each level: a few bytes that unfold to 2^depth."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value, value]
+    return cbor2.dumps(value, value_sharing=True)
+
+
+def refer(count: int) -> bytes:
+    """Encode one long string and many references to it, which take two bytes each."""
+    return cbor2.dumps(["x" * 10_000] * count, string_referencing=True)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        share(4),
+        share(40),
+        refer(10_000),
+        cbor2.dumps(cbor2.CBORTag(5, [1 << 60, 3])),
+        cbor2.dumps(cbor2.CBORTag(4, [1 << 60, 3])),
+        cbor2.dumps(cbor2.CBORTag(35, "(a{0,60000}){0,60000}" * 1000)),
+    ],
+    ids=["shared", "shared deeply", "strings", "bigfloat", "decimal", "expression"],
+)
+def test_a_cbor_bomb_is_refused_before_it_unfolds(bomb: bytes) -> None:
+    tracemalloc.start()
+    try:
+        for data in (bomb, b"\x82" + bomb + b"\x40"):
+            with pytest.raises(MalformedMessageError):
+                decode_message(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_tag_becomes_anything_but_a_tag_or_an_exact_number() -> None:
+    samples = [0, 1.5, "2020-01-01", b"\x01", [1, 2], {}, "a"]
+    for tag in range(1 << 16):
+        for sample in samples if tag < 300 else samples[:2]:
+            data = encode_deterministic(cbor2.CBORTag(tag, sample))
+            try:
+                value = decode_deterministic(data, what="message")
+            except MalformedMessageError:
+                continue
+            assert isinstance(value, cbor2.CBORTag | int | Fraction), (tag, value)
+
+
+def test_big_integers_and_rationals_still_pass() -> None:
+    for value in (1 << 64, -(1 << 64) - 1, 1 << 500, Fraction(1 << 70, 3)):
+        assert decode_deterministic(encode_deterministic(value), what="plan") == value
+    digest = hashlib.sha256(MESSAGE).digest()
+    assert decode_deterministic(encode_deterministic(digest), what="digest") == digest
