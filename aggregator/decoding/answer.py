@@ -52,8 +52,9 @@ def assemble_pooled_solution(
         n_parameters=problem.n_clusters * (problem.n_dimensions + 2),
         residual=best.misfit / problem.n_frequencies,
         replicate_residuals=tuple(fit.misfit / problem.n_frequencies for fit in fits),
-        fitted_weights=clusters.shares[order] * float(np.sum(best.atoms.weights)),
-        centroids=centroids,
+        fitted_weights=best.atoms.weights,
+        centres=problem.centre + problem.unit * best.atoms.centres,
+        shares=clusters.shares,
         n_failures=0,
         predicts=True,
     )

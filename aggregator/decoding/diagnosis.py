@@ -34,6 +34,8 @@ _LARGEST_MISFIT: Final = 0.06
 _EXACT: Final = 1e-5
 # Relative SSE that is worth a warning when it is the best to be expected.
 _POOR: Final = 1.5
+# Stands for no noise at all.
+_LEAST_VARIANCE: Final = 1e-15
 # Weights below this share of an equal share are taken for none.
 _SMALLEST_SHARE: Final = 1e-3
 # Point masses explain spread clusters with total weight below 1, but a total this far off means
@@ -58,9 +60,11 @@ class Diagnosis:
     replicate_residuals : tuple of float
         Of all fits.
     fitted_weights : float64 (k,)
-        Before scaling.
-    centroids : float64 (k, d)
-        Data units.
+        Of the fit's atoms, before scaling.
+    centres : float64 (k, d)
+        Of the fit's atoms, data units.
+    shares : float64 (k,)
+        Weights of the answer's centroids, summing to 1 or to nothing.
     n_failures : int
         Steps in which an optimiser failed.
     predicts : bool
@@ -72,7 +76,8 @@ class Diagnosis:
     residual: float
     replicate_residuals: tuple[float, ...]
     fitted_weights: Vector
-    centroids: Vector
+    centres: Vector
+    shares: Vector
     n_failures: int
     predicts: bool = False
 
@@ -156,10 +161,10 @@ def _is_noise_alone(problem: DecodingProblem) -> bool:
 
 
 def _warn_noise(problem: DecodingProblem, found: Diagnosis) -> str | None:
-    if not found.predicts or problem.noise_variance == 0.0 or _is_noise_alone(problem):
+    if not found.predicts or _is_noise_alone(problem):
         return None
     band = predict_relative_sse(
-        snr=compute_signal(problem) / problem.noise_variance,
+        snr=compute_signal(problem) / max(problem.noise_variance, _LEAST_VARIANCE),
         n_frequencies=problem.n_frequencies,
         n_clusters=problem.n_clusters,
         n_dimensions=problem.n_dimensions,
@@ -167,8 +172,8 @@ def _warn_noise(problem: DecodingProblem, found: Diagnosis) -> str | None:
     if band.low < _POOR and math.isfinite(band.high):
         return None
     return (
-        f"the sketch is noisy for {problem.n_clusters} clusters: {band.describe()}; fewer "
-        "clusters, more records or a larger epsilon help"
+        f"the sketch is too poor for {problem.n_clusters} clusters: {band.describe()}; fewer "
+        "clusters, more frequencies, more records or a larger epsilon help"
     )
 
 
@@ -185,9 +190,8 @@ def _warn_misfit(problem: DecodingProblem, found: Diagnosis) -> str | None:
 
 
 def _warn_empty(found: Diagnosis) -> str | None:
-    n_clusters = len(found.fitted_weights)
-    total = float(np.sum(found.fitted_weights))
-    n_full = int(np.sum(found.fitted_weights > _SMALLEST_SHARE * total / n_clusters))
+    n_clusters = len(found.shares)
+    n_full = int(np.sum(found.shares > _SMALLEST_SHARE * np.sum(found.shares) / n_clusters))
     if n_full == n_clusters:
         return None
     return (
@@ -218,15 +222,13 @@ def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
 
 def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     width = 1e-6 * (problem.upper - problem.lower)
-    outside = (found.centroids <= problem.lower + width) | (
-        found.centroids >= problem.upper - width
-    )
+    outside = (found.centres <= problem.lower + width) | (found.centres >= problem.upper - width)
     weighty = found.fitted_weights > 0.0
     n_edge = int(np.sum(np.any(outside, axis=1) & weighty))
     if n_edge == 0:
         return None
     return (
-        f"{n_edge} centroids lie on the edge of the box: the plan's bounds may be too narrow or "
+        f"{n_edge} {found.atom} lie on the edge of the box: the plan's bounds may be too narrow or "
         "the fit poor"
     )
 

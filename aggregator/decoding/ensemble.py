@@ -32,7 +32,7 @@ _EXACT: Final = 1e-5
 # A residual this many times the floor, at weak noise, will not be mended by another try.
 _HOPELESS: Final = 30.0
 # Below this share of the signal, chance fluctuations of the noise's energy do not matter.
-_WEAK: Final = 1e-3
+_WEAK: Final = 1e-4
 _N_CYCLES: Final = 12
 _JITTER: Final = 0.5
 _ENOUGH_AGREEMENT: Final = 3
@@ -129,9 +129,7 @@ def fit_over_complete(
     the noise variance or, where the model is further off than that, what it leaves per coordinate.
     """
     per_atom = target.n_dimensions + 2
-    n_atoms = max(
-        math.ceil(1.3 * n_clusters), min(4 * n_clusters, _MOST_PARAMETERS // per_atom)
-    )
+    n_atoms = max(math.ceil(1.3 * n_clusters), min(4 * n_clusters, _MOST_PARAMETERS // per_atom))
     n_members = 8 if n_atoms * per_atom > _MANY_PARAMETERS else 16
     fits = [
         grow(

@@ -28,6 +28,7 @@ __all__ = [
     "compute_misfit_of",
     "compute_residual",
     "compute_unit_atoms",
+    "measure_in_wavelengths",
     "prepare_target",
 ]
 
@@ -37,6 +38,7 @@ Single = NDArray[np.float32]
 # it is a point mass to the sketch; DECODER trials with 10 and 30 times as much were ruinous for
 # narrow clusters.
 _LEAST_TURN: Final = 0.01
+_LEAST_SQUARE: Final = 1e-30
 # Weights are shares; this bound only keeps a fit to noise finite.
 LARGEST_WEIGHT: Final = 8.0
 
@@ -147,12 +149,25 @@ class Atoms:
         )
 
 
+def measure_in_wavelengths(problem: DecodingProblem) -> DecodingProblem:
+    """Return the same problem with a unit in which the median frequency is 1 rad.
+
+    The ratios between the dimensions' units stay. So no unit, however large or small, brings the
+    numbers near the ends of single precision.
+    """
+    lengths = np.linalg.norm(problem.frequencies * problem.unit[:, None], axis=0)
+    typical = float(np.median(lengths))
+    if not (np.isfinite(typical) and typical > 0.0):
+        return problem
+    return replace(problem, unit=problem.unit / typical)
+
+
 def prepare_target(problem: DecodingProblem) -> Target:
     """Put a problem into standardised coordinates and the two precisions."""
     standard = standardise(problem)
     squares = np.sum(standard.frequencies**2, axis=0)
     width = float(np.max(standard.upper - standard.lower))
-    typical = max(float(np.median(squares)), np.finfo(np.float64).tiny)
+    typical = max(float(np.median(squares)), _LEAST_SQUARE)
     largest = math.log(width**2 / 4.0)
     return Target(
         sketch=standard.target.astype(np.float32),

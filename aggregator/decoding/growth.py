@@ -131,9 +131,7 @@ def grow(
         fitted = refine(
             target, fitted, n_iterations=2, tolerance=1e-2, monitor=monitor, chosen=touched
         )
-        fitted = refine(
-            target, fitted, n_iterations=n_iterations, tolerance=1e-2, monitor=monitor
-        )
+        fitted = refine(target, fitted, n_iterations=n_iterations, tolerance=1e-2, monitor=monitor)
         monitor.reach(len(fitted.atoms) / n_atoms)
     return fitted
 

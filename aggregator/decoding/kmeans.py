@@ -105,10 +105,7 @@ def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Cl
         before = inertia
         counts = np.bincount(labels, minlength=len(centroids))
         sums = np.stack(
-            [
-                np.bincount(labels, weights=column, minlength=len(centroids))
-                for column in points.T
-            ],
+            [np.bincount(labels, weights=column, minlength=len(centroids)) for column in points.T],
             axis=1,
         )
         full = counts > 0
@@ -116,9 +113,7 @@ def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Cl
     return Clustering(centroids=centroids, labels=labels, inertia=inertia)
 
 
-def _assign(
-    points: NDArray[np.float32], centroids: Vector
-) -> tuple[NDArray[np.intp], float]:
+def _assign(points: NDArray[np.float32], centroids: Vector) -> tuple[NDArray[np.intp], float]:
     """Return each point's nearest centroid and the mean squared distance to it."""
     middle = np.mean(centroids, axis=0)
     # About the middle, where the squares cancel least.

@@ -171,7 +171,8 @@ class _Step:
         q = len(self.chosen)
         logs = slice(q * n_dimensions, q * (n_dimensions + 1))
         np.clip(step[logs], -_LARGEST_LOG_STEP, _LARGEST_LOG_STEP, out=step[logs])
-        return np.clip(self.x + step, self.lower, self.upper)
+        point: Vector = np.clip(self.x + step, self.lower, self.upper)
+        return point
 
 
 def _try_steps(

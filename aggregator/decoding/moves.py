@@ -129,22 +129,21 @@ def _turn_back(target: Target, fitted: Fitted) -> tuple[tuple[Single, Single], V
     """
     m = target.n_frequencies
     phases = compute_phases(target, fitted.atoms.centres)
-    cosines, sines = np.cos(phases), np.sin(phases)
+    cosines: Single = np.cos(phases)
+    sines: Single = np.sin(phases)
     real, imaginary = fitted.residual[:m], fitted.residual[m:]
     weights = fitted.atoms.weights
     envelope = _compute_envelopes(target, fitted.atoms.variances)
-    turned_real = cosines * real + sines * imaginary
+    turned_real: Single = cosines * real + sines * imaginary
     turned_real += weights.astype(np.float32)[:, None] * envelope
-    turned_imaginary = cosines * imaginary - sines * real
+    turned_imaginary: Single = cosines * imaginary - sines * real
     explained = 2.0 * weights * (fitted.rows @ fitted.residual) + weights**2 * np.einsum(
         "km,km->k", envelope, envelope
     )
     return (turned_real, turned_imaginary), explained
 
 
-def _gain_of(
-    even: Single, odd: Single, turned: tuple[Single, Single]
-) -> tuple[Vector, Vector]:
+def _gain_of(even: Single, odd: Single, turned: tuple[Single, Single]) -> tuple[Vector, Vector]:
     """Return 2 x <S, q> - x^2 |S|^2 + 2 y <A, q> - y^2 |A|^2 and (x, y), one row an atom."""
     along_even = _dot(even, turned[0])
     along_odd = _dot(odd, turned[1])
@@ -157,12 +156,11 @@ def _gain_of(
 
 
 def _dot(left: Single, right: Single) -> Vector:
-    return np.einsum("km,km->k", left, right).astype(np.float64)
+    products: Vector = np.einsum("km,km->k", left, right).astype(np.float64)
+    return products
 
 
-def propose_adds(
-    target: Target, fitted: Fitted, n_wanted: int, rng: np.random.Generator
-) -> Adds:
+def propose_adds(target: Target, fitted: Fitted, n_wanted: int, rng: np.random.Generator) -> Adds:
     """Find new atoms that the residual asks for, by ascent from half near and half random points.
 
     The gain of an atom is <E, r>+^2 / |E|^2, at the weight <E, r>+ / |E|^2.
@@ -189,9 +187,7 @@ def propose_adds(
     return _keep_apart(found, weights**2 * energies, n_wanted)
 
 
-def _draw_starts(
-    target: Target, atoms: Atoms, rng: np.random.Generator
-) -> tuple[Vector, Vector]:
+def _draw_starts(target: Target, atoms: Atoms, rng: np.random.Generator) -> tuple[Vector, Vector]:
     """Draw points near atoms and anywhere in the box, and variances about the usual one."""
     n_near, d = _N_ADDS // 2, target.n_dimensions
     near = rng.integers(len(atoms), size=n_near)

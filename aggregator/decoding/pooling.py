@@ -54,7 +54,9 @@ def pool_clusters(
     )
     counts = np.bincount(found.labels, minlength=n_clusters)
     deviations = (pool - found.centroids[found.labels]) ** 2
-    sums = [np.bincount(found.labels, weights=column, minlength=n_clusters) for column in deviations.T]
+    sums = [
+        np.bincount(found.labels, weights=column, minlength=n_clusters) for column in deviations.T
+    ]
     spreads = np.sqrt(np.stack(sums, axis=1) / np.maximum(counts, 1)[:, None])
     return Clusters(centroids=found.centroids, shares=counts / n_samples, spreads=spreads)
 
@@ -70,7 +72,8 @@ def draw_pool(
     deviations = np.repeat(np.sqrt(variances), counts)[:, None]
     samples = np.repeat(centres, counts, axis=0)
     samples += deviations * rng.normal(size=samples.shape)
-    return np.clip(samples, target.lower, target.upper)
+    pool: Vector = np.clip(samples, target.lower, target.upper)
+    return pool
 
 
 def _spread_share(member: Member) -> Vector:

@@ -105,7 +105,8 @@ def _find_partners(atoms: Atoms) -> NDArray[np.intp]:
     squares = np.sum((atoms.centres[:, None] - atoms.centres[None]) ** 2, axis=2)
     distances = squares / (atoms.variances[:, None] + atoms.variances[None])
     np.fill_diagonal(distances, np.inf)
-    return np.argmin(distances, axis=1)
+    partners: NDArray[np.intp] = np.argmin(distances, axis=1)
+    return partners
 
 
 def _match_moments(target: Target, atoms: Atoms, partners: NDArray[np.intp]) -> Atoms:
@@ -139,7 +140,7 @@ def fit_weights(target: Target, rows: Single) -> Vector:
         reduced = np.linalg.solve(factor, along)
     except np.linalg.LinAlgError:
         return fit_nonnegative(rows.astype(np.float64), target.sketch.astype(np.float64)).weights
-    return fit_nonnegative(factor, reduced).weights
+    return fit_nonnegative(factor.astype(np.float64), reduced).weights
 
 
 def _merge(target: Target, fitted: Fitted, merges: Merges, index: int) -> Fitted:

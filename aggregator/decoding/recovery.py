@@ -18,7 +18,7 @@ from aggregator.decoding.ensemble import (
     is_noise_weak,
     perturb_members,
 )
-from aggregator.decoding.gaussians import Target, prepare_target
+from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
 from aggregator.decoding.levenberg import Fitted
 from aggregator.decoding.pooling import pool_clusters
 from aggregator.decoding.problem import DecodingProblem
@@ -71,7 +71,15 @@ class MixtureDecoder:
         cancelled: Callable[[], bool] | None = None,
     ) -> Solution:
         """Recover centroids; see `Solver.solve`."""
-        monitor = Monitor(1, progress, cancelled)
+        # Bad input may overflow single precision; every step checks what it keeps instead.
+        with np.errstate(all="ignore"):
+            return self._solve(
+                measure_in_wavelengths(problem), rng, Monitor(1, progress, cancelled)
+            )
+
+    def _solve(
+        self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
+    ) -> Solution:
         for_fits, for_members, for_pool = rng.spawn(3)
         target = prepare_target(problem)
         fits = fit_clusters(
@@ -86,11 +94,12 @@ class MixtureDecoder:
         clusters = pool_clusters(
             target, members, best.atoms, rng=for_pool, monitor=monitor.part(0.9, 1.0)
         )
-        monitor.reach(1.0)
         densest = max(members, key=lambda member: member.share).fitted
-        return assemble_pooled_solution(
+        solution = assemble_pooled_solution(
             problem, fits, clusters, densest.atoms, solver=self.name
         )
+        monitor.reach(1.0)
+        return solution
 
 
 def _find_members(

@@ -122,7 +122,8 @@ def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: 
         residual=residual,
         replicate_residuals=tuple(residuals.tolist()),
         fitted_weights=best.weights,
-        centroids=centroids,
+        centres=centroids,
+        shares=best.weights,
         n_failures=sum(fit.n_failures for fit in fits),
     )
     return Solution(
