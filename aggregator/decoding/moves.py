@@ -150,7 +150,13 @@ def _gain_of(even: Single, odd: Single, turned: tuple[Single, Single]) -> tuple[
     even_energy = np.maximum(_dot(even, even), np.finfo(np.float32).tiny)
     odd_energy = np.maximum(_dot(odd, odd), np.finfo(np.float32).tiny)
     x = np.maximum(along_even / even_energy, 0.0)
-    y = np.clip(along_odd / odd_energy, -_LARGEST_SKEW * x, _LARGEST_SKEW * x)
+    y = along_odd / odd_energy
+    # Where one child would have too little weight, the best of those with just enough of it.
+    skew = _LARGEST_SKEW * np.sign(along_odd)
+    skewed = np.abs(y) > _LARGEST_SKEW * x
+    limited = (along_even + skew * along_odd) / (even_energy + skew**2 * odd_energy)
+    x = np.where(skewed, np.maximum(limited, 0.0), x)
+    y = np.where(skewed, skew * x, y)
     gains = 2.0 * x * along_even - x**2 * even_energy + 2.0 * y * along_odd - y**2 * odd_energy
     return gains, np.stack([x, y], axis=1)
 

@@ -22,8 +22,9 @@ def draw_target(
     """Draw frequencies, and a sketch of the atoms or, without any, of nothing but chance."""
     d, m = n_dimensions, n_frequencies
     frequencies = rng.normal(size=(d, m)) / np.sqrt(d)
+    sketch: NDArray[np.complex128]
     if atoms is None:
-        sketch = 0.3 * (rng.normal(size=m) + 1j * rng.normal(size=m))
+        sketch = 0.3 * np.exp(2j * np.pi * rng.uniform(size=m)) * rng.gamma(2.0, size=m)
     else:
         sketch = compute_sketch(atoms, frequencies)
     return prepare_target(
