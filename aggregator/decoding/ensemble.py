@@ -125,8 +125,7 @@ def fit_over_complete(
 ) -> list[Member]:
     """Fit several mixtures of about four atoms a cluster (stage B); the better ones, with shares.
 
-    They differ because growth is jittered. A member counts exp(-(f - least f) / (10 v)), where v is
-    the noise variance or, where the model is further off than that, what it leaves per coordinate.
+    They differ because growth is jittered.
     """
     per_atom = target.n_dimensions + 2
     n_atoms = max(math.ceil(1.3 * n_clusters), min(4 * n_clusters, _MOST_PARAMETERS // per_atom))
@@ -148,11 +147,15 @@ def fit_over_complete(
 
 
 def weigh_members(target: Target, fits: list[Fitted]) -> list[Member]:
-    """Give every fit its share of the pool."""
-    excess = np.array([fit.objective for fit in fits])
-    excess -= np.min(excess)
-    variance = max(target.noise_variance, min(fit.misfit for fit in fits) / target.n_frequencies)
-    weights = np.exp(-excess / (10.0 * max(variance, np.finfo(np.float64).tiny)))
+    """Give every fit its share of the pool.
+
+    Under noise exp(-(f - least f) / (10 nv)). At weak noise all count alike: what then tells them
+    apart is by how little each misses a model that none of them holds.
+    """
+    if is_noise_weak(target):
+        return [Member(fitted=fit, share=1.0 / len(fits)) for fit in fits]
+    objectives = np.array([fit.objective for fit in fits])
+    weights = np.exp(-(objectives - np.min(objectives)) / (10.0 * target.noise_variance))
     weights /= np.sum(weights)
     return [
         Member(fitted=fit, share=float(weight)) for fit, weight in zip(fits, weights, strict=True)

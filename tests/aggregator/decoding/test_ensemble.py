@@ -58,6 +58,13 @@ def test_shares_sum_to_one_and_fall_with_the_objective() -> None:
     assert shares == sorted(shares, reverse=True)
 
 
+def test_at_weak_noise_all_members_count_alike() -> None:
+    rng = np.random.default_rng(2)
+    target = draw_target(rng, atoms=TRUTH)
+    fits = [evaluate(target, draw_atoms(rng, 3)) for _ in range(4)]
+    assert [member.share for member in weigh_members(target, fits)] == [0.25] * 4
+
+
 def test_over_complete_fits_explain_more_than_k_atoms() -> None:
     rng = np.random.default_rng(3)
     truth = draw_atoms(rng, 8)
