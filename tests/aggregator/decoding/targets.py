@@ -24,7 +24,7 @@ def draw_target(
     frequencies = rng.normal(size=(d, m)) / np.sqrt(d)
     sketch: NDArray[np.complex128]
     if atoms is None:
-        sketch = 0.3 * np.exp(2j * np.pi * rng.uniform(size=m)) * rng.gamma(2.0, size=m)
+        sketch = rng.uniform(size=m) * np.exp(2j * np.pi * rng.uniform(size=m))
     else:
         sketch = compute_sketch(atoms, frequencies)
     return prepare_target(
