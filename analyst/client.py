@@ -272,7 +272,8 @@ def _read_result(state: Mapping[str, Any]) -> DecodeResult:
         centroids=np.array(result["centroids"], dtype=np.float64),
         weights=np.array(result["weights"], dtype=np.float64),
         snr=float(result["snr"]),
-        quality=str(result["quality"]["statement"]),
+        # Of the decoder that was used: the paper's rule is for the paper's decoder.
+        quality=str((result.get("band") or result["quality"])["statement"]),
         privacy=str(result["privacy"]["statement"]),
         residual=float(result["residual"]),
         noise_floor=float(result["noise_floor"]),

@@ -139,8 +139,8 @@ class DecodeRequest(Request):
             "example": {
                 "snapshot_id": None,
                 "n_clusters": 5,
-                "decoder": "cl-ompr",
-                "settings": {"n_replicates": 5},
+                "decoder": "mixture",
+                "settings": {"n_replicates": 12},
                 "seed": 0,
             }
         },
@@ -171,6 +171,22 @@ class QualityBody(BaseModel):
     statement: str
 
 
+class BandBody(BaseModel):
+    """Where the relative SSE is expected with the default decoder; no high end if none is known."""
+
+    low: float
+    high: float | None
+    statement: str
+
+
+class MixtureBody(BaseModel):
+    """A density of Gaussians with diagonal covariances: weights, means and variances by atom."""
+
+    weights: list[float]
+    means: list[list[float]]
+    variances: list[list[float]]
+
+
 class PrivacyBody(BaseModel):
     """What a study promises."""
 
@@ -186,18 +202,26 @@ class PrivacyBody(BaseModel):
 
 
 class ResultBody(BaseModel):
-    """Centroids with weights, and how far they can be trusted."""
+    """Centroids with weights, and how far they can be trusted.
+
+    What a decoder does not give, or an earlier release did not, is null.
+    """
 
     dimensions: list[DimensionBody]
     centroids: list[list[float]]
     weights: list[float]
+    spreads: list[list[float]] | None = None
+    mixture: MixtureBody | None = None
     residual: float
     noise_floor: float
+    at_noise_floor: bool | None = None
     solver: str
     n_replicates: int
+    agreement: float | None = None
     warnings: list[str]
     snr: float
     quality: QualityBody
+    band: BandBody | None = None
     privacy: PrivacyBody
     seconds: float
 
@@ -213,7 +237,7 @@ class DecodeBody(BaseModel):
                 "progress": 0.4,
                 "snapshot_id": "21" * 32,
                 "n_clusters": 5,
-                "decoder": "cl-ompr/1",
+                "decoder": "mixture/1",
                 "seed": 0,
                 "created": _TIME,
                 "started": _TIME,

@@ -21,9 +21,9 @@ from aggregator.decoding.atoms import (
 )
 from aggregator.decoding.descent import descend, fit_nonnegative
 from aggregator.decoding.problem import DecodingProblem, Vector
+from aggregator.decoding.settings import check_count, check_fraction
 from aggregator.decoding.solution import Fit, Solution, assemble_solution
 from aggregator.decoding.solver import Monitor
-from shared.errors import DecodingError
 
 __all__ = ["ClOmpr"]
 
@@ -65,8 +65,8 @@ class ClOmpr:
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
         for field, limit in _LIMITS.items():
-            _check_count(field, getattr(self, field), limit)
-        _check_fraction("tolerance", self.tolerance)
+            check_count(field, getattr(self, field), limit)
+        check_fraction("tolerance", self.tolerance)
 
     def solve(
         self,
@@ -158,18 +158,6 @@ class ClOmpr:
 
 # A decode runs on a server that others share.
 _LIMITS = {"n_replicates": 1000, "n_starts": 1000, "max_iterations": 100_000}
-
-
-def _check_count(field: str, value: object, limit: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-        rule = f"is an integer from 1 to {limit}, not {value!r}"
-        raise DecodingError(rule, field=field, fix="give a whole number")
-
-
-def _check_fraction(field: str, value: object) -> None:
-    if not (isinstance(value, float) and 0.0 < value < 1.0):
-        rule = f"lies strictly between 0 and 1, not {value!r}"
-        raise DecodingError(rule, field=field, fix="leave it out to use the default")
 
 
 def _start(problem: StandardisedProblem) -> Fit:

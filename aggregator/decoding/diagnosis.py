@@ -11,8 +11,16 @@ from typing import Final
 import numpy as np
 
 from aggregator.decoding.problem import DecodingProblem, Vector
+from shared.privacy.utility import predict_relative_sse
 
-__all__ = ["Diagnosis", "compute_noise_floor", "compute_signal", "diagnose"]
+__all__ = [
+    "Diagnosis",
+    "compute_agreement",
+    "compute_noise_floor",
+    "compute_signal",
+    "diagnose",
+    "is_at_noise_floor",
+]
 
 # The mean of m squared moduli of noise has relative deviation 1/sqrt(m) (Gaussian): three of them
 # are chance.
@@ -22,6 +30,12 @@ _DEVIATIONS: Final = 3.0
 # with (10, 10) poor ones left only 0.02 to 0.06. So the warning finds gross misfits and misses
 # others: its absence proves nothing.
 _LARGEST_MISFIT: Final = 0.06
+# What is left of the signal's energy by a fit that explains all.
+_EXACT: Final = 1e-5
+# Relative SSE that is worth a warning when it is the best to be expected.
+_POOR: Final = 1.5
+# Stands for no noise at all.
+_LEAST_VARIANCE: Final = 1e-15
 # Weights below this share of an equal share are taken for none.
 _SMALLEST_SHARE: Final = 1e-3
 # Point masses explain spread clusters with total weight below 1, but a total this far off means
@@ -37,37 +51,67 @@ class Diagnosis:
 
     Parameters
     ----------
+    atom : str
+        What the fit is made of, in the plural: "points" or "round clusters".
+    n_parameters : int
+        Real parameters of the fit.
     residual : float
         Of the kept fit, per complex coordinate.
     replicate_residuals : tuple of float
         Of all fits.
     fitted_weights : float64 (k,)
-        Before scaling.
-    centroids : float64 (k, d)
-        Data units.
+        Of the fit's atoms, before scaling.
+    centres : float64 (k, d)
+        Of the fit's atoms, data units.
+    shares : float64 (k,)
+        Weights of the answer's centroids, summing to 1 or to nothing.
     n_failures : int
         Steps in which an optimiser failed.
+    predicts : bool
+        Whether the quality band of `shared.privacy.utility` was measured with this solver.
     """
 
+    atom: str
+    n_parameters: int
     residual: float
     replicate_residuals: tuple[float, ...]
     fitted_weights: Vector
-    centroids: Vector
+    centres: Vector
+    shares: Vector
     n_failures: int
+    predicts: bool = False
 
 
-def compute_noise_floor(problem: DecodingProblem) -> float:
+def compute_noise_floor(problem: DecodingProblem, found: Diagnosis) -> float:
     """Compute the residual that noise alone would leave.
 
-        floor = noise_variance max(0, 1 - k (d + 1) / (2 m))
+        floor = noise_variance max(0, 1 - p / (2 m))
 
-    because a fit of p = k (d + 1) real parameters to 2m equations absorbs the share p / (2m) of the
-    noise.
+    because a fit of p real parameters to 2m equations absorbs the share p / (2m) of the noise.
     """
-    n_parameters = problem.n_clusters * (problem.n_dimensions + 1)
-    return float(
-        problem.noise_variance * max(0.0, 1.0 - n_parameters / (2 * problem.n_frequencies))
-    )
+    left = 1.0 - found.n_parameters / (2 * problem.n_frequencies)
+    return float(problem.noise_variance * max(0.0, left))
+
+
+def is_at_noise_floor(problem: DecodingProblem, found: Diagnosis) -> bool:
+    """Tell whether the residual is as low as noise allows, but for chance and rounding."""
+    allowance = _compute_chance(problem) + _EXACT * compute_signal(problem)
+    return bool(found.residual <= compute_noise_floor(problem, found) + allowance)
+
+
+def compute_agreement(problem: DecodingProblem, found: Diagnosis) -> float:
+    """Compute the share of the replicates that reached the lowest residual: (0, 1]."""
+    excess = np.array(found.replicate_residuals) - min(found.replicate_residuals)
+    scale = max(found.residual - compute_noise_floor(problem, found), 0.0)
+    scale += 1e-6 * compute_signal(problem)
+    # Ending higher by less than the share of noise in one coordinate of m is the same answer.
+    tolerance = _AGREEMENT * scale + problem.noise_variance / problem.n_frequencies
+    return float(np.mean(excess <= tolerance))
+
+
+def _compute_chance(problem: DecodingProblem) -> float:
+    """Compute by how much the noise's mean energy differs from its expectation by chance."""
+    return _DEVIATIONS * problem.noise_variance / math.sqrt(problem.n_frequencies)
 
 
 def compute_signal(problem: DecodingProblem) -> float:
@@ -92,6 +136,7 @@ def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
     """
     candidates = (
         _warn_no_signal(problem),
+        _warn_noise(problem, found),
         _warn_misfit(problem, found),
         _warn_empty(found),
         _warn_total(found),
@@ -103,8 +148,7 @@ def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
 
 
 def _warn_no_signal(problem: DecodingProblem) -> str | None:
-    chance = _DEVIATIONS * problem.noise_variance / math.sqrt(problem.n_frequencies)
-    if compute_signal(problem) > chance:
+    if not _is_noise_alone(problem):
         return None
     return (
         "the sketch cannot be told from noise: the centroids mean nothing; more records or a "
@@ -112,22 +156,42 @@ def _warn_no_signal(problem: DecodingProblem) -> str | None:
     )
 
 
+def _is_noise_alone(problem: DecodingProblem) -> bool:
+    return compute_signal(problem) <= _compute_chance(problem)
+
+
+def _warn_noise(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    if not found.predicts or _is_noise_alone(problem):
+        return None
+    band = predict_relative_sse(
+        snr=compute_signal(problem) / max(problem.noise_variance, _LEAST_VARIANCE),
+        n_frequencies=problem.n_frequencies,
+        n_clusters=problem.n_clusters,
+        n_dimensions=problem.n_dimensions,
+    )
+    if band.low < _POOR and math.isfinite(band.high):
+        return None
+    return (
+        f"the sketch is too poor for {problem.n_clusters} clusters: {band.describe()}; fewer "
+        "clusters, more frequencies, more records or a larger epsilon help"
+    )
+
+
 def _warn_misfit(problem: DecodingProblem, found: Diagnosis) -> str | None:
-    floor = compute_noise_floor(problem)
-    chance = _DEVIATIONS * problem.noise_variance / math.sqrt(problem.n_frequencies)
-    if found.residual <= floor + chance + _LARGEST_MISFIT * compute_signal(problem):
+    floor = compute_noise_floor(problem, found)
+    allowance = _compute_chance(problem) + _LARGEST_MISFIT * compute_signal(problem)
+    if found.residual <= floor + allowance:
         return None
     return (
         f"the residual {found.residual:.3g} is far above the noise floor {floor:.3g}: "
-        f"{problem.n_clusters} points do not explain the sketch; try more clusters, more "
+        f"{problem.n_clusters} {found.atom} do not explain the sketch; try more clusters, more "
         "replicates or a larger scale"
     )
 
 
 def _warn_empty(found: Diagnosis) -> str | None:
-    n_clusters = len(found.fitted_weights)
-    total = float(np.sum(found.fitted_weights))
-    n_full = int(np.sum(found.fitted_weights > _SMALLEST_SHARE * total / n_clusters))
+    n_clusters = len(found.shares)
+    n_full = int(np.sum(found.shares > _SMALLEST_SHARE * np.sum(found.shares) / n_clusters))
     if n_full == n_clusters:
         return None
     return (
@@ -147,29 +211,24 @@ def _warn_total(found: Diagnosis) -> str | None:
 
 
 def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
-    excess = np.array(found.replicate_residuals) - min(found.replicate_residuals)
-    scale = max(found.residual - compute_noise_floor(problem), 0.0) + 1e-6 * compute_signal(problem)
-    # Ending higher by less than the share of noise in one coordinate of m is the same answer.
-    tolerance = _AGREEMENT * scale + problem.noise_variance / problem.n_frequencies
-    if len(excess) < 2 or np.sum(excess <= tolerance) > 1:
+    n_replicates = len(found.replicate_residuals)
+    if n_replicates < 2 or compute_agreement(problem, found) * n_replicates > 1.5:
         return None
     return (
-        f"only one of {len(excess)} replicates reached the lowest residual: more replicates may "
+        f"only one of {n_replicates} replicates reached the lowest residual: more replicates may "
         "find a better answer"
     )
 
 
 def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     width = 1e-6 * (problem.upper - problem.lower)
-    outside = (found.centroids <= problem.lower + width) | (
-        found.centroids >= problem.upper - width
-    )
+    outside = (found.centres <= problem.lower + width) | (found.centres >= problem.upper - width)
     weighty = found.fitted_weights > 0.0
     n_edge = int(np.sum(np.any(outside, axis=1) & weighty))
     if n_edge == 0:
         return None
     return (
-        f"{n_edge} centroids lie on the edge of the box: the plan's bounds may be too narrow or "
+        f"{n_edge} {found.atom} lie on the edge of the box: the plan's bounds may be too narrow or "
         "the fit poor"
     )
 

@@ -6,14 +6,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from aggregator.decoding.clompr import ClOmpr
+from aggregator.decoding.recovery import MixtureDecoder
 from aggregator.decoding.solver import Solver
 from shared.errors import DecodingError
 
 __all__ = ["create_solver", "default_solver", "solver_factories"]
 
-default_solver: Final = "cl-ompr"
+default_solver: Final = "mixture"
 
-solver_factories: Final[Mapping[str, type[Any]]] = MappingProxyType({"cl-ompr": ClOmpr})
+solver_factories: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {"mixture": MixtureDecoder, "cl-ompr": ClOmpr}
+)
 
 
 def create_solver(name: str = default_solver, **settings: Any) -> Solver:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator.decoding.diagnosis import Diagnosis, compute_noise_floor, diagnose
+from aggregator.decoding.density import GaussianMixture
+from aggregator.decoding.diagnosis import (
+    Diagnosis,
+    compute_agreement,
+    compute_noise_floor,
+    diagnose,
+    is_at_noise_floor,
+)
 from aggregator.decoding.problem import DecodingProblem, Vector
 
 __all__ = ["Fit", "Solution", "assemble_solution"]
@@ -22,14 +29,19 @@ class Solution:
     weights : float64 (k,)
         a >= 0, summing to 1.
     residual : float
-        ||sketch - sum_k w_k atom_k||^2 / m with the fitted weights w before they were scaled to sum
-        to 1.
+        ||sketch - sum_k w_k atom_k||^2 / m of the best fit of k atoms, points or round clusters,
+        with the fitted weights w before they were scaled to sum to 1.
     noise_floor : float
         What the noise alone would leave, in the units of `residual`.
+    at_noise_floor : bool
+        Whether the residual is as low as the noise allows, but for chance: then k atoms explain all
+        that the sketch can tell.
     n_replicates : int
         Independent runs made.
     replicate_residuals : tuple of float
         Their residuals, in the order run; the lowest was kept.
+    agreement : float
+        Share of the replicates that reached the same residual as the best, which is one of them.
     solver : str
         Name and version.
     warnings : tuple of str
@@ -37,17 +49,26 @@ class Solution:
     succeeded : bool
         False if nothing usable was found; centroids and weights are then finite place-holders. True
         says that the solver did its work, not that the sketch held clusters: read `warnings`.
+    spreads : float64 (k, d), optional
+        Standard deviation of each cluster's records about its mean, as the fitted density has
+        them, data units; None from a solver of point masses.
+    mixture : GaussianMixture, optional
+        A density that explains the sketch, of k atoms or more; None from a solver of point masses.
     """
 
     centroids: Vector
     weights: Vector
     residual: float
     noise_floor: float
+    at_noise_floor: bool
     n_replicates: int
     replicate_residuals: tuple[float, ...]
+    agreement: float
     solver: str
     warnings: tuple[str, ...]
     succeeded: bool
+    spreads: Vector | None = None
+    mixture: GaussianMixture | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,19 +117,24 @@ def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: 
     centroids = np.clip(problem.centre + problem.unit * best.points, problem.lower, problem.upper)
     residual = best.misfit / problem.n_frequencies
     found = Diagnosis(
+        atom="points",
+        n_parameters=problem.n_clusters * (problem.n_dimensions + 1),
         residual=residual,
         replicate_residuals=tuple(residuals.tolist()),
         fitted_weights=best.weights,
-        centroids=centroids,
+        centres=centroids,
+        shares=best.weights,
         n_failures=sum(fit.n_failures for fit in fits),
     )
     return Solution(
         centroids=centroids[order],
         weights=weights[order],
         residual=residual,
-        noise_floor=compute_noise_floor(problem),
+        noise_floor=compute_noise_floor(problem, found),
+        at_noise_floor=is_at_noise_floor(problem, found),
         n_replicates=len(fits),
         replicate_residuals=found.replicate_residuals,
+        agreement=compute_agreement(problem, found),
         solver=solver,
         warnings=diagnose(problem, found),
         succeeded=bool(has_mass and np.isfinite(residual)),

@@ -60,24 +60,28 @@ class Solver(Protocol):
 
 
 class Monitor:
-    """Count the steps of one solve, report them as a fraction and stop when asked to.
+    """Report the progress of one solve as a fraction, and stop it when asked to.
+
+    A solver that knows its steps counts them with `advance`; one that does not tells of the
+    fraction that it has reached with `reach`, and hands out stretches of it with `part`.
 
     Parameters
     ----------
     n_steps : int
-        Steps until the fraction is 1.
+        Steps until the fraction is 1, if they are counted.
     progress, cancelled : callable, optional
         As in `Solver.solve`.
     """
 
     def __init__(
         self,
-        n_steps: int,
+        n_steps: int = 1,
         progress: Callable[[float], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self._n_steps = n_steps
         self._n_done = 0
+        self._reached = 0.0
         self._progress = progress
         self._cancelled = cancelled
         self._report()
@@ -85,14 +89,30 @@ class Monitor:
     def check(self) -> None:
         """Raise DecodingCancelledError if the caller wants to stop."""
         if self._cancelled is not None and self._cancelled():
-            raise DecodingCancelledError(f"cancelled after {self._n_done} of {self._n_steps} steps")
+            raise DecodingCancelledError(f"cancelled after {self._reached:.0%}")
 
     def advance(self) -> None:
         """Count one step as done."""
         self.check()
         self._n_done += 1
+        self._reached = min(1.0, self._n_done / self._n_steps)
         self._report()
+
+    def reach(self, fraction: float) -> None:
+        """Tell that this fraction is done; it never falls."""
+        self.check()
+        if fraction > self._reached:
+            self._reached = min(1.0, fraction)
+            self._report()
+
+    def part(self, first: float, last: float) -> "Monitor":
+        """Return a monitor whose fraction from 0 to 1 is this one's from `first` to `last`."""
+        return Monitor(
+            self._n_steps,
+            lambda fraction: self.reach(first + (last - first) * fraction),
+            self._cancelled,
+        )
 
     def _report(self) -> None:
         if self._progress is not None:
-            self._progress(min(1.0, self._n_done / self._n_steps))
+            self._progress(self._reached)

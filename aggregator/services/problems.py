@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from aggregator.decoding.density import GaussianMixture
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solution import Solution
 from aggregator.ports import SnapshotRecord
@@ -13,7 +15,7 @@ from aggregator.services.privacy import describe_privacy
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from aggregator.services.utility import form_sketch
 from shared.plan import SketchPlan
-from shared.privacy.utility import predict_quality
+from shared.privacy.utility import predict_quality, predict_relative_sse
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -58,10 +60,14 @@ def describe_solution(
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
         "centroids": solution.centroids.tolist(),
         "weights": solution.weights.tolist(),
+        "spreads": None if solution.spreads is None else solution.spreads.tolist(),
+        "mixture": _describe_mixture(solution.mixture),
         "residual": float(solution.residual),
         "noise_floor": float(solution.noise_floor),
+        "at_noise_floor": solution.at_noise_floor,
         "solver": solution.solver,
         "n_replicates": solution.n_replicates,
+        "agreement": solution.agreement,
         "warnings": list(solution.warnings),
         "snr": snapshot.snr,
         "quality": {
@@ -70,6 +76,34 @@ def describe_solution(
             "largest_relative_sse": quality.largest_relative_sse,
             "statement": quality.describe(),
         },
+        "band": None if solution.mixture is None else _describe_band(plan, snapshot, solution),
         "privacy": describe_privacy(plan),
         "seconds": seconds,
+    }
+
+
+def _describe_band(
+    plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution
+) -> dict[str, Any]:
+    """Return the band of the relative SSE, which was measured with the mixture decoder."""
+    band = predict_relative_sse(
+        snr=snapshot.snr,
+        n_frequencies=plan.n_frequencies,
+        n_clusters=len(solution.weights),
+        n_dimensions=plan.n_dimensions,
+    )
+    return {
+        "low": band.low,
+        "high": band.high if math.isfinite(band.high) else None,
+        "statement": band.describe(),
+    }
+
+
+def _describe_mixture(mixture: GaussianMixture | None) -> dict[str, Any] | None:
+    if mixture is None:
+        return None
+    return {
+        "weights": mixture.weights.tolist(),
+        "means": mixture.means.tolist(),
+        "variances": mixture.variances.tolist(),
     }

@@ -37,8 +37,6 @@ from shared.privacy.utility import compute_noise_energy, predict_snr
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
 N_CLUSTERS = 5
-N_REPLICATES = 20
-"""Runs of the decoder, of which the one with the lowest residual counts."""
 STUDY_NAME = "hourly weather of three airports"
 
 
@@ -186,10 +184,7 @@ def _run(
             step("decoding the global sketch")
             snapshot = client.snapshot(study_id)
             decode = client.decode(
-                study_id,
-                n_clusters=n_clusters,
-                snapshot_id=snapshot["snapshot_id"],
-                settings={"n_replicates": N_REPLICATES},
+                study_id, n_clusters=n_clusters, snapshot_id=snapshot["snapshot_id"]
             )
             result = decode.wait()
         seconds = time.monotonic() - started

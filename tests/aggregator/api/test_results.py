@@ -125,9 +125,9 @@ async def test_a_decode_is_queued_once_under_its_identity(desk: Desk) -> None:
         {
             "snapshot_id": snapshot["snapshot_id"],
             "n_clusters": 3,
-            "decoder": "cl-ompr",
+            "decoder": "mixture",
             # Said or left out, the default is the default.
-            "settings": {"n_replicates": 5},
+            "settings": {"n_replicates": 12},
             "seed": 0,
         },
     )

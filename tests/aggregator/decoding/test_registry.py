@@ -1,13 +1,16 @@
 import pytest
 
 from aggregator.decoding.clompr import ClOmpr
+from aggregator.decoding.recovery import MixtureDecoder
 from aggregator.decoding.registry import create_solver, default_solver, solver_factories
 from shared.errors import DecodingError
 
 
 def test_the_default_solver_is_registered_and_carries_its_version() -> None:
     assert default_solver in solver_factories
-    assert create_solver().name == "cl-ompr/1"
+    assert create_solver() == MixtureDecoder()
+    assert create_solver().name == "mixture/1"
+    assert create_solver("cl-ompr").name == "cl-ompr/1"
 
 
 def test_settings_reach_the_solver() -> None:
