@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import noise, sketching
+from benchmarks import noise, sketching, sketching_files
 from benchmarks.rows import Row, run_benchmark
 
 
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the rows of every benchmark in turn."""
-    for module in (sketching, noise):
+    for module in (sketching, sketching_files, noise):
         yield from module.measure(quick)
 
 
