@@ -1,7 +1,7 @@
-"""Commands for people who publish studies and read results: ``sfumato plan | study | decode``.
+"""Commands for people who publish studies, sketch files and read results.
 
-Reached through the entry points of ``sfumato``; the connection is named by ``SFUMATO_URL`` and
-``SFUMATO_KEY``, or by ``--url`` and ``--key``.
+``sfumato plan | study | decode | sketch``, reached through the entry points of ``sfumato``; the
+connection is named by ``SFUMATO_URL`` and ``SFUMATO_KEY``, or by ``--url`` and ``--key``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rich.table import Table
 from analyst.client import Client, DecodeResult
 from analyst.planning.cli import app as plan_app
 from analyst.planning.files import read_plan
+from analyst.sketching.cli import choose_app
 from shared.errors import ConfigError
 
 _DEFAULT_URL = "http://127.0.0.1:8750"
@@ -56,6 +57,12 @@ def study(argv: list[str]) -> int:
 def decode(argv: list[str]) -> int:
     """Recover the centroids of a study."""
     return _run(_decode, "sfumato decode", argv)
+
+
+def sketch(argv: list[str]) -> int:
+    """Sketch a file of records on this machine, whatever its size, into one private file."""
+    app, arguments = choose_app(argv)
+    return _run(app, f"sfumato sketch{' show' if arguments is not argv else ''}", arguments)
 
 
 def _run(app: typer.Typer, name: str, argv: list[str]) -> int:

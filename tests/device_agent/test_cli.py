@@ -9,6 +9,7 @@ import pytest
 
 from device_agent.agent import reading
 from device_agent.cli import main
+from shared.core.engines import default_engine
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.server import TOKEN
 
@@ -102,7 +103,7 @@ def test_check_says_what_would_be_sent_and_changes_nothing(enrolled: Agent) -> N
     assert enrolled.run("check") == 0
     assert "8 new record(s); would release 2 sketch(es)" in enrolled.out
     assert "cost epsilon 1 for each record, 2 for someone in every window" in enrolled.out
-    assert "engine: numpy" in enrolled.out
+    assert f"engine: {default_engine().name}" in enrolled.out
     assert enrolled.dump() == before
     assert not enrolled.server.received
     assert enrolled.once()["released"] == 2

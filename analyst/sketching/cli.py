@@ -1,0 +1,221 @@
+"""The commands ``sfumato sketch FILE`` and ``sfumato sketch show FILE``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from analyst.planning.files import read_plan, require_count
+from analyst.sketching.interface import ColumnNames, RecordReader
+from analyst.sketching.output import require_writable, write_once
+from analyst.sketching.release import (
+    Summed,
+    draw_private,
+    keep_exact,
+    require_suitable,
+    sum_file,
+)
+from analyst.sketching.report import (
+    NOT_PRIVATE,
+    made_to_json,
+    print_made,
+    print_shown,
+    sketch_to_json,
+)
+from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
+from shared.core.engines import ENGINE_VARIABLE, choose_engine
+from shared.errors import ConfigError
+from shared.plan import SketchPlan
+
+RESERVED = ("import", "list", "show")
+"""First arguments that are commands, not files."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+_settings: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+app = typer.Typer(**_settings)
+show_app = typer.Typer(**_settings)
+
+
+def choose_app(argv: list[str]) -> tuple[typer.Typer, list[str]]:
+    """Return the application that the first argument asks for, and its own arguments.
+
+    Raises
+    ------
+    ConfigError
+        A command that this release does not have.
+    """
+    if not argv or argv[0] not in RESERVED:
+        return app, argv
+    if argv[0] != "show":
+        raise ConfigError(
+            "is a name kept for a command that this release does not have",
+            field=argv[0],
+            fix=f"to sketch a file of that name, write ./{argv[0]}",
+        )
+    return show_app, argv[1:]
+
+
+@app.command(no_args_is_help=True)
+def _sketch(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="Records: .csv, .parquet or .npy.")],
+    plan_path: Annotated[
+        Path, typer.Option("--plan", help="A plan (JSON) or a specification (TOML).")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it here; else to FILE.sketch.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="DIMENSION=COLUMN, where the plan names it otherwise. Repeatable."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads; changes no result. Else every core.")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            envvar=ENGINE_VARIABLE, help="numpy, native or native:LEVEL; changes no result."
+        ),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Without noise: NOT private, for the holder alone.")
+    ] = False,
+    stream: Annotated[
+        str,
+        typer.Option(
+            help="Decides the masks of a plan that has any: name each file of a study otherwise."
+        ),
+    ] = "main",
+    as_json: Json = False,
+) -> None:
+    """Sketch a whole file under a plan, with its noise: one small private file.
+
+    Noise is drawn once. To sketch the same records again costs the plan's epsilon again. Columns
+    are found by the plan's names of dimensions; an .npy array has them in the plan's order.
+
+    `sfumato sketch show FILE` prints what the file of a sketch holds.
+
+    Example: sfumato sketch records.csv --plan plan.json -o records.sketch
+    """
+    plan = read_plan(plan_path)
+    require_suitable(plan, stream)
+    columns = ColumnNames.from_options([d.name for d in plan.dimensions], column or ())
+    n_threads = _count_cores() if threads is None else require_count(threads, "--threads")
+    chosen = choose_engine(engine)
+    output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
+    require_writable(output)
+    if exact:
+        print(NOT_PRIVATE, file=sys.stderr)
+    with _progress(path.name, quiet=as_json) as (on_open, on_progress):
+        summed = sum_file(
+            path,
+            plan,
+            columns,
+            stream=stream,
+            engine=chosen,
+            n_threads=n_threads,
+            on_open=on_open,
+            on_progress=on_progress,
+        )
+    _release(path, output, summed, plan, stream, exact=exact, as_json=as_json)
+
+
+def _release(
+    path: Path,
+    output: Path,
+    summed: Summed,
+    plan: SketchPlan,
+    stream: str,
+    *,
+    exact: bool,
+    as_json: bool,
+) -> None:
+    sketch = (keep_exact if exact else draw_private)(summed, plan, stream)
+    write_once(output, encode_sketch_file(sketch))
+    if as_json:
+        print(json.dumps(made_to_json(path, output, sketch, summed, plan), ensure_ascii=False))
+        return
+    print_made(_console(), path, output, sketch, summed, plan)
+
+
+@show_app.command(no_args_is_help=True)
+def _show(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a sketch.")],
+    plan_path: Annotated[
+        Path | None, typer.Option("--plan", help="Check that it belongs to this plan.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the file of a sketch and print what it holds.
+
+    Example: sfumato sketch show records.sketch --plan plan.json
+    """
+    sketch = read_sketch_file(path)
+    plan = None if plan_path is None else read_plan(plan_path)
+    if plan is not None:
+        sketch.require_plan(plan)
+    if as_json:
+        print(json.dumps(sketch_to_json(sketch, plan), ensure_ascii=False))
+        return
+    print_shown(_console(), path, sketch, plan)
+
+
+@contextmanager
+def _progress(name: str, *, quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """Show a bar on a terminal's standard error; elsewhere nothing."""
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(name, total=None, records=0)
+
+        def on_open(reader: RecordReader, n_bytes: int) -> None:
+            progress.update(task, total=n_bytes)
+
+        def on_progress(n_records: int, reader: RecordReader) -> None:
+            progress.update(task, completed=reader.bytes_read, records=n_records)
+
+        yield on_open, on_progress
+
+
+def _count_cores() -> int:
+    """Count the cores that this process may use, which a container can limit."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _console() -> Console:
+    # Names and units come from files: they are text, never markup or emoji codes.
+    return Console(markup=False, emoji=False, highlight=False)

@@ -1,0 +1,184 @@
+"""Blocks of CSV lines to numbers: in bulk where a bulk parser is surely right, else line by line.
+
+The line parser is the definition. A bulk parser gets only blocks that it cannot read differently,
+and where it refuses a value the block goes to the line parser, which knows what to do with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.sketching.arrow import find_pyarrow
+from shared.core import Columns, Records
+from shared.errors import RecordError
+
+_NOT_A_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-", "?")
+"""Usual ways to write that a value is missing: the bulk parser need not give up at them."""
+
+_QUOTED = re.compile(rb'(?<![^,\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+"(?![^,\r\n])')
+"""A quoted field that no two readers of CSV understand differently."""
+
+_PLAIN = b"0123456789+-.eE,\r\n"
+"""The bytes of a block of plain numbers."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a CSV file: the number of the first, and their bytes."""
+
+    first_line: int
+    data: bytes
+
+
+class BlockParser:
+    """Parses blocks of one file; may be shared by threads.
+
+    Parameters
+    ----------
+    path
+        For messages.
+    n_fields
+        Fields of a line.
+    places
+        The field of each dimension.
+    use_arrow
+        Parse in bulk with pyarrow where it is installed; otherwise with NumPy, which takes blocks
+        of plain numbers only and holds the interpreter lock. Changes no value.
+    """
+
+    def __init__(
+        self, path: str, n_fields: int, places: tuple[int, ...], *, use_arrow: bool = True
+    ) -> None:
+        self._path, self._n_fields, self._places = path, n_fields, places
+        self._arrow = find_pyarrow("pyarrow") if use_arrow else None
+        self._arrow_csv = find_pyarrow("pyarrow.csv") if use_arrow else None
+
+    def parse(self, block: Block) -> Records:
+        """Return the records of a block, one a line.
+
+        Raises
+        ------
+        RecordError
+            A quoted field does not end on its line, or a carriage return is inside a line; the
+            message names the line.
+        """
+        data = block.data
+        records: Records | None = None
+        # A carriage return alone ends a line for some readers and not for others.
+        if data.count(b"\r") == data.count(b"\r\n"):
+            if self._arrow_csv is not None and _has_clear_quotes(data):
+                records = self._parse_with_arrow(self._arrow_csv, data)
+            elif not data.translate(None, _PLAIN):
+                records = self._parse_with_numpy(data)
+        return self.parse_by_line(block) if records is None else records
+
+    def _parse_with_arrow(self, arrow_csv: Any, data: bytes) -> Columns | None:
+        assert self._arrow is not None
+        names = [str(i) for i in range(self._n_fields)]
+        wanted = [names[i] for i in self._places]
+        try:
+            table = arrow_csv.read_csv(
+                self._arrow.BufferReader(data),
+                read_options=arrow_csv.ReadOptions(
+                    column_names=names, use_threads=False, block_size=len(data) + 1
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    newlines_in_values=False, ignore_empty_lines=self._n_fields > 1
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(wanted, self._arrow.float64()),
+                    include_columns=list(dict.fromkeys(wanted)),
+                    null_values=_NOT_A_NUMBER,
+                ),
+            )
+        except self._arrow.ArrowInvalid:
+            return None
+        return Columns.from_arrow(table, wanted)
+
+    def _parse_with_numpy(self, data: bytes) -> NDArray[np.float64] | None:
+        octets = np.frombuffer(data, dtype=np.uint8)
+        ends = np.flatnonzero(octets == ord("\n"))
+        if not data.endswith(b"\n"):
+            ends = np.append(ends, len(data))
+        commas = np.searchsorted(np.flatnonzero(octets == ord(",")), ends)
+        if np.any(np.diff(commas, prepend=0) != self._n_fields - 1):
+            return None
+        lines = data.decode("ascii").splitlines()
+        # An empty line of a single column is a record, and NumPy would skip it.
+        if not all(lines):
+            return None
+        try:
+            return np.loadtxt(lines, delimiter=",", comments=None, usecols=self._places, ndmin=2)
+        except ValueError:
+            return None
+
+    def parse_by_line(self, block: Block) -> NDArray[np.float64]:
+        """Parse a block line by line: slow, and the definition; see :meth:`parse`."""
+        values = [
+            self._parse_fields(fields) for fields in self._split_lines(block) if fields is not None
+        ]
+        return np.array(values, dtype=np.float64).reshape(-1, len(self._places))
+
+    def _parse_fields(self, fields: list[str]) -> list[float]:
+        if len(fields) != self._n_fields:
+            # Which field is missing is unknown, so none can be trusted.
+            return [math.nan] * len(self._places)
+        return [read_number(fields[i]) for i in self._places]
+
+    def _split_lines(self, block: Block) -> Iterator[list[str] | None]:
+        """Yield the fields of each line, and None for a line to skip."""
+        # Only numbers are read, and they are ASCII: other bytes may stand for anything.
+        lines = block.data.removesuffix(b"\n").decode("latin-1").split("\n")
+        for number, ended in enumerate(lines, start=block.first_line):
+            line = ended.removesuffix("\r")
+            if "\r" in line:
+                raise self._refuse(number, "has a carriage return inside the line")
+            if self._n_fields > 1 and not line.strip():
+                yield None
+                continue
+            fields = split_quoted(line)
+            if fields is None:
+                raise self._refuse(number, "has a quoted field that does not end properly on it")
+            yield fields
+
+    def _refuse(self, line: int, rule: str) -> RecordError:
+        return RecordError(
+            rule,
+            field=f"{self._path}, line {line}",
+            fix="write one record a line, quotes inside quoted fields doubled",
+        )
+
+
+def split_quoted(line: str) -> list[str] | None:
+    """Split one line at its commas, respecting quotes; None if the quotes do not match."""
+    if '"' not in line:
+        return line.split(",")
+    try:
+        rows = list(csv.reader([line], strict=True))
+    except csv.Error:
+        return None
+    return rows[0] if len(rows) == 1 else None
+
+
+def read_number(text: str) -> float:
+    """Return a finite decimal number, or NaN."""
+    # float() takes "1_000" and digits of other scripts, which no other program would write.
+    if "_" in text or not text.isascii():
+        return math.nan
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def _has_clear_quotes(data: bytes) -> bool:
+    return b'"' not in data or b'"' not in _QUOTED.sub(b"", data)

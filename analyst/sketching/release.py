@@ -1,0 +1,216 @@
+"""From a file of records to the sketch of it: read, sum, draw noise once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.sketching.csv_reader import CsvReader
+from analyst.sketching.interface import ColumnNames, RecordReader
+from analyst.sketching.npy_reader import NpyReader
+from analyst.sketching.parquet_reader import ParquetReader
+from analyst.sketching.sketch_file import SketchFile
+from analyst.sketching.tally import TallyingEngine
+from analyst.sketching.watched import WatchedFile
+from shared.core import Records, SketchAccumulator
+from shared.core.engines import SketchEngine
+from shared.core.parallel import sketch_batches
+from shared.entropy import SystemSource
+from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.plan import SketchPlan, compute_plan_digest
+from shared.wire import MAX_STREAM_NAME, encode_payload
+
+READERS: dict[str, Callable[[WatchedFile, ColumnNames], RecordReader]] = {
+    ".csv": CsvReader,
+    ".npy": NpyReader,
+    ".parquet": ParquetReader,
+}
+
+Progress = Callable[[int, RecordReader], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Summed:
+    """The exact sum of a file, and what only its holder may know.
+
+    Parameters
+    ----------
+    accumulator
+        The sum and its counts.
+    n_clipped
+        Shape ``(d,)``: values of each dimension outside the plan's bounds.
+    n_bytes, seconds
+        Size of the file; time that reading and summing took.
+    engine, n_threads
+        What computed.
+    """
+
+    accumulator: SketchAccumulator
+    n_clipped: NDArray[np.int64]
+    n_bytes: int
+    seconds: float
+    engine: str
+    n_threads: int
+
+
+def sum_file(
+    path: Path,
+    plan: SketchPlan,
+    columns: ColumnNames,
+    *,
+    stream: str,
+    engine: SketchEngine,
+    n_threads: int,
+    on_progress: Progress | None = None,
+    on_open: Callable[[RecordReader, int], None] | None = None,
+) -> Summed:
+    """Sum the features of all records of a file, in memory that does not grow with it.
+
+    Parameters
+    ----------
+    stream
+        Decides the masks, where the plan has any.
+    on_progress
+        Called with the number of records summed and the reader.
+    on_open
+        Called once with the reader and the size of the file.
+
+    Raises
+    ------
+    ConfigError, RecordError
+        The file cannot be read as the plan asks, changes meanwhile, or holds fewer or more records
+        than one sketch of the plan may.
+    """
+    require_suitable(plan, stream)
+    engine = tally = TallyingEngine(engine, plan)
+    with WatchedFile(path) as file:
+        start = time.monotonic()
+        reader = _find_reader(path)(file, columns)
+        if reader.n_records is not None:
+            _require_allowed(reader.n_records, plan, path)
+        if on_open is not None:
+            on_open(reader, file.size)
+        with closing(reader.batches(n_threads)) as batches:
+            accumulator = sketch_batches(
+                plan.operator(f"file/{stream}".encode()),
+                _require_few(batches, plan, path),
+                n_threads=n_threads,
+                engine=engine,
+                on_progress=(lambda n: on_progress(n, reader)) if on_progress else None,
+            )
+        file.require_unchanged()
+        _require_allowed(accumulator.n_records, plan, path)
+        return Summed(
+            accumulator=accumulator,
+            n_clipped=tally.n_clipped,
+            n_bytes=file.size,
+            seconds=time.monotonic() - start,
+            engine=engine.name,
+            n_threads=n_threads,
+        )
+
+
+def draw_private(summed: Summed, plan: SketchPlan, stream: str) -> SketchFile:
+    """Draw the noise of the plan's mechanism and return the private sketch.
+
+    ``payload = clip(S + noise)``, exactly as a device releases a window.
+
+    Guarantees
+    ----------
+    Every call is a new release and costs the plan's epsilon once more: the caller writes what it
+    returns, or nobody ever sees it.
+    """
+    accumulator = summed.accumulator
+    bound = plan.largest_coordinate(accumulator.n_records)
+    noisy = plan.mechanism.add_noise(accumulator.sums, SystemSource())
+    return SketchFile(
+        kind="local.v1",
+        plan_digest=compute_plan_digest(plan),
+        stream=stream,
+        n_records=accumulator.n_records,
+        width=plan.payload_width,
+        payload=encode_payload(np.clip(noisy, -bound, bound), plan.payload_width),
+    )
+
+
+def keep_exact(summed: Summed, plan: SketchPlan, stream: str) -> SketchFile:
+    """Return the sketch without noise, which protects nobody: for the holder alone."""
+    accumulator = summed.accumulator
+    return SketchFile(
+        kind="exact.v1",
+        plan_digest=compute_plan_digest(plan),
+        stream=stream,
+        n_records=accumulator.n_records,
+        width=plan.payload_width,
+        payload=encode_payload(accumulator.sums, plan.payload_width),
+        n_unsketchable=accumulator.n_unsketchable,
+    )
+
+
+def require_suitable(plan: SketchPlan, stream: str) -> None:
+    """Refuse a plan or a stream name that no sketch of a file can have.
+
+    Raises
+    ------
+    ConfigError, PrivacyError
+        The name is empty or too long; or the plan keeps the number of records secret.
+    """
+    if not 1 <= len(stream) <= MAX_STREAM_NAME:
+        raise ConfigError(
+            f"must have 1 to {MAX_STREAM_NAME} characters", field="--stream", fix='such as "main"'
+        )
+    if plan.privacy_target.releases_count:
+        raise PrivacyError(
+            "keeps the number of records secret, and the sketch of a file tells it",
+            field="neighbouring",
+            fix="use a plan under replace-one, or a device",
+        )
+
+
+def _find_reader(path: Path) -> Callable[[WatchedFile, ColumnNames], RecordReader]:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigError(
+            f"ends with none of {', '.join(READERS)}",
+            field=str(path),
+            fix="name the file by its format, or convert it",
+        )
+    return reader
+
+
+def _require_few(
+    batches: Iterable[Records], plan: SketchPlan, path: Path
+) -> Generator[Records, None, None]:
+    """Pass batches on, and stop at the plan's most records rather than at the end of the file."""
+    n_records = 0
+    for batch in batches:
+        n_records += len(batch)
+        if n_records > plan.most_records:
+            raise _refuse_many(plan, path)
+        yield batch
+
+
+def _require_allowed(n_records: int, plan: SketchPlan, path: Path) -> None:
+    if n_records > plan.most_records:
+        raise _refuse_many(plan, path)
+    if n_records < plan.least_records:
+        raise RecordError(
+            f"holds {n_records} records, fewer than the plan's least_records = "
+            f"{plan.least_records}",
+            field=str(path),
+            fix="sketch more records together, or use a plan that allows fewer",
+        )
+
+
+def _refuse_many(plan: SketchPlan, path: Path) -> RecordError:
+    return RecordError(
+        f"holds more records than the plan's most_records = {plan.most_records}",
+        field=str(path),
+        fix="use a plan that allows more, or split the file: each record may be in one part only",
+    )

@@ -1,0 +1,216 @@
+"""The sketch of one file, in a file: deterministic CBOR, written once and never replaced.
+
+One map: ``format``, ``version``; ``kind``, ``plan_digest``, ``stream``, ``n_records``, ``width``
+and ``payload`` as :class:`SketchFile` has them; ``payload_digest``, the SHA-256 of the payload;
+``n_unsketchable`` of an exact file; and ``digest``, the SHA-256 of the deterministic encoding of
+the map without it.
+
+A private file carries nothing that depends on records but the noised payload. How many records
+could not be sketched does depend on them, so only an exact file, for its holder alone, tells it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.cbor import decode_deterministic, encode_deterministic
+from shared.errors import (
+    ConfigError,
+    MalformedMessageError,
+    PlanMismatchError,
+    UnsupportedVersionError,
+)
+from shared.plan import SketchPlan, compute_plan_digest
+from shared.wire import MAX_STREAM_NAME, decode_payload
+
+FORMAT = "sfumato-sketch-file"
+VERSION = 1
+MAX_FILE_BYTES = 1 << 25
+"""More than the largest plan's payload; a longer file is not read."""
+
+SketchKind = Literal["local.v1", "exact.v1"]
+_KINDS = ("local.v1", "exact.v1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchFile:
+    """What such a file holds.
+
+    Parameters
+    ----------
+    kind
+        ``local.v1``: noise was added, as a device adds it. ``exact.v1``: the sum itself, which is
+        not private.
+    plan_digest
+        Of the plan that decided everything.
+    stream
+        The name that decided the masks.
+    n_records
+        Records in the sum; public.
+    width
+        Bytes of one coordinate.
+    payload
+        The coordinates, as :func:`shared.wire.encode_payload` writes them.
+    n_unsketchable
+        Records that added zero: of an exact file only, None in a private one.
+    """
+
+    kind: SketchKind
+    plan_digest: bytes
+    stream: str
+    n_records: int
+    width: int
+    payload: bytes
+    n_unsketchable: int | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noise was added."""
+        return self.kind == "local.v1"
+
+    @property
+    def payload_digest(self) -> bytes:
+        """SHA-256 of the payload."""
+        return hashlib.sha256(self.payload).digest()
+
+    @property
+    def sums(self) -> NDArray[np.int64]:
+        """The coordinates: shape ``(2 m,)``, real parts, then imaginary parts."""
+        n_coordinates = len(self.payload) // self.width
+        return decode_payload(self.payload, width=self.width, n_coordinates=n_coordinates)
+
+    def require_plan(self, plan: SketchPlan) -> None:
+        """Refuse to take the sketch for one of another plan, or one that its plan cannot give.
+
+        Raises
+        ------
+        PlanMismatchError
+            Digest, length, number of records or size of a coordinate is not the plan's.
+        """
+        largest = plan.largest_coordinate(self.n_records)
+        for name, fits in (
+            ("plan_digest", self.plan_digest == compute_plan_digest(plan)),
+            ("width", self.width == plan.payload_width),
+            ("payload", len(self.payload) == plan.payload_bytes),
+            ("n_records", plan.least_records <= self.n_records <= plan.most_records),
+            ("payload", int(np.abs(self.sums).max(initial=0)) <= largest),
+        ):
+            if not fits:
+                raise PlanMismatchError(
+                    "is not what a sketch of this plan has",
+                    field=name,
+                    fix="name the plan that the file was sketched with",
+                )
+
+
+def encode_sketch_file(sketch: SketchFile) -> bytes:
+    """Encode a sketch; the digest covers every other byte."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": sketch.kind,
+        "plan_digest": sketch.plan_digest,
+        "stream": sketch.stream,
+        "n_records": sketch.n_records,
+        "width": sketch.width,
+        "payload": sketch.payload,
+        "payload_digest": sketch.payload_digest,
+    }
+    if sketch.n_unsketchable is not None:
+        document["n_unsketchable"] = sketch.n_unsketchable
+    digest = hashlib.sha256(encode_deterministic(document)).digest()
+    return encode_deterministic({**document, "digest": digest})
+
+
+def decode_sketch_file(data: bytes) -> SketchFile:
+    """Decode a sketch and check it all.
+
+    Raises
+    ------
+    MalformedMessageError, UnsupportedVersionError
+        Damaged, cut short, or of another format or version.
+    """
+    document = decode_deterministic(data, what="sketch file")
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise MalformedMessageError(
+            "is not the sketch of a file", field="format", fix="`sfumato sketch FILE` makes one"
+        )
+    digest = document.pop("digest", None)
+    if digest != hashlib.sha256(encode_deterministic(document)).digest():
+        raise MalformedMessageError(
+            "does not match what the file holds",
+            field="digest",
+            fix="copy the file again; do not sketch the records again",
+        )
+    kind = document.get("kind")
+    if document.get("version") != VERSION or kind not in _KINDS:
+        raise UnsupportedVersionError(
+            f"this release knows version {VERSION} and the kinds {', '.join(_KINDS)}",
+            field="sketch file",
+            fix="update Sfumato",
+        )
+    return _from_document(document)
+
+
+def _from_document(document: dict[str, Any]) -> SketchFile:
+    def is_count(name: str, least: int, most: int) -> bool:
+        value = document.get(name)
+        return type(value) is int and least <= value <= most
+
+    exact = {"n_unsketchable"} if document["kind"] == "exact.v1" else set()
+    plain = {"format", "version", "kind", "plan_digest", "stream", "n_records", "width", "payload"}
+    _require(set(document) == plain | {"payload_digest"} | exact, "keys")
+    _require(is_count("n_records", 1, (1 << 63) - 1), "n_records")
+    _require(is_count("width", 1, 8), "width")
+    plan_digest, payload = document["plan_digest"], document["payload"]
+    _require(isinstance(plan_digest, bytes) and len(plan_digest) == 32, "plan_digest")
+    stream = document["stream"]
+    _require(isinstance(stream, str) and 1 <= len(stream) <= MAX_STREAM_NAME, "stream")
+    _require(isinstance(payload, bytes) and len(payload) % (2 * document["width"]) == 0, "payload")
+    _require(document["payload_digest"] == hashlib.sha256(payload).digest(), "payload_digest")
+    if exact:
+        _require(is_count("n_unsketchable", 0, document["n_records"]), "n_unsketchable")
+    return SketchFile(
+        kind=document["kind"],
+        plan_digest=plan_digest,
+        stream=stream,
+        n_records=document["n_records"],
+        width=document["width"],
+        payload=payload,
+        n_unsketchable=document.get("n_unsketchable"),
+    )
+
+
+def _require(holds: bool, name: str) -> None:
+    if not holds:
+        raise MalformedMessageError(
+            "is not what this format allows", field=name, fix="report this with both versions"
+        )
+
+
+def read_sketch_file(path: Path) -> SketchFile:
+    """Read the sketch of a file; raises as :func:`decode_sketch_file`.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", field=str(path)) from error
+    try:
+        if len(data) > MAX_FILE_BYTES:
+            raise MalformedMessageError("is longer than any sketch", field="sketch file")
+        return decode_sketch_file(data)
+    except (MalformedMessageError, UnsupportedVersionError) as error:
+        # The class tells damage from a later version; the path tells which file.
+        raise type(error)(error.rule, field=f"{path}, {error.field}", fix=error.fix) from error

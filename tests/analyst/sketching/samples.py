@@ -1,0 +1,52 @@
+"""Plans and records for sketches of files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.sketching.interface import ColumnNames
+from analyst.sketching.release import Summed, sum_file
+from shared.core.engines import default_engine
+from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+
+NAMES = ("a", "b", "c")
+
+
+def make_plan(*, masked: bool = False, least: int = 1, most: int = 1_000_000) -> SketchPlan:
+    return create_plan(
+        dimensions=tuple(
+            Dimension(name=name, unit="1", lower=-3.0, upper=3.0, scale=0.5) for name in NAMES
+        ),
+        n_frequencies=12,
+        seed=bytes(32),
+        epsilon=Fraction(1),
+        window=WindowRule(kind="count", length=max(least, min(1000, most))),
+        least_records=least,
+        most_records=most,
+        measurements_per_record=4 if masked else 12,
+    )
+
+
+def make_records(n: int, seed: int = 0) -> NDArray[np.float64]:
+    """Records inside and outside the box, and some that cannot be sketched."""
+    generator = np.random.default_rng(seed)
+    records = generator.normal(0.0, 2.0, size=(n, len(NAMES)))
+    records[generator.random(records.shape) < 0.01] = np.nan
+    return records
+
+
+def sum_of(
+    path: Path, plan: SketchPlan, columns: ColumnNames | None = None, threads: int = 3
+) -> Summed:
+    return sum_file(
+        path,
+        plan,
+        columns or ColumnNames(NAMES),
+        stream="main",
+        engine=default_engine(),
+        n_threads=threads,
+    )

@@ -1,0 +1,127 @@
+"""Bulk parsers give what the line parser gives, or leave the block to it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from analyst.sketching.csv_blocks import Block, BlockParser, read_number
+from shared.core import Columns, Records
+from shared.errors import RecordError
+
+PIECES = [
+    *"0123456789+-.eE_ \t",
+    *',,,,"""',
+    "\n",
+    "\r\n",
+    "\r",
+    "nan",
+    "inf",
+    "NA",
+    "é",
+    "\0",
+    "x",
+]
+
+
+def to_rows(records: Records) -> NDArray[np.float64]:
+    """Records as one array; what is not finite makes the whole record so, here as in a sketch."""
+    rows = records.to_array() if isinstance(records, Columns) else records.astype(np.float64)
+    rows[~np.isfinite(rows).all(axis=1)] = math.nan
+    return rows
+
+
+def parse(data: bytes, n_fields: int, places: tuple[int, ...], use_arrow: bool) -> object:
+    parser = BlockParser("x.csv", n_fields, places, use_arrow=use_arrow)
+    try:
+        return to_rows(parser.parse(Block(2, data)))
+    except RecordError as error:
+        return str(error)
+
+
+def parse_by_line(data: bytes, n_fields: int, places: tuple[int, ...]) -> object:
+    try:
+        return to_rows(BlockParser("x.csv", n_fields, places).parse_by_line(Block(2, data)))
+    except RecordError as error:
+        return str(error)
+
+
+def require_same(data: bytes, n_fields: int, places: tuple[int, ...]) -> None:
+    expected = parse_by_line(data, n_fields, places)
+    for use_arrow in (True, False):
+        found = parse(data, n_fields, places, use_arrow)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert np.array_equal(found, expected, equal_nan=True), (found, expected)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=30), st.integers(1, 3))
+@example(['""1', ",", "2", "\n"], 2)
+@example(['"1"2', ",", "2", "\n"], 2)
+@example(['"1', ",", "2", '"', ",", "3"], 2)
+@example(['"1', "\n", '2"', ",", "3", "\n"], 2)
+@example(["\n", "\n"], 1)
+@example(["1", ",", "\n", "\n", " ", "\n"], 2)
+def test_text_of_any_kind_is_read_alike(pieces: list[str], n_fields: int) -> None:
+    require_same("".join(pieces).encode(), n_fields, tuple(range(n_fields)))
+
+
+ARABIC_ONE = "\u0661"
+FIELDS = st.sampled_from(
+    [
+        *("1", "-2.5", "1e3", "+1", ".5", "5.", "1_0", "", " 7 ", "0x1p3", "1e400", "1e-400"),
+        *('"3"', '"3.5 "', '"a,b"', '"a""b"', 'a"b', "NaN", "-Inf", "é", ARABIC_ONE, "True"),
+        *("1f", "1d2", "#N/A", "infinity", "nan(1)", "\x0b1", "1" * 400),
+    ]
+)
+
+
+@given(
+    st.lists(st.lists(FIELDS, min_size=1, max_size=4), min_size=1, max_size=6),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
+def test_lines_of_odd_fields_are_read_alike(
+    rows: list[list[str]], end: str, is_ended: bool
+) -> None:
+    text = end.join(",".join(row) for row in rows) + (end if is_ended else "")
+    require_same(text.encode(), 3, (2, 0))
+
+
+@given(st.lists(st.tuples(*[st.floats(allow_nan=True)] * 2), min_size=1, max_size=8))
+def test_every_double_is_read_exactly(rows: list[tuple[float, float]]) -> None:
+    text = "".join(f"{a!r},{b!r}\n" for a, b in rows)
+    require_same(text.encode(), 2, (0, 1))
+    found = parse(text.encode(), 2, (0, 1), use_arrow=True)
+    expected = np.array(rows)
+    expected[~np.isfinite(expected).all(axis=1)] = math.nan
+    assert np.array_equal(found, expected, equal_nan=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("use_arrow", [True, False])
+def test_plain_numbers_take_the_fast_way(use_arrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not a fake of anything: the slow way is taken away, so that only the fast one is left.
+    monkeypatch.delattr(BlockParser, "parse_by_line")
+    parser = BlockParser("x.csv", 2, (1,), use_arrow=use_arrow)
+    assert to_rows(parser.parse(Block(2, b"1,2.5\r\n3,-4e-1"))).tolist() == [[2.5], [-0.4]]
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [(b'1,2\n"3,4\n', 3), (b'1,2\n3,4\n"5\n",6\n', 4), (b"1,2\r3,4\n", 2), (b'1,"2"x\n', 2)],
+)
+def test_a_line_that_readers_understand_differently_is_named(data: bytes, line: int) -> None:
+    for use_arrow in (True, False):
+        message = parse(data, 2, (0, 1), use_arrow)
+        assert isinstance(message, str)
+        assert message.startswith(f"x.csv, line {line}: ")
+
+
+def test_only_decimal_numbers_are_numbers() -> None:
+    assert read_number(" -1.5e3 ") == -1500.0
+    for text in ("1_000", ARABIC_ONE, "0x10", "inf", "nan", "1e999", "1,5", "", "one"):
+        assert math.isnan(read_number(text))

@@ -1,0 +1,123 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyst.sketching import csv_reader
+from analyst.sketching.csv_reader import CsvReader
+from analyst.sketching.interface import ColumnNames
+from analyst.sketching.watched import WatchedFile
+from shared.core import Columns, SketchAccumulator
+from shared.core.masks import BLOCK_RECORDS
+from shared.errors import ConfigError, RecordError
+from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+
+LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")
+ROWS = [[1, 2, 3], None, None, [9, 10, 11], None, None, None]
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def read(path: Path, names: tuple[str, ...] = NAMES, block_bytes: int = 1 << 22) -> list[object]:
+    """The records; None in the place of one that cannot be sketched."""
+    with WatchedFile(path) as file:
+        rows: list[object] = []
+        for batch in CsvReader(file, ColumnNames(names), block_bytes=block_bytes).batches(2):
+            array = batch.to_array() if isinstance(batch, Columns) else batch
+            rows += [row.tolist() if np.isfinite(row).all() else None for row in array]
+        return rows
+
+
+@given(
+    block_bytes=st.integers(1, 60),
+    end=st.sampled_from(["\n", "\r\n"]),
+    is_ended=st.booleans(),
+)
+def test_where_blocks_are_cut_changes_no_record(
+    block_bytes: int, end: str, is_ended: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "x.csv"
+    write(path, end.join(("a,b,c", *LINES)) + (end if is_ended else ""))
+    assert read(path, block_bytes=block_bytes) == ROWS
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_file_of_many_blocks_gives_the_sums_of_its_records(masked: bool, tmp_path: Path) -> None:
+    records = make_records(BLOCK_RECORDS + 1000)
+    lines = (",".join(map(repr, [row[2], "text", *row[:2]])) for row in records.tolist())
+    path = write(tmp_path / "x.csv", "c,note,a,b\n" + "\n".join(lines))
+    plan = make_plan(masked=masked)
+    expected = SketchAccumulator(plan.operator(b"file/main"))
+    expected.add(records)
+    summed = sum_of(path, plan)
+    assert summed.accumulator.sums.tolist() == expected.sums.tolist()
+    assert summed.accumulator.n_records == len(records)
+    assert summed.accumulator.n_unsketchable == expected.n_unsketchable > 0
+
+
+def test_columns_are_found_by_name_wherever_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", b'\xef\xbb\xbf"c","the ""a""",b,\xc3\xa9\r\n1,2,3,\xff\r\n')
+    assert read(path, ('the "a"', "b", "c")) == [[2, 3, 1]]
+    assert read(path, ("b", "b", "c")) == [[3, 3, 1]]
+
+
+def test_an_empty_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a\n1\n\n3\n")
+    assert read(path, ("a",)) == [[1], None, [3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a,b\n1,2\n", "c: the column is not among those of .*x.csv .a, b."),
+        (b"a;b;c\n1;2;3\n", "columns are separated by commas"),
+        (b"a,b,c,a\n1,2,3,4\n", "a: the column is more than once among"),
+        (b"a,b,\xff\n1,2,3\n", "line 1: is not UTF-8 text"),
+        (b'a,"b,c\n1,2,3\n', "line 1: is not a header of comma-separated names"),
+        (b"a,b,c\r1,2,3\r", "line 1: is not a header of comma-separated names"),
+        (b"a,b,c", "holds 0 records"),
+        (b"a,b,c\n\n", "holds 0 records"),
+        (b'a,b,c\n1,2,3\n4,"5\n6",7\n', "x.csv, line 3: has a quoted field that does not end"),
+        (b"a,b,c\n1,2,3\r4,5,6\n", "x.csv, line 2: has a carriage return inside the line"),
+        (b"", "is empty"),
+    ],
+)
+def test_a_file_that_readers_understand_differently_is_refused(
+    text: bytes, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((RecordError, ConfigError), match=message):
+        sum_of(write(tmp_path / "x.csv", text), make_plan())
+
+
+@pytest.mark.parametrize("head", ["", "a,b,c\n1,2,3\n"])
+def test_a_line_without_end_is_refused_by_its_number(
+    head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_reader, "MAX_LINE_BYTES", 50)
+    path = write(tmp_path / "x.csv", head + "9" * 200)
+    with pytest.raises(RecordError, match=rf"line {1 + 2 * bool(head)}: is longer than 50 bytes"):
+        read(path, block_bytes=30)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,b,c\n" + "1,2,3\n" * 1000)
+    with WatchedFile(path) as file:
+        batches = CsvReader(file, ColumnNames(NAMES), block_bytes=600).batches(1)
+        next(batches)
+        os.truncate(path, 100)
+        with pytest.raises(RecordError, match=r"ended at byte \d+, before its 6006 bytes"):
+            list(batches)
+
+
+def test_too_many_records_stop_the_reading(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a,b,c\n" + "1,2,3\n" * 1001)
+    with pytest.raises(RecordError, match=r"x\.csv: holds more records than .* = 1000"):
+        sum_of(path, make_plan(most=1000))
+    with pytest.raises(RecordError, match=r"x\.csv: holds 1001 records, fewer than .* = 2000"):
+        sum_of(path, make_plan(least=2000))

@@ -1,0 +1,87 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyst.sketching.interface import ColumnNames, RecordReader
+from analyst.sketching.release import require_suitable, sum_file
+from shared.core.engines import NumpyEngine
+from shared.errors import ConfigError, PrivacyError, RecordError
+from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv"])
+def test_a_file_that_grows_while_it_is_read_is_refused(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "npy":
+        np.save(path, make_records(100))
+    else:
+        path.write_text("a,b,c\n" + "1,2,3\n" * 100)
+
+    def append(n_records: int, reader: RecordReader) -> None:
+        assert n_records == 100
+        assert reader.bytes_read > 0
+        with path.open("ab") as file:
+            file.write(b"4,5,6\n")
+
+    with pytest.raises(RecordError, match="was changed while it was read"):
+        sum_file(
+            path,
+            make_plan(),
+            ColumnNames(NAMES),
+            stream="main",
+            engine=NumpyEngine(),
+            n_threads=1,
+            on_progress=append,
+        )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_stream_decides_the_masks_and_nothing_else(masked: bool, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, make_records(100))
+    sums = [
+        sum_file(
+            path,
+            make_plan(masked=masked),
+            ColumnNames(NAMES),
+            stream=stream,
+            engine=NumpyEngine(),
+            n_threads=2,
+        ).accumulator.sums.tolist()
+        for stream in ("one", "two")
+    ]
+    assert (sums[0] != sums[1]) == masked
+
+
+def test_a_plan_that_keeps_the_number_of_records_secret_is_refused() -> None:
+    plan = make_plan()
+    secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="keeps the number of records secret"):
+        require_suitable(secret, "main")
+
+
+@pytest.mark.parametrize("stream", ["", "x" * 65])
+def test_a_stream_needs_a_name_of_usual_length(stream: str) -> None:
+    with pytest.raises(ConfigError, match="--stream: must have 1 to 64 characters"):
+        require_suitable(make_plan(), stream)
+
+
+def test_a_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlsx"
+    path.write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.npy, \.parquet"):
+        sum_of(path, make_plan())
+
+
+@pytest.mark.parametrize("option", ["a", "a=", "d=x", "=x"])
+def test_a_column_option_of_another_form_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match="--column: must be DIMENSION=COLUMN"):
+        ColumnNames.from_options(NAMES, [option])
+
+
+def test_a_dimension_takes_one_column() -> None:
+    with pytest.raises(ConfigError, match="once a dimension"):
+        ColumnNames.from_options(NAMES, ["a=x", "a=y"])
+    assert ColumnNames.from_options(NAMES, ["a=x=y"]).names == ("x=y", "b", "c")
