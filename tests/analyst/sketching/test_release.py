@@ -57,7 +57,7 @@ def test_the_stream_decides_the_masks_and_nothing_else(masked: bool, tmp_path: P
 
 def test_a_plan_that_keeps_the_number_of_records_secret_is_refused() -> None:
     plan = make_plan()
-    secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))  # type: ignore[arg-type]
+    secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))
     with pytest.raises(PrivacyError, match="keeps the number of records secret"):
         require_suitable(secret, "main")
 
