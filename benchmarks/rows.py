@@ -77,15 +77,17 @@ def measure_in_turn(
     """Return the seconds of each of some works in each run: shape ``(works, runs)``.
 
     The works take turns, so that what else the machine does meets all of them; ratios are to be
-    taken run by run. A first round is not counted.
+    taken run by run. Each runs once uncounted just before, so that none pays for the caches that
+    another left.
     """
-    seconds = np.empty((len(works), runs + 1))
-    for run in range(runs + 1):
+    seconds = np.empty((len(works), runs))
+    for run in range(runs):
         for i, work in enumerate(works):
+            work()
             start = clock()
             work()
             seconds[i, run] = clock() - start
-    return seconds[:, 1:]
+    return seconds
 
 
 def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[Row]]) -> None:
