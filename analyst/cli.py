@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -160,15 +161,19 @@ def _decode_study(
     key: Key,
     url: Url = _DEFAULT_URL,
     seed: Annotated[int, typer.Option(help="Seed of the decoder's random starts.")] = 0,
+    choose: Annotated[
+        bool, typer.Option("--choose", help="Find out how many clusters there are, up to k.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Recover k centroids from everything that a study holds now.
 
-    Example: sfumato decode STUDY -k 5
+    Examples: sfumato decode STUDY -k 5; sfumato decode STUDY -k 12 --choose
     """
+    settings = {"choose": True} if choose else None
     with Client(url, key=key) as client, Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("decoding", total=1.0)
-        running = client.decode(study_id, n_clusters=k, seed=seed)
+        running = client.decode(study_id, n_clusters=k, seed=seed, settings=settings)
         result = running.wait(progress=lambda share: progress.update(task, completed=share))
     if as_json:
         print(json.dumps(_result_to_json(result)))
@@ -191,7 +196,18 @@ def _print_result(result: DecodeResult) -> None:
     for weight, centroid in zip(result.weights, result.centroids, strict=True):
         table.add_row(f"{weight:.1%}", *(f"{value:.4g}" for value in centroid))
     console = Console()
+    if result.choice is not None:
+        console.print(_tabulate_choice(result.choice), f"{result.choice['statement']}")
     console.print(table)
     console.print(f"SNR {result.snr:.3g}; {result.quality}. {result.privacy}")
     for warning in result.warnings:
         console.print(f"warning: {warning}")
+
+
+def _tabulate_choice(choice: Mapping[str, Any]) -> Table:
+    table = Table("clusters", "residual", "noise floor", "")
+    rows = zip(choice["residuals"], choice["noise_floors"], strict=True)
+    for k, (residual, floor) in enumerate(rows, start=1):
+        mark = "recommended" if k == choice["recommended"] else ""
+        table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
+    return table

@@ -49,6 +49,11 @@ class DecodeResult:
         Name and version of the decoder.
     seconds
         Time that decoding took.
+    spreads
+        Shape ``(k, d)``, data units: standard deviation of each cluster's records about its mean;
+        None if the decoder finds none.
+    choice
+        What 1, 2, ... clusters leave unexplained and how many to use, if the decoder was to choose.
     """
 
     decode_id: str
@@ -65,6 +70,8 @@ class DecodeResult:
     warnings: tuple[str, ...]
     solver: str
     seconds: float
+    spreads: NDArray[np.float64] | None = None
+    choice: Mapping[str, Any] | None = None
 
 
 class Client:
@@ -280,4 +287,6 @@ def _read_result(state: Mapping[str, Any]) -> DecodeResult:
         warnings=tuple(result["warnings"]),
         solver=str(result["solver"]),
         seconds=float(result["seconds"]),
+        spreads=None if result.get("spreads") is None else np.array(result["spreads"]),
+        choice=result.get("choice"),
     )

@@ -187,6 +187,16 @@ class MixtureBody(BaseModel):
     variances: list[list[float]]
 
 
+class ChoiceBody(BaseModel):
+    """What 1, 2, ... clusters leave unexplained, what noise alone would, and how many to use."""
+
+    residuals: list[float]
+    noise_floors: list[float]
+    recommended: int
+    reaches_floor: bool
+    statement: str
+
+
 class PrivacyBody(BaseModel):
     """What a study promises."""
 
@@ -212,6 +222,7 @@ class ResultBody(BaseModel):
     weights: list[float]
     spreads: list[list[float]] | None = None
     mixture: MixtureBody | None = None
+    choice: ChoiceBody | None = None
     residual: float
     noise_floor: float
     at_noise_floor: bool | None = None

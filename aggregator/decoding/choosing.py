@@ -1,11 +1,10 @@
 """How many clusters a sketch can tell apart: the residual against the noise floor over k."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from aggregator.decoding.choice import ClusterChoice
 from aggregator.decoding.diagnosis import compute_signal
 from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
 from aggregator.decoding.growth import cycle, expand, find_first_atom
@@ -13,7 +12,7 @@ from aggregator.decoding.levenberg import Fitted, refine
 from aggregator.decoding.problem import DecodingProblem, Vector
 from aggregator.decoding.solver import Monitor
 
-__all__ = ["ClusterChoice", "choose_n_clusters"]
+__all__ = ["choose_n_clusters"]
 
 _N_CYCLES: Final = 6
 _DEVIATIONS: Final = 3.0
@@ -23,37 +22,11 @@ _EXACT: Final = 1e-5
 _WORTHWHILE: Final = 0.01
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusterChoice:
-    """What each number of clusters leaves unexplained, and which one to use.
-
-    Parameters
-    ----------
-    residuals : float64 (k_max,)
-        Of the best fit of 1, 2, ..., k_max round clusters, per complex coordinate.
-    noise_floors : float64 (k_max,)
-        What the noise alone would leave of each.
-    recommended : int
-        The number of clusters to use.
-    reaches_floor : bool
-        Whether it explains all but noise.
-    statement : str
-        The recommendation in words.
-    """
-
-    residuals: Vector
-    noise_floors: Vector
-    recommended: int
-    reaches_floor: bool
-    statement: str
-
-
 def choose_n_clusters(
     problem: DecodingProblem,
     *,
     rng: np.random.Generator,
-    progress: Callable[[float], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    monitor: Monitor | None = None,
 ) -> ClusterChoice:
     """Fit 1, 2, ..., k round clusters, k being the problem's, and compare with the noise floor.
 
@@ -64,18 +37,20 @@ def choose_n_clusters(
     ----------
     problem : DecodingProblem
         Its `n_clusters` is the largest number tried.
-    rng, progress, cancelled
+    rng
         As in `Solver.solve`.
+    monitor
+        Told of every step.
 
     Raises
     ------
     DecodingCancelledError
-        If `cancelled` returned true.
+        The monitor says that nobody waits any more.
     """
     problem = measure_in_wavelengths(problem)
     target = prepare_target(problem)
     with np.errstate(all="ignore"):
-        fits = _fit_each(target, int(problem.n_clusters), rng, Monitor(1, progress, cancelled))
+        fits = _fit_each(target, int(problem.n_clusters), rng, monitor or Monitor(1, None, None))
     residuals = np.array([fit.misfit for fit in fits]) / problem.n_frequencies
     # A fit of more atoms never need be worse: where one is, the search fell short, not the model.
     residuals = np.minimum.accumulate(residuals)

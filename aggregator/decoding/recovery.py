@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from aggregator.decoding.answer import assemble_pooled_solution
+from aggregator.decoding.choosing import choose_n_clusters
 from aggregator.decoding.ensemble import (
     Member,
     compute_floor,
@@ -22,7 +23,7 @@ from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepar
 from aggregator.decoding.levenberg import Fitted
 from aggregator.decoding.pooling import pool_clusters
 from aggregator.decoding.problem import DecodingProblem
-from aggregator.decoding.settings import check_count
+from aggregator.decoding.settings import check_count, check_flag
 from aggregator.decoding.solution import Solution
 from aggregator.decoding.solver import Monitor
 
@@ -41,6 +42,9 @@ class MixtureDecoder:
     n_replicates : int
         Most fits of k atoms under noise; fewer are made once the same best one was found three
         times. Three at most where noise is weak.
+    choose : bool
+        Take the problem's number of clusters as the most there may be, find out how many the sketch
+        can tell apart, and recover so many. The solution says why in `choice`.
 
     Raises
     ------
@@ -57,10 +61,12 @@ class MixtureDecoder:
     name: ClassVar[str] = "mixture/1"
 
     n_replicates: int = 12
+    choose: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
         check_count("n_replicates", self.n_replicates, 1000)
+        check_flag("choose", self.choose)
 
     def solve(
         self,
@@ -71,13 +77,23 @@ class MixtureDecoder:
         cancelled: Callable[[], bool] | None = None,
     ) -> Solution:
         """Recover centroids; see `Solver.solve`."""
-        # Bad input may overflow single precision; every step checks what it keeps instead.
-        with np.errstate(all="ignore"):
-            return self._solve(
-                measure_in_wavelengths(problem), rng, Monitor(1, progress, cancelled)
-            )
+        monitor = Monitor(1, progress, cancelled)
+        if not self.choose:
+            return self._solve(problem, rng, monitor)
+        for_choice, for_fits = rng.spawn(2)
+        choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
+        chosen = replace(problem, n_clusters=choice.recommended)
+        solution = self._solve(chosen, for_fits, monitor.part(0.5, 1.0))
+        return replace(solution, choice=choice)
 
     def _solve(
+        self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
+    ) -> Solution:
+        # Bad input may overflow single precision; every step checks what it keeps instead.
+        with np.errstate(all="ignore"):
+            return self._recover(measure_in_wavelengths(problem), rng, monitor)
+
+    def _recover(
         self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
     ) -> Solution:
         for_fits, for_members, for_pool = rng.spawn(3)

@@ -2,7 +2,7 @@
 
 from shared.errors import DecodingError
 
-__all__ = ["check_count", "check_fraction"]
+__all__ = ["check_count", "check_flag", "check_fraction"]
 
 
 def check_count(field: str, value: object, limit: int) -> None:
@@ -28,4 +28,17 @@ def check_fraction(field: str, value: object) -> None:
     """
     if not (isinstance(value, float) and 0.0 < value < 1.0):
         rule = f"lies strictly between 0 and 1, not {value!r}"
+        raise DecodingError(rule, field=field, fix="leave it out to use the default")
+
+
+def check_flag(field: str, value: object) -> None:
+    """Refuse what is neither true nor false.
+
+    Raises
+    ------
+    DecodingError
+        Naming the field.
+    """
+    if not isinstance(value, bool):
+        rule = f"is true or false, not {value!r}"
         raise DecodingError(rule, field=field, fix="leave it out to use the default")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator.decoding.choice import ClusterChoice
 from aggregator.decoding.density import GaussianMixture
 from aggregator.decoding.diagnosis import (
     Diagnosis,
@@ -54,6 +55,8 @@ class Solution:
         them, data units; None from a solver of point masses.
     mixture : GaussianMixture, optional
         A density that explains the sketch, of k atoms or more; None from a solver of point masses.
+    choice : ClusterChoice, optional
+        Why there are so many clusters, if the solver was to choose.
     """
 
     centroids: Vector
@@ -69,6 +72,7 @@ class Solution:
     succeeded: bool
     spreads: Vector | None = None
     mixture: GaussianMixture | None = None
+    choice: ClusterChoice | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

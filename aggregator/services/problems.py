@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from aggregator.decoding.choice import ClusterChoice
 from aggregator.decoding.density import GaussianMixture
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solution import Solution
@@ -62,6 +63,7 @@ def describe_solution(
         "weights": solution.weights.tolist(),
         "spreads": None if solution.spreads is None else solution.spreads.tolist(),
         "mixture": _describe_mixture(solution.mixture),
+        "choice": _describe_choice(solution.choice),
         "residual": float(solution.residual),
         "noise_floor": float(solution.noise_floor),
         "at_noise_floor": solution.at_noise_floor,
@@ -106,4 +108,16 @@ def _describe_mixture(mixture: GaussianMixture | None) -> dict[str, Any] | None:
         "weights": mixture.weights.tolist(),
         "means": mixture.means.tolist(),
         "variances": mixture.variances.tolist(),
+    }
+
+
+def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    return {
+        "residuals": choice.residuals.tolist(),
+        "noise_floors": choice.noise_floors.tolist(),
+        "recommended": choice.recommended,
+        "reaches_floor": choice.reaches_floor,
+        "statement": choice.statement,
     }

@@ -3,9 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from aggregator.decoding.choosing import ClusterChoice, choose_n_clusters
+from aggregator.decoding.choice import ClusterChoice
+from aggregator.decoding.choosing import choose_n_clusters
 from aggregator.decoding.problem import DecodingProblem
-from shared.errors import DecodingCancelledError
+from aggregator.decoding.registry import create_solver
+from aggregator.decoding.solver import Monitor
+from shared.errors import DecodingCancelledError, DecodingError
 
 from .conftest import MakeProblem
 from .test_recovery import CORNERS, draw_round_clusters
@@ -58,8 +61,40 @@ def test_noise_shows_no_clusters(make_problem: MakeProblem) -> None:
 def test_choosing_can_be_watched_and_cancelled(make_problem: MakeProblem) -> None:
     problem = make_problem(CORNERS, n_clusters=4, n_frequencies=60, half_width=9.0)
     fractions: list[float] = []
-    choose_n_clusters(problem, rng=np.random.default_rng(0), progress=fractions.append)
+    choose_n_clusters(
+        problem, rng=np.random.default_rng(0), monitor=Monitor(1, fractions.append, None)
+    )
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     with pytest.raises(DecodingCancelledError):
-        choose_n_clusters(problem, rng=np.random.default_rng(0), cancelled=lambda: True)
+        choose_n_clusters(
+            problem, rng=np.random.default_rng(0), monitor=Monitor(1, None, lambda: True)
+        )
+
+
+def test_a_decoder_that_chooses_recovers_as_many_clusters_as_it_recommends(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(
+        draw_round_clusters(CORNERS[:3], 10_000),
+        n_clusters=8,
+        n_frequencies=120,
+        half_width=10.0,
+        noise_variance=1e-3,
+    )
+    fractions: list[float] = []
+    decoder = create_solver("mixture", choose=True)
+    solution = decoder.solve(problem, rng=np.random.default_rng(0), progress=fractions.append)
+    assert solution.choice is not None
+    assert solution.choice.recommended == len(solution.weights) == len(solution.centroids) == 3
+    assert solution.choice.residuals.shape == (8,)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    plain = create_solver("mixture").solve(problem, rng=np.random.default_rng(0))
+    assert plain.choice is None
+    assert len(plain.weights) == 8
+
+
+def test_a_flag_that_is_none_is_refused() -> None:
+    with pytest.raises(DecodingError, match="choose"):
+        create_solver("mixture", choose=3)
