@@ -11,12 +11,13 @@ from pathlib import Path
 from aggregator.decoding.registry import create_solver
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Dataset, RealData
-from benchmarks.laws import PLAN_LAW, Law, parse_law
+from benchmarks.laws import PLAN_LAW, format_law, parse_law
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.sketches import Sketcher
 from benchmarks.trials import Case, Recover, Trial, recover_with, run_trial
+from shared.core import RadiusLaw
 from shared.errors import ConfigError, SketchError
 
 FIRST_SEED = 1000
@@ -47,7 +48,7 @@ class Options:
     seeds: int | None = None
     first_seed: int = FIRST_SEED
     solver: str | None = None
-    laws: tuple[Law, ...] = (PLAN_LAW,)
+    laws: tuple[RadiusLaw, ...] = (PLAN_LAW,)
 
     def create_solver(self) -> Solver:
         """Create the solver with its default settings."""
@@ -64,10 +65,10 @@ class Options:
         asked = (quick_runs or min(runs, _QUICK_RUNS)) if self.quick else runs
         return range(self.first_seed, self.first_seed + (self.seeds or asked))
 
-    def extend_name(self, name: str, law: Law) -> str:
+    def extend_name(self, name: str, law: RadiusLaw) -> str:
         """Append what differs from the defaults to the name of a case."""
         solver = f" solver={self.solver}" if self.solver else ""
-        return name + solver + (f" law={law.text}" if law.text else "")
+        return name + solver + (f" law={format_law(law)}" if law != PLAN_LAW else "")
 
 
 @dataclass(kw_only=True)
@@ -78,7 +79,9 @@ class Bench:
     sketcher: Sketcher = field(default_factory=Sketcher)
     tell: Callable[[str, int], None] = lambda words, advance: None
 
-    def run(self, case: Case, law: Law = PLAN_LAW, recover: Recover | None = None) -> list[Trial]:
+    def run(
+        self, case: Case, law: RadiusLaw = PLAN_LAW, recover: Recover | None = None
+    ) -> list[Trial]:
         """Run every seed of a case."""
         recover = recover or recover_with(self.options.create_solver())
         trials = []
@@ -192,8 +195,8 @@ def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
     parser.add_argument("--solver", metavar="NAME", help="a solver of the registry")
     parser.add_argument(
         "--law", action="append", default=[], metavar="LAW",
-        help="radius law, kind:sigma_low:sigma_high such as adapted:1:4, or shares of several "
-        "such as 0.75*adapted:1:2+0.25*adapted:2:6; may be repeated to compare",
+        help="radius law, kind:sigma_low:sigma_high such as adapted:1:4, or with the share and end "
+        "of a tail, adapted:1:2:0.25:16; may be repeated to compare",
     )  # fmt: skip
     return parser
 

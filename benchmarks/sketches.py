@@ -20,8 +20,8 @@ from aggregator.ports import SketchTotals, split_limbs
 from aggregator.services.counts import count_records
 from aggregator.services.utility import estimate_utility, form_sketch, weigh
 from benchmarks.datasets import Dataset
-from benchmarks.laws import PLAN_LAW, Law
-from shared.core import FrequencyMatrix, MaskSchedule, SketchAccumulator, SketchOperator
+from benchmarks.laws import PLAN_LAW
+from shared.core import FrequencyMatrix, MaskSchedule, RadiusLaw, SketchAccumulator, SketchOperator
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.plan.parts import MechanismName
 from shared.privacy import StudyOutline, predict_candidate
@@ -74,7 +74,7 @@ class Study:
     uneven: bool = False
     weighting: str = "size"
     mask_groups: int = 1
-    law: Law = PLAN_LAW
+    law: RadiusLaw = PLAN_LAW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
         n_frequencies=study.n_frequencies,
         measurements_per_record=study.n_frequencies // study.mask_groups,
         seed=hashlib.sha256(f"benchmark {seed}".encode()).digest(),
-        radius_law=study.law.parts[0][1],
+        radius_law=study.law,
         mechanism=noise.mechanism,
         epsilon=noise.epsilon,
         delta=noise.delta,
@@ -166,7 +166,7 @@ class Sketcher:
         """
         sizes = split_sizes(len(dataset.records), study, seed)
         plan = make_plan(dataset, study, sizes, seed)
-        frequencies = study.law.draw(plan)
+        frequencies = plan.frequencies
         exact = self._sum_records(dataset, plan, frequencies, sizes)
         totals = _total(_release(plan, study, exact, seed), sizes)
         weights = weigh(plan, totals, study.weighting) if study.noise else SIZE_WEIGHTS

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Source
-from benchmarks.laws import PLAN_LAW, Law
+from benchmarks.laws import PLAN_LAW
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies
+from shared.core import RadiusLaw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ def recover_with(solver: Solver) -> Recover:
 
 
 def run_trial(
-    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: Law = PLAN_LAW
+    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: RadiusLaw = PLAN_LAW
 ) -> Trial:
     """Sketch the records of one seed, decode, and judge the centroids on the records."""
     dataset = case.source.load(seed)

@@ -228,8 +228,8 @@ def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     if n_edge == 0:
         return None
     return (
-        f"{n_edge} {found.atom} lie on the edge of the box: the plan's bounds may be too narrow or "
-        "the fit poor"
+        f"{n_edge} of the {found.atom} on the edge of the box: the plan's bounds may be too narrow "
+        "or the fit poor"
     )
 
 

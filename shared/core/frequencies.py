@@ -40,11 +40,17 @@ class RadiusLaw:
     sigma_low, sigma_high
         sigma is drawn log-uniformly between them, in multiples of each dimension's scale. Equal
         values give a single scale.
+    tail_share, tail_high
+        For this share of the features, spread evenly among them, sigma lies between ``sigma_high``
+        and ``tail_high`` instead. These low frequencies see clusters that are far apart, or wider
+        than the scale says.
     """
 
     kind: Literal["adapted", "folded-gaussian", "gaussian"] = "adapted"
     sigma_low: float = 1.0
     sigma_high: float = 4.0
+    tail_share: float = 0.0
+    tail_high: float = 4.0
 
     def __post_init__(self) -> None:
         if self.kind not in RADIUS_KINDS:
@@ -53,8 +59,21 @@ class RadiusLaw:
             raise PlanError(
                 "must satisfy 0 < sigma_low <= sigma_high, both finite",
                 field="radius_law.sigma_low",
-                fix="use 1 and 4, which is the multi-scale default",
+                fix="leave both out to use the default",
             )
+        if not 0.0 <= self.tail_share <= 1.0:
+            raise PlanError("must be from 0 to 1", field="radius_law.tail_share")
+        if not self.sigma_high <= self.tail_high < math.inf:
+            raise PlanError(
+                "must be finite and at least sigma_high",
+                field="radius_law.tail_high",
+                fix="leave it out to use the default",
+            )
+
+    def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
+        """Return which features have their sigma in the tail: shape ``(m,)``."""
+        ends = np.floor(np.arange(n_frequencies + 1) * self.tail_share)
+        return np.diff(ends) > 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,8 +165,21 @@ def _draw_scaled(seed: bytes, d: int, m: int, law: RadiusLaw) -> Floats:
         radius = np.abs(_take(_gaussians(WordStream(seed, "frequencies/radius")), m))
     else:
         radius = _take(_adapted_radii(WordStream(seed, "frequencies/radius")), m)
-    sigma = _take(_log_uniform(WordStream(seed, "frequencies/sigma"), law), m)
-    return (radius / (norm * sigma)) * direction
+    return (radius / (norm * _draw_sigmas(seed, m, law))) * direction
+
+
+def _draw_sigmas(seed: bytes, m: int, law: RadiusLaw) -> Floats:
+    """Scales of the features, shape (m,); features of body and tail take theirs in turn."""
+    tail = law.is_tail(m)
+    sigma = np.empty(m)
+    for members, label, low, high in (
+        (~tail, "frequencies/sigma", law.sigma_low, law.sigma_high),
+        (tail, "frequencies/sigma-tail", law.sigma_high, law.tail_high),
+    ):
+        if members.any():
+            stream = _log_uniform(WordStream(seed, label), low, high)
+            sigma[members] = _take(stream, int(np.count_nonzero(members)))
+    return sigma
 
 
 def _take(batches: Iterator[Floats], count: int) -> Floats:
@@ -202,9 +234,8 @@ def _adapted_radii(stream: WordStream) -> Iterator[Floats]:
         yield np.sqrt(q[q >= 4.0] - 4.0)
 
 
-def _log_uniform(stream: WordStream, law: RadiusLaw) -> Iterator[Floats]:
+def _log_uniform(stream: WordStream, low: float, high: float) -> Iterator[Floats]:
     """Uniform on [low, high], kept with probability low / sigma: density as 1 / sigma."""
-    low, high = law.sigma_low, law.sigma_high
     while True:
         if low == high:
             yield np.full(_BATCH, low)

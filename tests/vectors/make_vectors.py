@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,13 @@ def make_frequency_vectors() -> list[dict[str, Any]]:
     """Seed to W, for each radius law."""
     quantiser = Quantiser.from_bounds(LOWER, UPPER)
     vectors = []
-    for kind, low, high in (
-        ("adapted", 1.0, 4.0),
-        ("adapted", 1.0, 1.0),
-        ("folded-gaussian", 0.5, 2.0),
-        ("gaussian", 1.0, 4.0),
+    for law in (
+        RadiusLaw(),
+        RadiusLaw(sigma_low=1.0, sigma_high=1.0, tail_share=0.0, tail_high=1.0),
+        RadiusLaw(kind="folded-gaussian", sigma_low=0.5, sigma_high=2.0, tail_share=0.0),
+        RadiusLaw(kind="gaussian", sigma_low=1.0, sigma_high=4.0, tail_share=0.5, tail_high=40.0),
+        RadiusLaw(sigma_low=0.5, sigma_high=2.0, tail_share=1.0, tail_high=8.0),
     ):
-        law = RadiusLaw(kind=kind, sigma_low=low, sigma_high=high)  # type: ignore[arg-type]
         matrix = draw_frequencies(
             SEED, n_frequencies=12, law=law, quantiser=quantiser, scale=np.array(SCALE)
         )
@@ -67,7 +68,7 @@ def make_frequency_vectors() -> list[dict[str, Any]]:
                 "upper": UPPER,
                 "scale": SCALE,
                 "n_frequencies": 12,
-                "radius_law": {"kind": kind, "sigma_low": low, "sigma_high": high},
+                "radius_law": asdict(law),
                 "bits": matrix.bits,
                 "turns": matrix.turns.tolist(),
                 "digest": matrix.digest.hex(),
@@ -98,6 +99,7 @@ def make_sketch_vectors() -> list[dict[str, Any]]:
         vectors.append(
             {
                 "name": name,
+                "radius_law": asdict(RadiusLaw()),
                 "seed": SEED.hex(),
                 "lower": LOWER,
                 "upper": UPPER,

@@ -65,8 +65,8 @@ def radii(seed: bytes, kind: str, norms: list[float]) -> Iterator[float]:
             yield math.sqrt(q - 4.0)
 
 
-def sigmas(seed: bytes, low: float, high: float) -> Iterator[float]:
-    stream = words(seed, "frequencies/sigma")
+def sigmas(seed: bytes, label: str, low: float, high: float) -> Iterator[float]:
+    stream = words(seed, label)
     while True:
         if low == high:
             yield low
@@ -89,10 +89,15 @@ def frequencies(case: dict[str, Any]) -> tuple[list[list[int]], int]:
             total = total + value * value
         norms.append(math.sqrt(total))
     radius = radii(seed, law["kind"], norms)
-    sigma = sigmas(seed, law["sigma_low"], law["sigma_high"])
+    low, middle, share, high = (
+        law[name] for name in ("sigma_low", "sigma_high", "tail_share", "tail_high")
+    )
+    body = sigmas(seed, "frequencies/sigma", low, middle)
+    tail = sigmas(seed, "frequencies/sigma-tail", middle, high)
     turns = []
     for j in range(m):
-        factor = next(radius) / (norms[j] * next(sigma))
+        is_tail = math.floor((j + 1) * share) > math.floor(j * share)
+        factor = next(radius) / (norms[j] * next(tail if is_tail else body))
         turns.append(
             [
                 factor
@@ -166,7 +171,7 @@ def test_all_features_from_the_page_have_the_published_digest() -> None:
     assert hashlib.sha256(table).hexdigest() == stored("features")["table_sha256"]
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(5))
 def test_frequencies_from_the_page_are_the_published_ones(index: int) -> None:
     case = stored("frequencies")[index]
     turns, bits = frequencies(case)
@@ -179,8 +184,7 @@ def test_frequencies_from_the_page_are_the_published_ones(index: int) -> None:
 @pytest.mark.parametrize("index", range(2))
 def test_sums_from_the_page_are_the_published_ones(index: int) -> None:
     case = stored("sketches")[index]
-    law = {"kind": "adapted", "sigma_low": 1.0, "sigma_high": 4.0}
-    turns, bits = frequencies({**case, "radius_law": law})
+    turns, bits = frequencies(case)
     m = case["n_frequencies"]
     sums = [0] * (2 * m)
     for i, record in enumerate(case["records"]):

@@ -3,11 +3,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core import Quantiser, RadiusLaw, draw_frequencies
 from shared.core.frequencies import (
     _adapted_radii,
     _draw_scaled,
+    _draw_sigmas,
     _gaussians,
     _log,
     _log_uniform,
@@ -92,8 +95,7 @@ def test_adapted_radii_follow_their_density() -> None:
 
 
 def test_scales_are_log_uniform_between_their_ends() -> None:
-    law = RadiusLaw(sigma_low=1.0, sigma_high=4.0)
-    sigma = np.sort(_take(_log_uniform(WordStream(SEED, "test"), law), 50_000))
+    sigma = np.sort(_take(_log_uniform(WordStream(SEED, "test"), 1.0, 4.0), 50_000))
     expected = np.log(sigma) / math.log(4.0)
     observed = (np.arange(sigma.size) + 0.5) / sigma.size
     assert np.max(np.abs(observed - expected)) < 2.7 / math.sqrt(sigma.size)
@@ -101,7 +103,7 @@ def test_scales_are_log_uniform_between_their_ends() -> None:
 
 @pytest.mark.parametrize("kind", ["adapted", "folded-gaussian", "gaussian"])
 def test_each_radius_law_has_its_mean_square(kind: str) -> None:
-    law = RadiusLaw(kind=kind, sigma_low=1.0, sigma_high=1.0)  # type: ignore[arg-type]
+    law = RadiusLaw(kind=kind, sigma_low=1.0, sigma_high=1.0, tail_share=0.0)  # type: ignore[arg-type]
     omega = _draw_scaled(SEED, 2, 50_000, law)
     mean_square = float(np.mean(np.sum(omega**2, axis=0)))
     expected = {"adapted": 2.304, "folded-gaussian": 1.0, "gaussian": 2.0}[kind]
@@ -116,7 +118,37 @@ def test_a_frequency_beyond_16_bits_is_refused_with_the_fix() -> None:
     assert caught.value.field == "dimensions.scale"
 
 
-@pytest.mark.parametrize("law", [{"sigma_low": 0.0}, {"sigma_low": 5.0}, {"kind": "cauchy"}])
+@given(st.integers(1, 300), st.floats(0.0, 1.0))
+def test_the_tail_has_its_share_of_every_first_features(m: int, share: float) -> None:
+    tail = RadiusLaw(tail_share=share).is_tail(m)
+    assert abs(np.count_nonzero(tail) - m * share) <= 1.0
+    assert np.array_equal(tail[: m // 2], RadiusLaw(tail_share=share).is_tail(m // 2))
+
+
+def test_scales_of_body_and_tail_lie_between_their_own_ends() -> None:
+    law = RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.25, tail_high=8.0)
+    sigma, tail = _draw_sigmas(SEED, 4000, law), law.is_tail(4000)
+    assert np.count_nonzero(tail) == 1000
+    assert sigma.min() >= 1.0
+    assert sigma.max() <= 8.0
+    assert sigma[tail].min() >= 2.0 >= sigma[~tail].max()
+    # Log-uniform: half of the tail on either side of 4.
+    assert abs(np.mean(sigma[tail] < 4.0) - 0.5) < 0.08
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        {"sigma_low": 0.0},
+        {"sigma_low": 50.0},
+        {"kind": "cauchy"},
+        {"tail_share": -0.1},
+        {"tail_share": 1.1},
+        {"tail_share": math.nan},
+        {"tail_high": 0.5},
+        {"tail_high": math.inf},
+    ],
+)
 def test_an_impossible_radius_law_is_refused(law: dict[str, object]) -> None:
     with pytest.raises(PlanError, match="radius_law"):
         RadiusLaw(**law)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ def test_features_are_those_published() -> None:
     assert stored("features") == make_vectors.make_feature_vectors()
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(5))
 def test_frequencies_of_a_seed_are_those_published(index: int) -> None:
     assert stored("frequencies")[index] == make_vectors.make_frequency_vectors()[index]
 
