@@ -73,7 +73,8 @@ class RadiusLaw:
     def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
         """Return which features have their sigma in the tail: shape ``(m,)``."""
         ends = np.floor(np.arange(n_frequencies + 1) * self.tail_share)
-        return np.diff(ends) > 0.0
+        is_tail: NDArray[np.bool_] = ends[1:] > ends[:-1]
+        return is_tail
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
