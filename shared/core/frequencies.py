@@ -50,7 +50,7 @@ class RadiusLaw:
     sigma_low: float = 1.0
     sigma_high: float = 4.0
     tail_share: float = 0.0
-    tail_high: float = 4.0
+    tail_high: float = 16.0
 
     def __post_init__(self) -> None:
         if self.kind not in RADIUS_KINDS:
@@ -67,7 +67,7 @@ class RadiusLaw:
             raise PlanError(
                 "must be finite and at least sigma_high",
                 field="radius_law.tail_high",
-                fix="leave it out to use the default",
+                fix="raise it to sigma_high; for no tail, set tail_share to 0 too",
             )
 
     def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
