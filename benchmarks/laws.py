@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from shared.core import RadiusLaw
@@ -36,10 +37,8 @@ def parse_law(text: str) -> RadiusLaw:
         values = []
     if len(values) not in (2, 4):
         raise ConfigError(f"cannot be read from {text!r}", field="--law", fix=_FIX)
-    share, end = values[2:] or (0.0, values[1])
-    return RadiusLaw(
-        kind=kind, sigma_low=values[0], sigma_high=values[1], tail_share=share, tail_high=end
-    )
+    body = RadiusLaw(kind=kind, sigma_low=values[0], sigma_high=values[1], tail_share=0.0)
+    return replace(body, tail_share=values[2], tail_high=values[3]) if values[2:] else body
 
 
 def format_law(law: RadiusLaw) -> str:

@@ -63,12 +63,14 @@ class RadiusLaw:
             )
         if not 0.0 <= self.tail_share <= 1.0:
             raise PlanError("must be from 0 to 1", field="radius_law.tail_share")
-        if not self.sigma_high <= self.tail_high < math.inf:
+        if self.tail_share and not self.sigma_high <= self.tail_high:
             raise PlanError(
-                "must be finite and at least sigma_high",
+                "must be at least sigma_high",
                 field="radius_law.tail_high",
-                fix="raise it to sigma_high; for no tail, set tail_share to 0 too",
+                fix="raise it, or set tail_share to 0",
             )
+        if not 0.0 < self.tail_high < math.inf:
+            raise PlanError("must be finite and positive", field="radius_law.tail_high")
 
     def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
         """Return which features have their sigma in the tail: shape ``(m,)``."""

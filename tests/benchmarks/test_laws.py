@@ -10,13 +10,7 @@ from shared.errors import SketchError
     [
         (
             "folded-gaussian:0.5:2",
-            RadiusLaw(
-                kind="folded-gaussian",
-                sigma_low=0.5,
-                sigma_high=2.0,
-                tail_share=0.0,
-                tail_high=2.0,
-            ),
+            RadiusLaw(kind="folded-gaussian", sigma_low=0.5, sigma_high=2.0, tail_share=0.0),
         ),
         (
             "adapted:1:2:0.25:16",

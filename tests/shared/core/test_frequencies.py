@@ -140,12 +140,13 @@ def test_scales_of_body_and_tail_lie_between_their_own_ends() -> None:
     "law",
     [
         {"sigma_low": 0.0},
-        {"sigma_low": 50.0},
+        {"sigma_low": 5.0},
         {"kind": "cauchy"},
         {"tail_share": -0.1},
         {"tail_share": 1.1},
         {"tail_share": math.nan},
-        {"tail_high": 0.5},
+        {"tail_high": 0.0},
+        {"tail_share": 0.5, "tail_high": 0.5},
         {"tail_high": math.inf},
     ],
 )
