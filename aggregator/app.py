@@ -50,6 +50,7 @@ def create_app(
             if not await _is_prepared(store, services):
                 tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
+            tasks.append(asyncio.create_task(services.merger.run(stop)))
             async with _workers(settings, store, services):
                 yield
         finally:

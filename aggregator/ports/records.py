@@ -161,15 +161,20 @@ class SketchTotals:
         more than 64 bits.
     moments
         Of the numbers of records; those that are secret count as 0.
-    sketch_ids
-        In ascending order.
+    members
+        A digest of which sketches they are, see :mod:`aggregator.ports.members`.
     """
 
     sums: NDArray[np.int64]
     size_sums: NDArray[np.int64]
     moments: SizeMoments
     n_devices: int
-    sketch_ids: tuple[bytes, ...]
+    members: bytes
+
+    @property
+    def n_sketches(self) -> int:
+        """L."""
+        return self.moments.n_sketches
 
     @property
     def n_records(self) -> int:

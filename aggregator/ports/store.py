@@ -129,13 +129,37 @@ class Transaction(Protocol):
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:
-        """Add up the payloads of a selection, exactly, as they were at one moment.
+        """Add up the sketches of a selection, exactly, as they were at one moment.
+
+        The work is in the logarithm of the selection's length, and in what was not merged yet.
 
         Raises
         ------
         StoreError
             A sum could leave 64 bits.
         """
+        ...
+
+    async def list_unmerged(self) -> Sequence[bytes]:
+        """Return the studies with sketches that are in no running sum yet."""
+        ...
+
+    async def merge_sketches(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> int:
+        """Add up to ``most`` waiting sketches to the running sums; return how many were.
+
+        None, while another does the same. It changes no total.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        ...
+
+    async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
+        """Sum every stored sketch anew; name the running sums that are not what they should be."""
         ...
 
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:

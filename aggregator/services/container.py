@@ -10,6 +10,7 @@ from aggregator.services.decodes import DecodeService
 from aggregator.services.enrolment import EnrolmentService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
+from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
@@ -42,6 +43,7 @@ class Services:
     clock: Clock
     readiness: Readiness
     tallies: Tallies
+    merger: Merger
     studies: StudyService
     enrolment: EnrolmentService
     sketches: SketchService
@@ -65,14 +67,16 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
     limits = limits or ServiceLimits()
     plans = PlanCache()
     tallies = Tallies(store)
+    readiness = Readiness(store)
     snapshots = SnapshotService(store, clock, plans)
     devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
     keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
     return Services(
         store=store,
         clock=clock,
-        readiness=Readiness(store),
+        readiness=readiness,
         tallies=tallies,
+        merger=Merger(store, plans, readiness),
         studies=StudyService(store, clock, plans, tallies),
         enrolment=EnrolmentService(
             store, clock, plans, token_seconds=limits.token_seconds, rate=devices

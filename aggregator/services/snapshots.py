@@ -64,7 +64,7 @@ class SnapshotService:
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
             totals = await _sum(transaction, study_id, selection, plan)
-        if not totals.sketch_ids:
+        if not totals.n_sketches:
             raise ConfigError(
                 "contains no sketch", field="selection", fix="widen the slots or labels"
             )
@@ -175,7 +175,7 @@ def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> 
         study.study_id,
         study.plan_digest,
         weighting,
-        list(totals.sketch_ids),
+        totals.members,
         [moments.n_sketches, moments.first, moments.second, moments.third],
         _encode(totals.sums),
         _encode(totals.size_sums),
