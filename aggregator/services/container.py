@@ -8,6 +8,7 @@ from aggregator.ports import Clock, Store
 from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.enrolment import EnrolmentService
+from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
 from aggregator.services.merging import Merger
@@ -28,6 +29,7 @@ class ServiceLimits:
     """
 
     token_seconds: float = 7 * 86400.0
+    payload_seconds: float | None = None
     max_body_bytes: int = 1 << 20
     device_rate: float = 20.0
     device_burst: int = 200
@@ -46,6 +48,7 @@ class Services:
     merger: Merger
     studies: StudyService
     enrolment: EnrolmentService
+    exclusion: ExclusionService
     sketches: SketchService
     snapshots: SnapshotService
     decodes: DecodeService
@@ -76,11 +79,12 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         clock=clock,
         readiness=readiness,
         tallies=tallies,
-        merger=Merger(store, plans, readiness),
+        merger=Merger(store, clock, plans, readiness, payload_seconds=limits.payload_seconds),
         studies=StudyService(store, clock, plans, tallies),
         enrolment=EnrolmentService(
             store, clock, plans, token_seconds=limits.token_seconds, rate=devices
         ),
+        exclusion=ExclusionService(store, clock, plans),
         sketches=SketchService(
             store,
             clock,

@@ -12,12 +12,13 @@ from contextlib import suppress
 
 import structlog
 
-from aggregator.ports import Store
+from aggregator.ports import Clock, Store
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.readiness import Readiness
 from shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
+_DROP_PERIOD_S = 60.0
 _BATCH = 256
 """Sketches in one transaction: few enough that on SQLite no upload waits long for it."""
 
@@ -25,10 +26,27 @@ log = structlog.get_logger("aggregator.merging")
 
 
 class Merger:
-    """Keeps running sums up with what is stored."""
+    """Keeps running sums up with what is stored, and drops payloads that have been kept enough.
 
-    def __init__(self, store: Store, plans: PlanCache, readiness: Readiness) -> None:
+    Parameters
+    ----------
+    payload_seconds
+        How long payloads are kept; None for as long as the study.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        plans: PlanCache,
+        readiness: Readiness,
+        *,
+        payload_seconds: float | None,
+    ) -> None:
         self._store = store
+        self._clock = clock
+        self._payload_seconds = payload_seconds
+        self._next_drop = 0.0
         self._plans = plans
         self._readiness = readiness
 
@@ -69,6 +87,31 @@ class Merger:
                 most=_BATCH,
             )
 
+    async def drop_payloads(self) -> int:
+        """Drop the payloads that were kept long enough; return how many.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        if self._payload_seconds is None:
+            return 0
+        before = self._clock.now() - self._payload_seconds
+        n_dropped = 0
+        while True:
+            async with self._store.begin(write=True) as transaction:
+                n_batch = await transaction.drop_payloads(received_before=before, most=_BATCH)
+            n_dropped += n_batch
+            if n_batch < _BATCH:
+                return n_dropped
+
+    async def _drop_now_and_then(self) -> None:
+        now = self._clock.now()
+        if now >= self._next_drop:
+            self._next_drop = now + _DROP_PERIOD_S
+            await self.drop_payloads()
+
     async def check(self, study_id: bytes) -> Sequence[str]:
         """Sum every stored sketch of a study anew; name the running sums that differ.
 
@@ -93,6 +136,7 @@ class Merger:
                 continue
             try:
                 await self.merge_all()
+                await self._drop_now_and_then()
                 is_away = False
             except TransportError as error:
                 if not is_away:

@@ -63,8 +63,19 @@ class Cell:
             size_sums=self.size_sums,
             moments=self.moments,
             n_devices=self.devices.bit_count(),
+            devices=encode_devices(self.devices),
             members=encode_members(self.members),
         )
+
+
+def encode_devices(devices: int) -> bytes:
+    """Return the bits of devices as bytes, the lowest first."""
+    return devices.to_bytes(-(-devices.bit_length() // 8), "little")
+
+
+def has_device(devices: bytes, number: int) -> bool:
+    """Tell whether the bit of a device is set."""
+    return number // 8 < len(devices) and bool(devices[number // 8] >> number % 8 & 1)
 
 
 def empty_cell(n_coordinates: int) -> Cell:
@@ -111,8 +122,14 @@ def _add(one: Cell, other: Cell) -> Cell:
     )
 
 
-def subtract_cell(whole: Cell, part: Cell) -> Cell:
-    """Take from a cell all sketches of some of its devices."""
+def subtract_cell(whole: Cell, part: Cell, *, keep_devices: bool = False) -> Cell:
+    """Take sketches from a cell.
+
+    Parameters
+    ----------
+    keep_devices
+        True where devices of the part still have others in the cell.
+    """
     low = whole.size_sums[1] - part.size_sums[1]
     borrow = (low < 0).astype(np.int64)
     return Cell(
@@ -121,7 +138,7 @@ def subtract_cell(whole: Cell, part: Cell) -> Cell:
         moments=_combine(whole.moments, part.moments, -1),
         magnitude=whole.magnitude - part.magnitude,
         members=whole.members - part.members,
-        devices=whole.devices & ~part.devices,
+        devices=whole.devices if keep_devices else whole.devices & ~part.devices,
     )
 
 

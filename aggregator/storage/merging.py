@@ -23,6 +23,11 @@ class Layout:
     width: int
     n_coordinates: int
 
+    @property
+    def empty_payload(self) -> bytes:
+        """A payload that adds nothing, in the place of one that was dropped."""
+        return bytes(self.width * self.n_coordinates)
+
     def sum_rows(self, rows: Iterable[Row]) -> Cell:
         """Add rows up.
 
@@ -84,6 +89,18 @@ def roll_up(entries: Iterable[Entry], root: Node | None, layout: Layout) -> dict
             for label_set in label_sets(labels):
                 parts[node, label_set].append(cell)
     return {key: add_cells(cells, layout.n_coordinates) for key, cells in parts.items()}
+
+
+def list_homes(
+    sketches: Iterable[tuple[int | None, int | None]], labels: str, root: Node | None
+) -> set[CellKey]:
+    """Return all cells that sketches of a device are in, given by first and last slot."""
+    return {
+        (node, label_set)
+        for first, last in set(sketches)
+        for node in homes(first, last, root)
+        for label_set in label_sets(labels)
+    }
 
 
 def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:

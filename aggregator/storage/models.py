@@ -130,6 +130,8 @@ class Device(Base):
     enrolled: Mapped[float]
     last_seen: Mapped[float | None]
     n_sketches: Mapped[int]
+    excluded: Mapped[float | None]
+    reason: Mapped[str | None]
 
 
 class Sketch(Base):
@@ -232,6 +234,7 @@ class Snapshot(Base):
     weight_b: Mapped[float]
     sums: Mapped[bytes]
     size_sums: Mapped[bytes]
+    devices: Mapped[bytes]
     created: Mapped[float]
 
 

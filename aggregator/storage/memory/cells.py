@@ -77,7 +77,7 @@ class CellPart:
         """Compare every cell with the sum of its sketches."""
         layout = Layout(width=width, n_coordinates=n_coordinates)
         merged = [
-            self._to_entry(record)
+            self._to_entry(record, dropped=layout.empty_payload)
             for record in self._tables.sketches.rows.values()
             if record.study_id == study_id
             and record.state == "stored"
@@ -85,12 +85,18 @@ class CellPart:
         ]
         expected = roll_up(merged, self._tables.roots.get(study_id), layout)
         found = self._cells(study_id)
+        has_all = not any(
+            record.study_id == study_id
+            and record.state == "stored"
+            and self._tables.payloads.rows[sketch_id] is None
+            for sketch_id, record in self._tables.sketches.rows.items()
+        )
         extra = [
             describe_key(key)
             for key, cell in found.items()
             if key not in expected and cell.moments.n_sketches
         ]
-        return describe_differences(expected, found) + extra
+        return describe_differences(expected, found, sums_known=has_all) + extra
 
     def _cells(self, study_id: bytes) -> Mapping[CellKey, Cell]:
         return {
@@ -108,13 +114,14 @@ class CellPart:
             if study == study_id
         ]
 
-    def _to_entry(self, record: SketchRecord) -> Entry:
+    def _to_entry(self, record: SketchRecord, *, dropped: bytes = b"") -> Entry:
+        payload = self._tables.payloads.rows[record.sketch_id]
         row = Row(
             record.sketch_id,
             record.payload_digest,
             self._tables.numbers.rows[record.device_id],
             record.n_records,
-            self._tables.payloads.rows[record.sketch_id],
+            dropped if payload is None else payload,
         )
         return Entry(
             row=row,

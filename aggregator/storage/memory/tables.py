@@ -80,7 +80,7 @@ class Tables:
         self.tokens: Table[bytes, TokenRecord] = Table(self.undo)
         self.devices: Table[bytes, DeviceRecord] = Table(self.undo)
         self.sketches: Table[bytes, SketchRecord] = Table(self.undo)
-        self.payloads: Table[bytes, bytes] = Table(self.undo)
+        self.payloads: Table[bytes, bytes | None] = Table(self.undo)
         self.numbers: Table[bytes, int] = Table(self.undo)
         self.pending: Table[bytes, bytes] = Table(self.undo)
         self.cells: Table[tuple[bytes, CellKey], Cell] = Table(self.undo)

@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aggregator.ports import Transaction
 from aggregator.storage.schema import read_revision, require_same_revision
-from aggregator.storage.sql.cells import CellRows
 from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
+from aggregator.storage.sql.exclusion import ExclusionRows
 from aggregator.storage.sql.keys import KeyRows
 from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
@@ -23,7 +23,7 @@ __all__ = ["SqlStore"]
 
 
 class SqlTransaction(
-    StudyRows, DeviceRows, SketchRows, CellRows, SnapshotRows, DecodeRows, KeyRows
+    StudyRows, DeviceRows, SketchRows, ExclusionRows, SnapshotRows, DecodeRows, KeyRows
 ):
     """One database transaction."""
 

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Row, and_, delete, false, func, or_, selec
 
 from aggregator.ports import Selection, SketchTotals
 from aggregator.ports.members import decode_members, encode_members
-from aggregator.storage.cells import Cell, add_cells
+from aggregator.storage.cells import Cell, add_cells, encode_devices
 from aggregator.storage.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
 from aggregator.storage.merging import (
@@ -61,10 +61,10 @@ class CellRows(Rows):
         if found is None:
             return 0
         statement = _select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
-        entries = [_to_entry(row) for row in await self._connection.execute(statement)]
+        entries = [to_entry(row) for row in await self._connection.execute(statement)]
         if not entries:
             return 0
-        root = await self._move_root(study_id, _to_root(found), entries)
+        root = await self._move_root(study_id, to_root(found), entries)
         await self._add_cells(study_id, roll_up(entries, root, layout), layout)
         ids = [entry.row.sketch_id for entry in entries]
         await self._connection.execute(
@@ -94,6 +94,10 @@ class CellRows(Rows):
         if self._is_writing:
             await self._lock_root(study_id)
         expected = ExpectedCells(await self._read_root(study_id), layout)
+        dropped = select(Sketch.sketch_id).where(
+            Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
+        )
+        has_all = (await self._connection.execute(dropped.limit(1))).first() is None
         wrong: list[str] = []
         seen: set[CellKey] = set()
 
@@ -101,11 +105,11 @@ class CellRows(Rows):
             cells = dict(closed)
             found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
             seen.update(cells)
-            wrong.extend(describe_differences(cells, found))
+            wrong.extend(describe_differences(cells, found, sums_known=has_all))
 
         # Pages, not one stream: each needs the connection to look its cells up.
         after: tuple[int, bytes] | None = None
-        while entries := await self._list_merged(study_id, after):
+        while entries := await self._list_merged(study_id, after, layout):
             await compare(expected.add(entries))
             after = (_order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
         await compare(expected.finish())
@@ -115,17 +119,20 @@ class CellRows(Rows):
                 wrong.append(describe_key((_to_node(row), row.labels)))
         return wrong
 
-    async def _list_merged(self, study_id: bytes, after: tuple[int, bytes] | None) -> list[Entry]:
+    async def _list_merged(
+        self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
+    ) -> list[Entry]:
         order = func.coalesce(Sketch.first_slot, _order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
         statement = (
-            _select_entries()
+            select_entries()
             .where(Sketch.study_id == study_id, Sketch.state == "stored")
             .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
             .order_by(order, Sketch.sketch_id)
             .limit(BATCH)
         )
-        return [_to_entry(row) for row in await self._connection.execute(statement)]
+        found = await self._connection.execute(statement)
+        return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
     async def _sum_cells(
         self, study_id: bytes, chosen: Cover, labels: Collection[str], n_coordinates: int
@@ -153,7 +160,7 @@ class CellRows(Rows):
                 async for rows in result.partitions(BATCH):
                     running.add(
                         [
-                            _to_entry(row).row
+                            to_entry(row).row
                             for row in rows
                             if selection.matches_labels(row.device_labels)
                         ]
@@ -175,7 +182,7 @@ class CellRows(Rows):
 
     async def _read_root(self, study_id: bytes) -> Node | None:
         statement = select(CellRoot.level, CellRoot.first).where(CellRoot.study_id == study_id)
-        return _to_root((await self._connection.execute(statement)).first())
+        return to_root((await self._connection.execute(statement)).first())
 
     async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
         """Return the root; no other transaction changes cells of the study before this ends."""
@@ -233,13 +240,14 @@ class CellRows(Rows):
 
 def _select_pending(study_id: bytes) -> Any:
     return (
-        _select_entries()
+        select_entries()
         .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
         .where(PendingSketch.study_id == study_id)
     )
 
 
-def _select_entries() -> Any:
+def select_entries() -> Any:
+    """Select sketches with what :func:`to_entry` needs."""
     return (
         select(
             Sketch.sketch_id,
@@ -314,7 +322,8 @@ def _takes(chosen: Cover, node: Node) -> bool:
     return node.length == 0 or chosen.takes(node)
 
 
-def _to_root(row: Any) -> Node | None:
+def to_root(row: Any) -> Node | None:
+    """Make a root of a row; None where there is none yet."""
     return None if row is None or row.level is None else Node(row.level, row.first)
 
 
@@ -322,10 +331,11 @@ def _to_node(row: Row[Any]) -> Node:
     return Node(row.level, row.first, row.length)
 
 
-def _to_entry(row: Row[Any]) -> Entry:
+def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
+    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
     return Entry(
         row=SketchRow(
-            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or b""
+            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
         ),
         labels=encode_labels(row.device_labels),
         first_slot=row.first_slot,
@@ -363,7 +373,7 @@ def _to_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
         "third_moment": cell.moments.third,
         "magnitude": cell.magnitude,
         "members": encode_members(cell.members),
-        "devices": cell.devices.to_bytes(-(-cell.devices.bit_length() // 8), "little"),
+        "devices": encode_devices(cell.devices),
         "sums": cell.sums.astype("<i8").tobytes(),
         "size_sums": cell.size_sums.astype("<i8").tobytes(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,11 +143,25 @@ class Study:
             await transaction.check_sums(self.study_id, width=WIDTH, n_coordinates=COORDINATES)
         )
 
-    def sum_rows(self, uploads: list[Upload], selection: Selection) -> SketchTotals:
-        """Add up what is selected, sketch by sketch."""
+    async def exclude(self, transaction: Transaction, number: int) -> bool:
+        """Exclude a device."""
+        return await transaction.exclude_device(
+            self.device(number).device_id,
+            now=9.0,
+            reason="lies",
+            width=WIDTH,
+            n_coordinates=COORDINATES,
+        )
+
+    def sum_rows(
+        self, uploads: list[Upload], selection: Selection, *, without: Collection[int] = ()
+    ) -> SketchTotals:
+        """Add up what is selected, sketch by sketch, but for some positions."""
         running = PayloadSum(width=WIDTH, n_coordinates=COORDINATES)
         for position, upload in enumerate(uploads):
             record = self.sketch(upload, position)
+            if position in without:
+                continue
             if selection.contains_slots(
                 record.first_slot, record.last_slot
             ) and selection.matches_labels(self.device(upload.device).labels):
@@ -205,6 +220,100 @@ class CellLaws:
             for selection in selections:
                 found = await study.sum(transaction, selection)
                 assert_same(found, study.sum_rows(uploads, selection))
+
+    @pytest.mark.anyio
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
+    )
+    @given(
+        case=draw_cases(),
+        merged=st.integers(0, 24),
+        dropped=st.integers(0, 24),
+        device=st.integers(0, 3),
+    )
+    async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
+        self,
+        store: Store,
+        case: tuple[list[Upload], list[Selection]],
+        merged: int,
+        dropped: int,
+        device: int,
+    ) -> None:
+        uploads, selections = case
+        study = open_study()
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            if merged:
+                await study.merge(transaction, merged)
+            # Waiting sketches and young ones keep their payloads. Earlier examples have none left.
+            n_dropped = await transaction.drop_payloads(received_before=float(dropped), most=9999)
+        async with store.begin(write=True) as transaction:
+            before = await study.sum(transaction, Selection())
+            assert_same(before, study.sum_rows(uploads, Selection()))
+            assert await study.check(transaction) == []
+            assert await study.exclude(transaction, device)
+            assert not await study.exclude(transaction, device)
+            left = await transaction.count_excluded(study.device(device).device_id)
+        async with store.begin(write=True) as transaction:
+            states = [
+                await transaction.get_sketch(study.sketch(u, i).sketch_id)
+                for i, u in enumerate(uploads)
+            ]
+            gone = {i for i, s in enumerate(states) if s is not None and s.state == "excluded"}
+            own = {i for i, u in enumerate(uploads) if u.device == device}
+            assert gone <= own
+            assert (left.n_subtracted, left.n_kept) == (len(gone), len(own - gone))
+            assert left.n_kept <= min(n_dropped, merged)
+            if dropped == 0:
+                assert gone == own
+            for _ in range(2):
+                assert await study.check(transaction) == []
+                for selection in selections:
+                    found = await study.sum(transaction, selection)
+                    assert_same(found, study.sum_rows(uploads, selection, without=gone))
+                await study.merge(transaction, 99)
+
+    @pytest.mark.anyio
+    async def test_a_dropped_payload_leaves_all_else_of_its_sketch(self, store: Store) -> None:
+        study = open_study()
+        uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            assert await transaction.drop_payloads(received_before=99.0, most=9) == 0
+            await study.merge(transaction, 9)
+            assert await transaction.drop_payloads(received_before=2.0, most=1) == 1
+            assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
+            assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
+            record = study.sketch(uploads[0], 0)
+            assert await transaction.get_sketch(record.sketch_id) == record
+            assert not await transaction.add_sketch(record, b"other")
+            assert_same(
+                await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection())
+            )
+
+    @pytest.mark.anyio
+    async def test_a_snapshot_tells_which_of_its_devices_were_excluded(self, store: Store) -> None:
+        study = open_study()
+        uploads = [Upload(device, (0, 0), 5, (1, 2, 3)) for device in (0, 1, 2)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            await study.merge(transaction, 2)
+            devices = (await study.sum(transaction, Selection())).devices
+            assert await transaction.find_excluded(study.study_id, devices) == []
+            for number in (1, 3):
+                await study.exclude(transaction, number)
+            found = await transaction.find_excluded(study.study_id, devices)
+            assert found == [study.device(1).device_id]
+            after = (await study.sum(transaction, Selection())).devices
+            assert await transaction.find_excluded(study.study_id, after) == []
 
     @pytest.mark.anyio
     async def test_merging_that_fails_leaves_everything_as_it_was(self, store: Store) -> None:

@@ -121,6 +121,8 @@ def _create_devices() -> None:
         _real("enrolled"),
         _real("last_seen", nullable=True),
         _integer("n_sketches"),
+        _real("excluded", nullable=True),
+        _text("reason", nullable=True),
         _primary("devices", "device_id"),
         _foreign("devices", "study_id", "studies"),
         sa.UniqueConstraint("study_id", "number", name="uq_devices_study_id_number"),
@@ -201,6 +203,10 @@ def _create_cells() -> None:
         _primary("cells", "study_id", "level", "first", "length", "labels"),
         _foreign("cells", "study_id", "studies"),
     )
+    if op.get_bind().dialect.name == "postgresql":
+        # Written often, and compressed hardly: sums under noise are random in most of their bits.
+        for column in ("sums", "size_sums", "members"):
+            op.execute(f"ALTER TABLE cells ALTER COLUMN {column} SET STORAGE EXTERNAL")
 
 
 def _create_snapshots() -> None:
@@ -224,6 +230,7 @@ def _create_snapshots() -> None:
         _real("weight_b"),
         _binary("sums"),
         _binary("size_sums"),
+        _binary("devices"),
         _real("created"),
         _primary("snapshots", "snapshot_id"),
         _foreign("snapshots", "study_id", "studies"),
