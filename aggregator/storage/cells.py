@@ -13,6 +13,7 @@ from aggregator.ports.limbs import LIMB_BITS
 from aggregator.ports.members import empty_members, encode_members
 from shared.errors import StoreError
 from shared.privacy.weighting import SizeMoments
+from shared.wire import decode_payload, encode_payload
 
 MOST = (1 << 63) - 1
 _LOW = np.uint64((1 << LIMB_BITS) - 1)
@@ -76,6 +77,38 @@ def encode_devices(devices: int) -> bytes:
 def has_device(devices: bytes, number: int) -> bool:
     """Tell whether the bit of a device is set."""
     return number // 8 < len(devices) and bool(devices[number // 8] >> number % 8 & 1)
+
+
+def encode_array(values: NDArray[np.int64]) -> bytes:
+    """Return integers in as few bytes each as the largest needs, after a byte that says how many.
+
+    Most sums need four or five of eight bytes, and cells are written and read often.
+    """
+    high, low = int(values.max(initial=0)), int(values.min(initial=0))
+    width = max(high, ~low).bit_length() // 8 + 1
+    return bytes([width]) + encode_payload(values, width)
+
+
+def decode_array(data: bytes) -> NDArray[np.int64]:
+    """Return what :func:`encode_array` encoded."""
+    width = data[0]
+    return decode_payload(data[1:], width=width, n_coordinates=(len(data) - 1) // width)
+
+
+def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
+    """Return limbs as bytes: as one integer each where all fit 64 bits, after a zero where not."""
+    high, low = limbs
+    if not ((high == 0) | (high == -1)).all():
+        return b"\0" + limbs.astype("<i8").tobytes()
+    return encode_array(low + (high << np.int64(LIMB_BITS)))
+
+
+def decode_size_sums(data: bytes) -> NDArray[np.int64]:
+    """Return the limbs that :func:`encode_size_sums` encoded."""
+    if data[0] == 0:
+        return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64).reshape(2, -1)
+    whole = decode_array(data)
+    return np.array([whole >> np.int64(LIMB_BITS), whole & np.int64(MOST)])
 
 
 def empty_cell(n_coordinates: int) -> Cell:

@@ -11,12 +11,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from sqlalchemy import ColumnElement, Row, and_, delete, false, func, or_, select, update
 
 from aggregator.ports import Selection, SketchTotals
 from aggregator.ports.members import decode_members, encode_members
-from aggregator.storage.cells import Cell, add_cells, encode_devices
+from aggregator.storage.cells import (
+    Cell,
+    add_cells,
+    decode_array,
+    decode_size_sums,
+    encode_array,
+    encode_devices,
+    encode_size_sums,
+)
 from aggregator.storage.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
 from aggregator.storage.merging import (
@@ -345,8 +352,8 @@ def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
 
 def _to_cell(row: Row[Any]) -> Cell:
     return Cell(
-        sums=np.frombuffer(row.sums, dtype="<i8").astype(np.int64),
-        size_sums=np.frombuffer(row.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1),
+        sums=decode_array(row.sums),
+        size_sums=decode_size_sums(row.size_sums),
         moments=SizeMoments(
             n_sketches=row.n_sketches,
             first=row.n_records,
@@ -374,6 +381,6 @@ def _to_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
         "magnitude": cell.magnitude,
         "members": encode_members(cell.members),
         "devices": encode_devices(cell.devices),
-        "sums": cell.sums.astype("<i8").tobytes(),
-        "size_sums": cell.size_sums.astype("<i8").tobytes(),
+        "sums": encode_array(cell.sums),
+        "size_sums": encode_size_sums(cell.size_sums),
     }

@@ -14,8 +14,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from aggregator.ports import DeviceRecord, Selection, SketchRecord, SketchTotals, Store, Transaction
+from aggregator.ports import (
+    DeviceRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+    Store,
+    Transaction,
+    split_limbs,
+)
 from aggregator.storage import SqlStore
+from aggregator.storage.cells import (
+    decode_array,
+    decode_size_sums,
+    encode_array,
+    encode_size_sums,
+)
 from aggregator.storage.models import CellSum
 from aggregator.storage.summing import PayloadSum, Row
 from shared.wire import encode_payload
@@ -184,6 +198,20 @@ def assert_same(found: SketchTotals, wanted: SketchTotals) -> None:
     assert found.moments == wanted.moments
     assert found.n_devices == wanted.n_devices
     assert found.members == wanted.members
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1))
+def test_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
+    assert decode_array(encode_array(np.array(values, dtype=np.int64))).tolist() == values
+
+
+@given(
+    st.lists(st.integers(-(1 << 126), (1 << 126) - 1), min_size=1)
+    | st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1)
+)
+def test_size_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
+    limbs = split_limbs(values)
+    assert decode_size_sums(encode_size_sums(limbs)).tolist() == limbs.tolist()
 
 
 def open_study() -> Study:
@@ -416,7 +444,7 @@ class TestSqlCells(CellLaws):
             await study.merge(transaction, 9)
         async with sql_store.engine.begin() as connection:
             top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")
-            await connection.execute(top.values(sums=np.array([9, 9, 9]).astype("<i8").tobytes()))
+            await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
         async with sql_store.begin() as transaction:
             wrong = await study.check(transaction)
         assert len(wrong) >= 1
