@@ -50,6 +50,7 @@ def create_app(
             if not await _is_prepared(store, services):
                 tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
+            tasks.append(asyncio.create_task(services.merger.run(stop)))
             async with _workers(settings, store, services):
                 yield
         finally:
@@ -61,7 +62,9 @@ def create_app(
 
 
 def _service_limits(settings: Settings) -> ServiceLimits:
+    days = settings.payload_days
     return ServiceLimits(
+        payload_seconds=None if days is None else days * _SECONDS_A_DAY,
         token_seconds=settings.token_days * _SECONDS_A_DAY,
         max_body_bytes=settings.max_body_bytes,
         device_rate=settings.device_rate,

@@ -63,6 +63,10 @@ class Settings(BaseSettings):
         Seconds between looks for a new job.
     token_days
         Days that an enrolment token is valid.
+    payload_days
+        Days after which the payload of a sketch is dropped; its part in every sum stays, and so do
+        its identity, digest and size. Unset, none is. A device can be excluded exactly only while
+        its payloads are there.
     max_body_bytes
         Largest request body; sketches have the limit of their plan instead.
     body_timeout_s
@@ -93,6 +97,7 @@ class Settings(BaseSettings):
     lease_s: Annotated[float, Field(gt=0)] = 60.0
     poll_s: Annotated[float, Field(gt=0)] = 0.5
     token_days: Annotated[float, Field(gt=0)] = 7.0
+    payload_days: Annotated[float | None, Field(gt=0)] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = _MIB
     body_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     most_running: Annotated[int, Field(ge=1, le=1000)] = 15

@@ -226,7 +226,7 @@ def _total(sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
         size_sums=split_limbs(weighted.tolist()),
         moments=SizeMoments.of_sizes(sizes.tolist()),
         n_devices=len(sizes),
-        sketch_ids=(),
+        members=b"",
     )
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from aggregator.api.dependencies import ServicesDep
-from aggregator.api.schemas import DeviceStatusBody, StreamBody
+from aggregator.api.dependencies import OPERATOR, Identity, Operator, ServicesDep
+from aggregator.api.schemas import (
+    DeviceStatusBody,
+    ExclusionBody,
+    ExclusionRequest,
+    StreamBody,
+    maybe_rfc3339,
+)
 
 router = APIRouter(prefix="/v1/devices", tags=["devices"])
 
@@ -32,4 +38,27 @@ async def get_own_device(request: Request, services: ServicesDep) -> DeviceStatu
         ],
         server_time=status.server_time,
         generation=status.generation.hex(),
+    )
+
+
+@router.post("/{device}/exclude", tags=["operators"], dependencies=OPERATOR)
+async def exclude_device(
+    device: Identity, body: ExclusionRequest, services: ServicesDep, operator: Operator
+) -> ExclusionBody:
+    """Take the sketches of a device out of every sum, exactly, and refuse its later ones.
+
+    Asked again, it answers the same with the first reason. Snapshots made before stay as they are
+    and name the device. Sketches whose payloads were dropped by retention cannot be taken out:
+    `n_kept` counts them.
+    """
+    made = await services.exclusion.exclude(
+        bytes.fromhex(device), reason=body.reason, actor=operator.key_id
+    )
+    return ExclusionBody(
+        device_id=device,
+        study_id=made.device.study_id.hex(),
+        excluded=maybe_rfc3339(made.device.excluded) or "",
+        reason=made.device.reason or "",
+        n_subtracted=made.sketches.n_subtracted,
+        n_kept=made.sketches.n_kept,
     )

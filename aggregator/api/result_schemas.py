@@ -25,6 +25,7 @@ _SNAPSHOT: dict[str, Any] = {
     "noise_energy": 0.00053,
     "digest": "44" * 32,
     "selection": {"first_slot": None, "last_slot": None, "labels": {}},
+    "excluded_devices": [],
     "created": _TIME,
 }
 _PRIVACY: dict[str, Any] = {
@@ -86,7 +87,8 @@ class SnapshotBody(BaseModel):
     """A frozen global sketch; the energies and their ratio are those under its weights.
 
     Where numbers of records are secret, `n_records` is estimated from their noised sum, with the
-    standard error `n_records_error`; else it is exact and the error 0.
+    standard error `n_records_error`; else it is exact and the error 0. Where devices in it were
+    excluded since, `excluded_devices` names them: do not rely on it, make another.
     """
 
     model_config = ConfigDict(json_schema_extra={"example": _SNAPSHOT})
@@ -105,6 +107,7 @@ class SnapshotBody(BaseModel):
     noise_energy: float
     digest: str
     selection: SelectionBody
+    excluded_devices: list[str]
     created: str
 
 

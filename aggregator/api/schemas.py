@@ -167,6 +167,40 @@ class StreamBody(BaseModel):
     last_slot: int | None
 
 
+class ExclusionRequest(Request):
+    """Why a device is excluded."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"reason": "sensor was tampered with"}}
+    )
+
+    reason: SmallText
+
+
+class ExclusionBody(BaseModel):
+    """An excluded device, and what became of its sketches."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "device_id": "9b" * 32,
+                "study_id": _ID,
+                "excluded": _TIME,
+                "reason": "sensor was tampered with",
+                "n_subtracted": 12,
+                "n_kept": 0,
+            }
+        }
+    )
+
+    device_id: str
+    study_id: str
+    excluded: str
+    reason: str
+    n_subtracted: int
+    n_kept: int
+
+
 class DeviceStatusBody(BaseModel):
     """What a device learns about itself."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -34,7 +35,8 @@ async def create_snapshot(
     )
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/snapshots/{snapshot.snapshot_id.hex()}"
-    return SnapshotBody.model_validate(_to_map(snapshot))
+    excluded = await services.snapshots.find_excluded(snapshot)
+    return SnapshotBody.model_validate(_to_map(snapshot, excluded))
 
 
 @router.get("/snapshots/{snapshot}")
@@ -46,14 +48,15 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSum
     secret, the last of the sums is their noised count and `first` what is estimated from it.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
+    excluded = await services.snapshots.find_excluded(record)
     sums = {
         "sums": decode_sums(record).tolist(),
         "size_sums": join_limbs(decode_size_sums(record)),
     }
-    return SnapshotSumsBody.model_validate(_to_map(record) | sums)
+    return SnapshotSumsBody.model_validate(_to_map(record, excluded) | sums)
 
 
-def _to_map(record: SnapshotRecord) -> dict[str, Any]:
+def _to_map(record: SnapshotRecord, excluded: Sequence[bytes]) -> dict[str, Any]:
     return {
         "snapshot_id": record.snapshot_id.hex(),
         "study_id": record.study_id.hex(),
@@ -73,5 +76,6 @@ def _to_map(record: SnapshotRecord) -> dict[str, Any]:
         "noise_energy": record.noise_energy,
         "digest": record.digest.hex(),
         "selection": record.selection,
+        "excluded_devices": [device.hex() for device in excluded],
         "created": to_rfc3339(record.created),
     }

@@ -22,6 +22,7 @@ AuditAction = Literal[
     "study.close",
     "token.create",
     "generation.renew",
+    "device.exclude",
 ]
 LOCAL_ACTOR = "local"
 """Who acts by a command on the database itself, without a key."""
@@ -68,7 +69,15 @@ class TokenRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRecord:
-    """An enrolled key; ``last_seen`` is the time of its last accepted request."""
+    """An enrolled key.
+
+    Parameters
+    ----------
+    last_seen
+        The time of its last accepted request.
+    excluded, reason
+        When an operator excluded it, and why.
+    """
 
     device_id: bytes
     study_id: bytes
@@ -77,6 +86,8 @@ class DeviceRecord:
     enrolled: float
     last_seen: float | None = None
     n_sketches: int = 0
+    excluded: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,20 +172,44 @@ class SketchTotals:
         more than 64 bits.
     moments
         Of the numbers of records; those that are secret count as 0.
-    sketch_ids
-        In ascending order.
+    devices
+        Bit i, the lowest of the first byte first, is set for the i-th device of the study.
+    members
+        A digest of which sketches they are, see :mod:`aggregator.ports.members`.
     """
 
     sums: NDArray[np.int64]
     size_sums: NDArray[np.int64]
     moments: SizeMoments
     n_devices: int
-    sketch_ids: tuple[bytes, ...]
+    members: bytes
+    devices: bytes = b""
+
+    @property
+    def n_sketches(self) -> int:
+        """L."""
+        return self.moments.n_sketches
 
     @property
     def n_records(self) -> int:
         """The records of all sketches together."""
         return self.moments.first
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcludedSketches:
+    """What became of the sketches of an excluded device.
+
+    Parameters
+    ----------
+    n_subtracted
+        In no sum any more.
+    n_kept
+        Still in sums, for their payloads were dropped before.
+    """
+
+    n_subtracted: int
+    n_kept: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +229,8 @@ class SnapshotRecord:
         Sums over sketches of n^2 and n^3; either may need more than 64 bits.
     sums, size_sums
         As in :class:`SketchTotals`, int64, little-endian.
+    devices
+        As in :class:`SketchTotals`: whose sketches are in it.
     """
 
     snapshot_id: bytes
@@ -215,6 +252,7 @@ class SnapshotRecord:
     size_sums: bytes
     created: float
     n_records_error: float = 0.0
+    devices: bytes = b""
 
     @property
     def moments(self) -> SizeMoments:

@@ -14,6 +14,7 @@ from aggregator.ports.records import (
     DecodeRecord,
     DecodeState,
     DeviceRecord,
+    ExcludedSketches,
     KeyRecord,
     PageKey,
     RefusalRecord,
@@ -94,6 +95,23 @@ class Transaction(Protocol):
         """Return the devices of a study in the order of enrolment."""
         ...
 
+    async def exclude_device(
+        self, device_id: bytes, *, now: float, reason: str, width: int, n_coordinates: int
+    ) -> bool:
+        """Take the sketches of a device out of all sums, exactly; false if that was done before.
+
+        Those whose payloads were dropped stay in. Its row must be locked.
+        """
+        ...
+
+    async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
+        """Return what became of the sketches of an excluded device."""
+        ...
+
+    async def find_excluded(self, study_id: bytes, devices: bytes) -> Sequence[bytes]:
+        """Return the identities of excluded devices among those of a snapshot."""
+        ...
+
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""
         ...
@@ -129,12 +147,46 @@ class Transaction(Protocol):
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:
-        """Add up the payloads of a selection, exactly, as they were at one moment.
+        """Add up the sketches of a selection, exactly, as they were at one moment.
+
+        The work is in the logarithm of the selection's length, and in what was not merged yet.
 
         Raises
         ------
         StoreError
             A sum could leave 64 bits.
+        """
+        ...
+
+    async def list_unmerged(self) -> Sequence[bytes]:
+        """Return the studies with sketches that are in no running sum yet."""
+        ...
+
+    async def merge_sketches(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> int:
+        """Add up to ``most`` waiting sketches to the running sums; return how many were.
+
+        None, while another does the same. It changes no total.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        ...
+
+    async def drop_payloads(self, *, received_before: float, most: int) -> int:
+        """Drop up to ``most`` payloads of old sketches that are in running sums; return how many.
+
+        All else of a sketch stays, so a replay is still known.
+        """
+        ...
+
+    async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
+        """Sum every stored sketch anew; name the running sums that are not what they should be.
+
+        In a study where payloads were dropped, the sizes and the digests of members are compared.
         """
         ...
 

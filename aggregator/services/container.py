@@ -8,8 +8,10 @@ from aggregator.ports import Clock, Store
 from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.enrolment import EnrolmentService
+from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
+from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
@@ -27,6 +29,7 @@ class ServiceLimits:
     """
 
     token_seconds: float = 7 * 86400.0
+    payload_seconds: float | None = None
     max_body_bytes: int = 1 << 20
     device_rate: float = 20.0
     device_burst: int = 200
@@ -42,8 +45,10 @@ class Services:
     clock: Clock
     readiness: Readiness
     tallies: Tallies
+    merger: Merger
     studies: StudyService
     enrolment: EnrolmentService
+    exclusion: ExclusionService
     sketches: SketchService
     snapshots: SnapshotService
     decodes: DecodeService
@@ -65,18 +70,21 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
     limits = limits or ServiceLimits()
     plans = PlanCache()
     tallies = Tallies(store)
+    readiness = Readiness(store)
     snapshots = SnapshotService(store, clock, plans)
     devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
     keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
     return Services(
         store=store,
         clock=clock,
-        readiness=Readiness(store),
+        readiness=readiness,
         tallies=tallies,
+        merger=Merger(store, clock, plans, readiness, payload_seconds=limits.payload_seconds),
         studies=StudyService(store, clock, plans, tallies),
         enrolment=EnrolmentService(
             store, clock, plans, token_seconds=limits.token_seconds, rate=devices
         ),
+        exclusion=ExclusionService(store, clock, plans),
         sketches=SketchService(
             store,
             clock,

@@ -24,6 +24,11 @@ class Readiness:
         """Let requests through."""
         self._reason = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether requests get through."""
+        return self._reason is None
+
     def require_open(self) -> None:
         """Refuse a request while the database cannot be used.
 

@@ -20,6 +20,7 @@ from aggregator.services.plausibility import require_disjoint, require_plausible
 from aggregator.services.rates import RateLimit
 from aggregator.services.tallies import Tallies
 from shared.errors import (
+    AccessError,
     DuplicateUploadError,
     MalformedMessageError,
     NotFoundError,
@@ -143,6 +144,7 @@ class SketchService:
             message.verify(device.public_key)
         if await _is_stored(transaction, message):
             return False
+        _require_included(device)
         plan = await self._plans.get(study)
         _require_accepted(study, message)
         require_plausible(message.header, message.payload, plan)
@@ -237,6 +239,13 @@ def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
             "is not the digest of the study's plan",
             field="plan_digest",
             fix="fetch the study's plan again",
+        )
+
+
+def _require_included(device: DeviceRecord) -> None:
+    if device.excluded is not None:
+        raise AccessError(
+            "is excluded from the study", field="device", fix="ask the operator for the reason"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class SnapshotService:
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
             totals = await _sum(transaction, study_id, selection, plan)
-        if not totals.sketch_ids:
+        if not totals.n_sketches:
             raise ConfigError(
                 "contains no sketch", field="selection", fix="widen the slots or labels"
             )
@@ -87,6 +87,11 @@ class SnapshotService:
         """
         async with self._store.begin() as transaction:
             return await _require_snapshot(transaction, snapshot_id)
+
+    async def find_excluded(self, snapshot: SnapshotRecord) -> Sequence[bytes]:
+        """Return the devices in a snapshot that were excluded since it was made."""
+        async with self._store.begin() as transaction:
+            return await transaction.find_excluded(snapshot.study_id, snapshot.devices)
 
     async def compute_utility(self, study_id: bytes) -> Utility:
         """Estimate the usefulness of everything that a study holds now, under size weights.
@@ -175,7 +180,7 @@ def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> 
         study.study_id,
         study.plan_digest,
         weighting,
-        list(totals.sketch_ids),
+        totals.members,
         [moments.n_sketches, moments.first, moments.second, moments.third],
         _encode(totals.sums),
         _encode(totals.size_sums),
@@ -240,5 +245,6 @@ def _to_record(
         sums=_encode(totals.sums),
         size_sums=_encode(totals.size_sums),
         created=now,
+        devices=totals.devices,
         n_records_error=utility.n_records_error,
     )

@@ -97,6 +97,7 @@ class Study(Base):
     version: Mapped[int]
     n_sketches: Mapped[int]
     n_records: Mapped[int]
+    n_numbers: Mapped[int] = mapped_column(default=0)
 
 
 class Token(Base):
@@ -116,15 +117,21 @@ class Device(Base):
     """Enrolled devices."""
 
     __tablename__ = "devices"
-    __table_args__ = (Index(None, "study_id", "enrolled", "device_id"),)
+    __table_args__ = (
+        Index(None, "study_id", "enrolled", "device_id"),
+        UniqueConstraint("study_id", "number"),
+    )
 
     device_id: Mapped[bytes] = mapped_column(primary_key=True)
     study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    number: Mapped[int]
     public_key: Mapped[bytes]
     labels: Mapped[dict[str, Any]]
     enrolled: Mapped[float]
     last_seen: Mapped[float | None]
     n_sketches: Mapped[int]
+    excluded: Mapped[float | None]
+    reason: Mapped[str | None]
 
 
 class Sketch(Base):
@@ -151,6 +158,47 @@ class Sketch(Base):
     received: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))
     payload: Mapped[bytes | None]
+
+
+class PendingSketch(Base):
+    """Sketches that are in no cell yet; written and removed together with what makes it so."""
+
+    __tablename__ = "pending_sketches"
+    __table_args__ = (Index(None, "study_id", "sketch_id"),)
+
+    sketch_id: Mapped[bytes] = mapped_column(ForeignKey("sketches.sketch_id"), primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+
+
+class CellRoot(Base):
+    """The root of a study's cells, null before the first; whoever writes cells locks it."""
+
+    __tablename__ = "cell_roots"
+
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"), primary_key=True)
+    level: Mapped[int | None]
+    first: Mapped[int | None]
+
+
+class CellSum(Base):
+    """Exact sums by range of slots and label set, as of ``aggregator.storage.dyadic``."""
+
+    __tablename__ = "cells"
+
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"), primary_key=True)
+    level: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    first: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    length: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    labels: Mapped[str] = mapped_column(primary_key=True)
+    n_sketches: Mapped[int]
+    n_records: Mapped[int] = mapped_column(WideInteger)
+    second_moment: Mapped[int] = mapped_column(WideInteger)
+    third_moment: Mapped[int] = mapped_column(WideInteger)
+    magnitude: Mapped[int]
+    members: Mapped[bytes]
+    devices: Mapped[bytes]
+    sums: Mapped[bytes]
+    size_sums: Mapped[bytes]
 
 
 class Refusal(Base):
@@ -186,6 +234,7 @@ class Snapshot(Base):
     weight_b: Mapped[float]
     sums: Mapped[bytes]
     size_sums: Mapped[bytes]
+    devices: Mapped[bytes]
     created: Mapped[float]
 
 

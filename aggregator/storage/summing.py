@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.ports import SketchTotals, split_limbs
-from shared.errors import StoreError
+from aggregator.ports import split_limbs
+from aggregator.ports.members import digest_members, empty_members
+from aggregator.storage.cells import MOST, Cell, too_large
 from shared.privacy.weighting import SizeMoments
 from shared.wire import decode_payload
 
@@ -18,14 +20,20 @@ _DIGIT_BITS = 24
 _HALF_BITS = 32
 _DIGIT = (1 << _DIGIT_BITS) - 1
 _HALF = (1 << _HALF_BITS) - 1
-_MOST = (1 << 63) - 1
 
-Row = tuple[bytes, bytes, int | None, bytes]
-"""A sketch: its identity, its device's, its number of records (None if secret) and its payload."""
+
+class Row(NamedTuple):
+    """A sketch: its identity and digest, its device's number, its own of records, its payload."""
+
+    sketch_id: bytes
+    payload_digest: bytes
+    device: int
+    n_records: int | None
+    payload: bytes
 
 
 class PayloadSum:
-    """The running sums of a selection, fed in the ascending order of sketch identities.
+    """The running sums over sketches.
 
     Guarantees
     ----------
@@ -44,8 +52,8 @@ class PayloadSum:
         self._size_sums = _SizeWeightedSum(n_coordinates)
         self._largest = 0
         self._moments = [0, 0, 0, 0]
-        self._devices: set[bytes] = set()
-        self._ids: list[bytes] = []
+        self._devices = 0
+        self._members = empty_members()
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add sketches.
@@ -59,38 +67,39 @@ class PayloadSum:
             self._add_batch(rows[start : start + BATCH])
 
     def _add_batch(self, rows: Sequence[Row]) -> None:
-        ids, devices, numbers, payloads = zip(*rows, strict=True)
-        sizes = [n or 0 for n in numbers]
+        sizes = [row.n_records or 0 for row in rows]
         together = decode_payload(
-            b"".join(payloads), width=self._width, n_coordinates=len(rows) * self._sums.size
+            b"".join(row.payload for row in rows),
+            width=self._width,
+            n_coordinates=len(rows) * self._sums.size,
         ).reshape(len(rows), -1)
         self._require_room(sizes, together)
         self._sums += together.sum(axis=0)
         self._size_sums.add(sizes, together)
         for power in range(len(self._moments)):
             self._moments[power] += sum(n**power for n in sizes)
-        self._devices.update(devices)
-        self._ids.extend(ids)
+        for row in rows:
+            self._devices |= 1 << row.device
+        self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
 
     def _require_room(self, sizes: Sequence[int], together: NDArray[np.int64]) -> None:
         """Check that every coordinate's sum of magnitudes stays below 2^63, as does every size."""
         # Python's integers: the magnitude of the least 64-bit integer is not a 64-bit integer.
         highest, lowest = together.max(axis=1).tolist(), together.min(axis=1).tolist()
         self._largest += sum(max(high, -low) for high, low in zip(highest, lowest, strict=True))
-        if self._largest > _MOST or min(sizes) < 0 or max(sizes) > _MOST:
-            raise StoreError(
-                "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
-            )
+        if self._largest > MOST or min(sizes) < 0 or max(sizes) > MOST:
+            raise too_large()
 
-    def total(self) -> SketchTotals:
+    def total(self) -> Cell:
         """Return what was added."""
         n_sketches, first, second, third = self._moments
-        return SketchTotals(
+        return Cell(
             sums=self._sums,
             size_sums=split_limbs(self._size_sums.total()),
             moments=SizeMoments(n_sketches=n_sketches, first=first, second=second, third=third),
-            n_devices=len(self._devices),
-            sketch_ids=tuple(self._ids),
+            magnitude=self._largest,
+            members=self._members,
+            devices=self._devices,
         )
 
 

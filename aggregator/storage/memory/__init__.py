@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from aggregator.ports import Transaction
 from aggregator.storage.memory.decodes import DecodePart
+from aggregator.storage.memory.exclusion import ExclusionPart
 from aggregator.storage.memory.keys import KeyPart
 from aggregator.storage.memory.sketches import SketchPart
 from aggregator.storage.memory.studies import StudyPart
@@ -16,7 +17,7 @@ from aggregator.storage.memory.tables import Tables
 __all__ = ["MemoryStore"]
 
 
-class MemoryTransaction(StudyPart, SketchPart, DecodePart, KeyPart):
+class MemoryTransaction(StudyPart, SketchPart, ExclusionPart, DecodePart, KeyPart):
     """One transaction on the tables of a store."""
 
 

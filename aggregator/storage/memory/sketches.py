@@ -8,14 +8,11 @@ from dataclasses import replace
 from aggregator.ports import (
     PageKey,
     RefusalRecord,
-    Selection,
     SketchRecord,
-    SketchTotals,
     SnapshotRecord,
 )
 from aggregator.ports.records import StudyState
 from aggregator.storage.memory.tables import Tables
-from aggregator.storage.summing import PayloadSum
 
 
 class SketchPart:
@@ -36,6 +33,7 @@ class SketchPart:
             return False
         self._tables.streams.put(stream, present | {record.sequence: record.sketch_id})
         self._tables.payloads.put(record.sketch_id, payload)
+        self._tables.pending.put(record.sketch_id, record.study_id)
         return True
 
     async def count_sketch(
@@ -74,27 +72,6 @@ class SketchPart:
         records = [r for r in self._tables.sketches.rows.values() if r.study_id == study_id]
         records.sort(key=lambda r: (r.received, r.sketch_id))
         return [r for r in records if after is None or (r.received, r.sketch_id) > after][:limit]
-
-    async def sum_sketches(
-        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
-    ) -> SketchTotals:
-        """Add up a selection."""
-        rows = [
-            (sketch_id, record.device_id, record.n_records, self._tables.payloads.rows[sketch_id])
-            for sketch_id, record in sorted(self._tables.sketches.rows.items())
-            if record.study_id == study_id and self._is_inside(record, selection)
-        ]
-        running = PayloadSum(width=width, n_coordinates=n_coordinates)
-        running.add(rows)
-        return running.total()
-
-    def _is_inside(self, record: SketchRecord, selection: Selection) -> bool:
-        labels = self._tables.devices.rows[record.device_id].labels
-        return (
-            record.state == "stored"
-            and selection.contains_slots(record.first_slot, record.last_slot)
-            and selection.matches_labels(labels)
-        )
 
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""

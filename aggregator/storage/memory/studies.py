@@ -79,7 +79,10 @@ class StudyPart:
 
     async def add_device(self, record: DeviceRecord) -> bool:
         """Store a device."""
-        return self._tables.devices.add(record.device_id, record)
+        if not self._tables.devices.add(record.device_id, record):
+            return False
+        self._tables.numbers.put(record.device_id, len(self._tables.numbers.rows))
+        return True
 
     async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
         """Return a device; transactions that write are alone, so nothing is to be locked."""

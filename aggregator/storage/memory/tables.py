@@ -17,6 +17,9 @@ from aggregator.ports import (
     StudyRecord,
     TokenRecord,
 )
+from aggregator.storage.cells import Cell
+from aggregator.storage.dyadic import Node
+from aggregator.storage.merging import CellKey
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -57,6 +60,11 @@ class Table(Generic[K, R]):
         self.put(key, record)
         return True
 
+    def remove(self, key: K) -> None:
+        """Take a record out that is there."""
+        before = self.rows.pop(key)
+        self._undo.append(lambda: self.rows.__setitem__(key, before))
+
     def change(self, key: K, **values: Any) -> None:
         """Replace fields of a record that is there."""
         self.put(key, cast("R", replace(cast("Any", self.rows[key]), **values)))
@@ -72,7 +80,11 @@ class Tables:
         self.tokens: Table[bytes, TokenRecord] = Table(self.undo)
         self.devices: Table[bytes, DeviceRecord] = Table(self.undo)
         self.sketches: Table[bytes, SketchRecord] = Table(self.undo)
-        self.payloads: Table[bytes, bytes] = Table(self.undo)
+        self.payloads: Table[bytes, bytes | None] = Table(self.undo)
+        self.numbers: Table[bytes, int] = Table(self.undo)
+        self.pending: Table[bytes, bytes] = Table(self.undo)
+        self.cells: Table[tuple[bytes, CellKey], Cell] = Table(self.undo)
+        self.roots: Table[bytes, Node] = Table(self.undo)
         self.streams: Table[tuple[bytes, str], dict[int, bytes]] = Table(self.undo)
         self.refusals: Table[tuple[bytes, str], int] = Table(self.undo)
         self.snapshots: Table[bytes, SnapshotRecord] = Table(self.undo)

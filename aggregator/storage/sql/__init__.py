@@ -13,6 +13,7 @@ from aggregator.storage.schema import read_revision, require_same_revision
 from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
+from aggregator.storage.sql.exclusion import ExclusionRows
 from aggregator.storage.sql.keys import KeyRows
 from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
@@ -21,7 +22,9 @@ from aggregator.storage.sql.studies import StudyRows
 __all__ = ["SqlStore"]
 
 
-class SqlTransaction(StudyRows, DeviceRows, SketchRows, SnapshotRows, DecodeRows, KeyRows):
+class SqlTransaction(
+    StudyRows, DeviceRows, SketchRows, ExclusionRows, SnapshotRows, DecodeRows, KeyRows
+):
     """One database transaction."""
 
 
@@ -36,6 +39,11 @@ class SqlStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
+        # Reads of one transaction see one moment: cells, and what is not yet in them. A writer
+        # takes what others committed meanwhile, and locks what it must not lose. SQLite is so.
+        self._reading = (
+            {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+        )
         # Writers of one SQLite file wait for each other by sleeping, and the luckiest goes next.
         # Those of this process queue here, so that the first comes first.
         is_file = engine.dialect.name == "sqlite"
@@ -47,7 +55,9 @@ class SqlStore:
         turn = self._turn if write and self._turn is not None else nullcontext()
         with mapped_errors():
             async with turn, self.engine.connect() as opened:
-                connection = await opened.execution_options(sfumato_write=write)
+                connection = await opened.execution_options(
+                    sfumato_write=write, **({} if write else self._reading)
+                )
                 async with connection.begin():
                     yield SqlTransaction(connection)
 

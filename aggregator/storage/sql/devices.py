@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import and_, func, select, update
 
 from aggregator.ports import DeviceRecord, StreamRecord
-from aggregator.storage.models import Device, Sketch
+from aggregator.storage.models import Device, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, to_record
 
 
@@ -16,7 +16,14 @@ class DeviceRows(Rows):
 
     async def add_device(self, record: DeviceRecord) -> bool:
         """Store a device."""
-        return await self._add(Device, record)
+        # Counted in the study, for two that took the highest number so far would collide.
+        number = await self._connection.execute(
+            update(Study)
+            .where(Study.study_id == record.study_id)
+            .values(n_numbers=Study.n_numbers + 1)
+            .returning(Study.n_numbers)
+        )
+        return await self._add(Device, record, number=number.scalar_one() - 1)
 
     async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
         """Return a device."""

@@ -21,6 +21,12 @@ class Rows:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
+    @property
+    def _is_writing(self) -> bool:
+        """Whether this transaction may write."""
+        options = cast("Any", self._connection.sync_connection).get_execution_options()
+        return bool(options.get("sfumato_write", False))
+
     def _insert(self, model: type[Base]) -> postgresql.Insert:
         """Start an insert that can name what to do on a conflict; both dialects write it alike."""
         if self._connection.dialect.name == "postgresql":
@@ -46,7 +52,9 @@ def to_record(record: type[R], row: Row[Any] | None) -> R | None:
     return None if row is None else record(**row._mapping)
 
 
-def follows(time: Any, identity: Any, after: PageKey | None) -> list[ColumnElement[bool]]:
+def follows(
+    time: Any, identity: Any, after: PageKey | tuple[int, bytes] | None
+) -> list[ColumnElement[bool]]:
     """Return the condition for what comes after the end of a page."""
     if after is None:
         return []

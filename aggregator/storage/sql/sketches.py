@@ -1,16 +1,15 @@
-"""Sketches, their sums, and refusals."""
+"""Sketches and refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import select, update
 
-from aggregator.ports import PageKey, RefusalRecord, Selection, SketchRecord, SketchTotals
+from aggregator.ports import PageKey, RefusalRecord, SketchRecord
 from aggregator.ports.records import StudyState
-from aggregator.storage.models import Device, Refusal, Sketch, Study
+from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
-from aggregator.storage.summing import BATCH, PayloadSum
 
 
 class SketchRows(Rows):
@@ -23,7 +22,11 @@ class SketchRows(Rows):
 
     async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
         """Store a sketch."""
-        return await self._add(Sketch, record, payload=payload)
+        if not await self._add(Sketch, record, payload=payload):
+            return False
+        waiting = {"sketch_id": record.sketch_id, "study_id": record.study_id}
+        await self._connection.execute(self._insert(PendingSketch).values(waiting))
+        return True
 
     async def count_sketch(
         self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
@@ -70,40 +73,6 @@ class SketchRows(Rows):
         found = await self._connection.execute(statement)
         return [SketchRecord(**row._mapping) for row in found]
 
-    async def sum_sketches(
-        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
-    ) -> SketchTotals:
-        """Add up a selection: one statement, so one moment; its rows are streamed."""
-        statement = (
-            select(Sketch.sketch_id, Sketch.device_id, Sketch.n_records, Sketch.payload)
-            .where(Sketch.study_id == study_id, Sketch.state == "stored")
-            .where(*_inside(selection), *await self._labelled(study_id, selection))
-            .order_by(Sketch.sketch_id)
-        )
-        running = PayloadSum(width=width, n_coordinates=n_coordinates)
-        async with self._connection.stream(statement) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    running.add([(row[0], row[1], row[2], row[3] or b"") for row in rows])
-            finally:
-                # The block closes the server's cursor only where no error leaves it.
-                await result.close()
-        return running.total()
-
-    async def _labelled(
-        self, study_id: bytes, selection: Selection
-    ) -> Sequence[ColumnElement[bool]]:
-        """Return the condition on devices; a study has few label sets, so they are listed."""
-        if not selection.labels:
-            return []
-        statement = select(Device.labels).where(Device.study_id == study_id).distinct()
-        present = (await self._connection.execute(statement)).scalars()
-        wanted = [labels for labels in present if selection.matches_labels(labels)]
-        devices = select(Device.device_id).where(
-            Device.study_id == study_id, Device.labels.in_(wanted)
-        )
-        return [Sketch.device_id.in_(devices)]
-
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""
         statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)
@@ -122,12 +91,3 @@ class SketchRows(Rows):
         )
         found = await self._connection.execute(statement)
         return [RefusalRecord(problem=problem, count=count) for problem, count in found]
-
-
-def _inside(selection: Selection) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if selection.first_slot is not None:
-        conditions.append(Sketch.first_slot >= selection.first_slot)
-    if selection.last_slot is not None:
-        conditions.append(Sketch.last_slot <= selection.last_slot)
-    return conditions

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from aggregator.ports import PageKey, StudyRecord, TokenRecord
 from aggregator.ports.records import StudyState
-from aggregator.storage.models import Device, Server, Study, Token
+from aggregator.storage.models import CellRoot, Device, Server, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
 
@@ -30,7 +30,10 @@ class StudyRows(Rows):
 
     async def add_study(self, record: StudyRecord) -> bool:
         """Store a study."""
-        return await self._add(Study, record)
+        if not await self._add(Study, record):
+            return False
+        await self._connection.execute(self._insert(CellRoot).values(study_id=record.study_id))
+        return True
 
     async def get_study(self, study_id: bytes) -> StudyRecord | None:
         """Return a study."""

@@ -16,6 +16,7 @@ OPERATOR_CALLS = [
     ("GET", "/v1/keys"),
     ("DELETE", f"/v1/keys/{KEY}"),
     ("GET", "/v1/audit"),
+    ("POST", f"/v1/devices/{STUDY}/exclude"),
 ]
 ANALYST_CALLS = [
     ("GET", "/v1/studies"),
@@ -103,6 +104,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             url.replace("{sketch}", STUDY)
             .replace("{snapshot}", STUDY)
             .replace("{decode}", STUDY)
+            .replace("{device}", STUDY)
             .replace("{key}", KEY),
         )
         for method, url in calls

@@ -149,13 +149,18 @@ async def read_audit(desk: Desk, **options: Any) -> dict[str, Any]:
 async def operate(desk: Desk) -> list[httpx.Response]:
     """Do everything that changes something and needs an operator; one answer for each action."""
     study = (await desk.publish(make_plan())).hex()
-    headers = desk.operator
+    headers, device = desk.operator, Device(1)
     key = await desk.http.post("/v1/keys", json={"name": "n", "scope": "enrol"}, headers=headers)
     url = f"/v1/studies/{study}"
+    token = await desk.http.post(f"{url}/tokens", json={"max_uses": 2}, headers=headers)
+    enrolment = device.enrolment(token.json()["token"], bytes.fromhex(study))
+    await desk.http.post("/v1/enrolments", json=enrolment)
+    exclusion = f"/v1/devices/{device.device_id.hex()}/exclude"
     return [
         key,
+        token,
+        await desk.http.post(exclusion, json={"reason": "withdrawn"}, headers=headers),
         await desk.http.delete(f"/v1/keys/{key.json()['key_id']}", headers=headers),
-        await desk.http.post(f"{url}/tokens", json={"max_uses": 2}, headers=headers),
         await desk.http.patch(url, json={"state": "closed"}, headers=headers),
         await desk.http.patch(url, json={"state": "open"}, headers=headers),
     ]
@@ -168,6 +173,7 @@ async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -
     assert all(answer.is_success for answer in answers)
     entries = [e for e in (await read_audit(desk))["items"] if e["actor"] != "local"]
     assert sorted(entry["action"] for entry in entries) == [
+        "device.exclude",
         "key.create",
         "key.revoke",
         "study.close",
@@ -199,6 +205,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("post", "/v1/studies"),
         ("patch", "/v1/studies/{study}"),
         ("post", "/v1/studies/{study}/tokens"),
+        ("post", "/v1/devices/{device}/exclude"),
         ("post", "/v1/keys"),
         ("delete", "/v1/keys/{key}"),
     }

@@ -180,7 +180,7 @@ def make_totals(plan: SketchPlan, *, n_records: int, n_sketches: int) -> SketchT
         size_sums=split_limbs([0] * sums.size),
         moments=SizeMoments(n_sketches=n_sketches, first=0, second=0, third=0),
         n_devices=1,
-        sketch_ids=(b"",) * n_sketches,
+        members=b"",
     )
 
 

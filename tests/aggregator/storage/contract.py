@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from aggregator.ports import (
     Transaction,
     join_limbs,
 )
+from aggregator.ports.members import digest_members, encode_members
 from shared.errors import StoreError
 from shared.privacy.weighting import SizeMoments
 from shared.wire import encode_payload
@@ -136,6 +138,20 @@ def assert_totals(totals: SketchTotals, sums: list[list[int]], sizes: list[int])
     ]
     assert totals.moments == SizeMoments.of_sizes(sizes)
     assert totals.n_records == sum(sizes)
+
+
+def digest_of(sketches: Iterable[tuple[int, int]]) -> bytes:
+    """Return the digest of a set of sketches, by device and sequence."""
+    return encode_members(
+        digest_members((name("sketch", *one), name("payload", *one)) for one in sketches)
+    )
+
+
+async def merge(transaction: Transaction, *, width: int = WIDTH, most: int = 1000) -> int:
+    """Merge sketches of the study."""
+    return await transaction.merge_sketches(
+        STUDY.study_id, width=width, n_coordinates=COORDINATES, most=most
+    )
 
 
 async def fill(transaction: Transaction, n_devices: int = 2) -> None:
@@ -366,6 +382,8 @@ class StoreContract:
                     await transaction.add_sketch(
                         make_sketch(device, sequence), make_payload(device, sequence)
                     )
+            # Most are in cells, some wait.
+            assert [await merge(transaction, most=40) for _ in range(3)] == [40] * 3
         async with store.begin() as transaction:
             totals = await transaction.sum_sketches(
                 STUDY.study_id, selection, width=WIDTH, n_coordinates=COORDINATES
@@ -374,7 +392,7 @@ class StoreContract:
         sizes = [10 + sequence for _, sequence in chosen]
         assert_totals(totals, sums, sizes)
         assert totals.n_devices == len({device for device, _ in chosen})
-        assert totals.sketch_ids == tuple(sorted(name("sketch", *one) for one in chosen))
+        assert totals.members == digest_of(chosen)
 
     async def test_sums_and_moments_beyond_64_bits_are_exact(self, store: Store) -> None:
         sizes = [1, (1 << 24) - 1, 1 << 24, (1 << 49) + 3, (1 << 62) + 12345, (1 << 63) - 1]
@@ -386,6 +404,7 @@ class StoreContract:
             for i, (size, values) in enumerate(zip(sizes, sums, strict=True)):
                 payload = encode_payload(np.array(values), 8)
                 await transaction.add_sketch(make_sketch(1, i, n_records=size), payload)
+            await merge(transaction, width=8, most=4)
             totals = await transaction.sum_sketches(
                 STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
             )
@@ -425,6 +444,7 @@ class StoreContract:
             await transaction.add_sketch(wide, make_payload(1, 0))
             untimed = make_sketch(0, 0, first_slot=None, last_slot=None)
             await transaction.add_sketch(untimed, make_payload(0, 0))
+            assert await merge(transaction) == 2
 
             async def select(first: int | None, last: int | None) -> int:
                 totals = await transaction.sum_sketches(
@@ -433,7 +453,7 @@ class StoreContract:
                     width=WIDTH,
                     n_coordinates=COORDINATES,
                 )
-                return len(totals.sketch_ids)
+                return totals.n_sketches
 
             assert [await select(*s) for s in ((4, 6), (5, 6), (4, 5), (None, 5), (4, None))] == [
                 1,

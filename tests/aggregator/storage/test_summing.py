@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.ports import join_limbs, split_limbs
-from aggregator.storage.summing import BATCH, PayloadSum
+from aggregator.storage.summing import BATCH, PayloadSum, Row
 from shared.errors import StoreError
 from shared.privacy.weighting import SizeMoments
 from shared.wire import encode_payload
@@ -34,7 +34,7 @@ def draw_sketches(draw: Any) -> list[Values]:
 def add(running: PayloadSum, sketches: list[Values]) -> None:
     running.add(
         [
-            (b"id", b"device", size, encode_payload(np.array(values, dtype=np.int64), WIDTH))
+            Row(b"id", b"", 0, size, encode_payload(np.array(values, dtype=np.int64), WIDTH))
             for size, values in sketches
         ]
     )

@@ -15,6 +15,7 @@ def upgrade() -> None:
     _create_studies()
     _create_devices()
     _create_sketches()
+    _create_cells()
     _create_snapshots()
     _create_decodes()
     _create_keys()
@@ -29,6 +30,9 @@ def downgrade() -> None:
         "decodes",
         "snapshots",
         "refusals",
+        "cells",
+        "cell_roots",
+        "pending_sketches",
         "sketches",
         "devices",
         "tokens",
@@ -89,6 +93,7 @@ def _create_studies() -> None:
         _integer("version"),
         _integer("n_sketches"),
         _integer("n_records"),
+        _integer("n_numbers"),
         _primary("studies", "study_id"),
     )
     _index("studies", "created", "study_id")
@@ -110,13 +115,17 @@ def _create_devices() -> None:
         "devices",
         _binary("device_id"),
         _binary("study_id"),
+        _integer("number"),
         _binary("public_key"),
         _text("labels"),
         _real("enrolled"),
         _real("last_seen", nullable=True),
         _integer("n_sketches"),
+        _real("excluded", nullable=True),
+        _text("reason", nullable=True),
         _primary("devices", "device_id"),
         _foreign("devices", "study_id", "studies"),
+        sa.UniqueConstraint("study_id", "number", name="uq_devices_study_id_number"),
     )
     _index("devices", "study_id", "enrolled", "device_id")
 
@@ -157,6 +166,49 @@ def _create_sketches() -> None:
     )
 
 
+def _create_cells() -> None:
+    op.create_table(
+        "pending_sketches",
+        _binary("sketch_id"),
+        _binary("study_id"),
+        _primary("pending_sketches", "sketch_id"),
+        _foreign("pending_sketches", "sketch_id", "sketches"),
+        _foreign("pending_sketches", "study_id", "studies"),
+    )
+    _index("pending_sketches", "study_id", "sketch_id")
+    op.create_table(
+        "cell_roots",
+        _binary("study_id"),
+        _integer("level", nullable=True),
+        _integer("first", nullable=True),
+        _primary("cell_roots", "study_id"),
+        _foreign("cell_roots", "study_id", "studies"),
+    )
+    op.create_table(
+        "cells",
+        _binary("study_id"),
+        sa.Column("level", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("first", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("length", sa.BigInteger(), autoincrement=False, nullable=False),
+        _text("labels"),
+        _integer("n_sketches"),
+        _text("n_records"),
+        _text("second_moment"),
+        _text("third_moment"),
+        _integer("magnitude"),
+        _binary("members"),
+        _binary("devices"),
+        _binary("sums"),
+        _binary("size_sums"),
+        _primary("cells", "study_id", "level", "first", "length", "labels"),
+        _foreign("cells", "study_id", "studies"),
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        # Written often, and compressed hardly: sums under noise are random in most of their bits.
+        for column in ("sums", "size_sums", "members"):
+            op.execute(f"ALTER TABLE cells ALTER COLUMN {column} SET STORAGE EXTERNAL")
+
+
 def _create_snapshots() -> None:
     op.create_table(
         "snapshots",
@@ -178,6 +230,7 @@ def _create_snapshots() -> None:
         _real("weight_b"),
         _binary("sums"),
         _binary("size_sums"),
+        _binary("devices"),
         _real("created"),
         _primary("snapshots", "snapshot_id"),
         _foreign("snapshots", "study_id", "studies"),

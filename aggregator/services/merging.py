@@ -1,0 +1,145 @@
+"""Adding uploaded sketches to the running sums, many at once, about twice a second.
+
+A selection shows what waits as well, so nothing depends on when this runs but how long a snapshot
+takes. Any number of replicas may run it: of two at the same study, one passes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import structlog
+
+from aggregator.ports import Clock, Store
+from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.readiness import Readiness
+from shared.errors import SketchError, TransportError
+
+_PERIOD_S = 0.5
+_DROP_PERIOD_S = 60.0
+_BATCH = 256
+"""Sketches in one transaction: few enough that on SQLite no upload waits long for it."""
+
+log = structlog.get_logger("aggregator.merging")
+
+
+class Merger:
+    """Keeps running sums up with what is stored, and drops payloads that have been kept enough.
+
+    Parameters
+    ----------
+    payload_seconds
+        How long payloads are kept; None for as long as the study.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        plans: PlanCache,
+        readiness: Readiness,
+        *,
+        payload_seconds: float | None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._payload_seconds = payload_seconds
+        self._next_drop = 0.0
+        self._plans = plans
+        self._readiness = readiness
+
+    async def merge_all(self) -> int:
+        """Merge all that waits now; return how many sketches were merged.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        async with self._store.begin() as transaction:
+            waiting = await transaction.list_unmerged()
+        return sum([await self._merge_study(study_id) for study_id in waiting])
+
+    async def _merge_study(self, study_id: bytes) -> int:
+        n_merged = 0
+        while True:
+            try:
+                n_batch = await self._merge_batch(study_id)
+            except TransportError:
+                raise
+            except SketchError as error:
+                # Of one study; others go on, and its sketches are still shown as they wait.
+                log.error("sketches cannot be merged", study=study_id.hex(), reason=str(error))
+                return n_merged
+            n_merged += n_batch
+            if n_batch < _BATCH:
+                return n_merged
+
+    async def _merge_batch(self, study_id: bytes) -> int:
+        async with self._store.begin(write=True) as transaction:
+            plan = await self._plans.get(await require_study(transaction, study_id))
+            return await transaction.merge_sketches(
+                study_id,
+                width=plan.payload_width,
+                n_coordinates=plan.n_coordinates,
+                most=_BATCH,
+            )
+
+    async def drop_payloads(self) -> int:
+        """Drop the payloads that were kept long enough; return how many.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        if self._payload_seconds is None:
+            return 0
+        before = self._clock.now() - self._payload_seconds
+        n_dropped = 0
+        while True:
+            async with self._store.begin(write=True) as transaction:
+                n_batch = await transaction.drop_payloads(received_before=before, most=_BATCH)
+            n_dropped += n_batch
+            if n_batch < _BATCH:
+                return n_dropped
+
+    async def _drop_now_and_then(self) -> None:
+        now = self._clock.now()
+        if now >= self._next_drop:
+            self._next_drop = now + _DROP_PERIOD_S
+            await self.drop_payloads()
+
+    async def check(self, study_id: bytes) -> Sequence[str]:
+        """Sum every stored sketch of a study anew; name the running sums that differ.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such study.
+        """
+        async with self._store.begin() as transaction:
+            plan = await self._plans.get(await require_study(transaction, study_id))
+            return await transaction.check_sums(
+                study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
+            )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Merge until ``stop``, while the database can be used."""
+        is_away = False
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _PERIOD_S)
+            if stop.is_set() or not self._readiness.is_open:
+                continue
+            try:
+                await self.merge_all()
+                await self._drop_now_and_then()
+                is_away = False
+            except TransportError as error:
+                if not is_away:
+                    reason = type(error.__cause__).__name__
+                    log.warning("merging waits for the database", reason=reason)
+                is_away = True

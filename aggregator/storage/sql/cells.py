@@ -1,0 +1,386 @@
+"""Running sums over ranges of slots, and the sketches that are not in them yet.
+
+An upload stores its sketch and a row that says it waits, in one transaction; merging adds many
+waiting sketches at once. So uploads never wait for each other's sums, and at every moment the cells
+and the waiting sketches together are all that is stored.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, delete, false, func, or_, select, update
+
+from aggregator.ports import Selection, SketchTotals
+from aggregator.ports.members import decode_members, encode_members
+from aggregator.storage.cells import (
+    Cell,
+    add_cells,
+    decode_array,
+    decode_size_sums,
+    encode_array,
+    encode_devices,
+    encode_size_sums,
+)
+from aggregator.storage.checking import ExpectedCells, describe_differences, describe_key
+from aggregator.storage.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
+from aggregator.storage.merging import (
+    CellKey,
+    Entry,
+    Layout,
+    encode_labels,
+    grow_root,
+    is_shown,
+    raise_root,
+    roll_up,
+)
+from aggregator.storage.models import (
+    CellRoot,
+    CellSum,
+    Device,
+    PendingSketch,
+    Sketch,
+)
+from aggregator.storage.sql.rows import Rows, follows
+from aggregator.storage.summing import BATCH, PayloadSum
+from aggregator.storage.summing import Row as SketchRow
+from shared.privacy.weighting import SizeMoments
+
+_KEY = ("study_id", "level", "first", "length", "labels")
+
+
+class CellRows(Rows):
+    """Statements on cells; see the port for their meaning."""
+
+    async def list_unmerged(self) -> Sequence[bytes]:
+        """Return the studies with sketches that wait."""
+        statement = select(PendingSketch.study_id).distinct()
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def merge_sketches(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> int:
+        """Add waiting sketches to the cells."""
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        found = await self._lock_root(study_id, skip_locked=True)
+        if found is None:
+            return 0
+        statement = _select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
+        entries = [to_entry(row) for row in await self._connection.execute(statement)]
+        if not entries:
+            return 0
+        root = await self._move_root(study_id, to_root(found), entries)
+        await self._add_cells(study_id, roll_up(entries, root, layout), layout)
+        ids = [entry.row.sketch_id for entry in entries]
+        await self._connection.execute(
+            delete(PendingSketch).where(PendingSketch.sketch_id.in_(ids))
+        )
+        return len(entries)
+
+    async def sum_sketches(
+        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+    ) -> SketchTotals:
+        """Add up the cells of a selection and what waits."""
+        if self._is_writing:
+            # A writer's statements see different moments; the lock keeps merging out of them.
+            await self._lock_root(study_id)
+        root = await self._read_root(study_id)
+        chosen = cover(root, selection.first_slot, selection.last_slot)
+        labels = await self._find_label_sets(study_id, root, selection)
+        total = await self._sum_cells(study_id, chosen, labels, n_coordinates)
+        waiting = await self._sum_pending(
+            study_id, selection, PayloadSum(width=width, n_coordinates=n_coordinates)
+        )
+        return add_cells([total, waiting], n_coordinates).to_totals()
+
+    async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
+        """Compare every cell with the sum of its sketches."""
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        if self._is_writing:
+            await self._lock_root(study_id)
+        expected = ExpectedCells(await self._read_root(study_id), layout)
+        dropped = select(Sketch.sketch_id).where(
+            Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
+        )
+        has_all = (await self._connection.execute(dropped.limit(1))).first() is None
+        wrong: list[str] = []
+        seen: set[CellKey] = set()
+
+        async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
+            cells = dict(closed)
+            found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
+            seen.update(cells)
+            wrong.extend(describe_differences(cells, found, sums_known=has_all))
+
+        # Pages, not one stream: each needs the connection to look its cells up.
+        after: tuple[int, bytes] | None = None
+        while entries := await self._list_merged(study_id, after, layout):
+            await compare(expected.add(entries))
+            after = (_order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
+        await compare(expected.finish())
+        held = select(*_key_columns()).where(CellSum.study_id == study_id, CellSum.n_sketches != 0)
+        for row in await self._connection.execute(held):
+            if (_to_node(row), row.labels) not in seen:
+                wrong.append(describe_key((_to_node(row), row.labels)))
+        return wrong
+
+    async def _list_merged(
+        self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
+    ) -> list[Entry]:
+        order = func.coalesce(Sketch.first_slot, _order_of(None))
+        waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+        statement = (
+            select_entries()
+            .where(Sketch.study_id == study_id, Sketch.state == "stored")
+            .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
+            .order_by(order, Sketch.sketch_id)
+            .limit(BATCH)
+        )
+        found = await self._connection.execute(statement)
+        return [to_entry(row, dropped=layout.empty_payload) for row in found]
+
+    async def _sum_cells(
+        self, study_id: bytes, chosen: Cover, labels: Collection[str], n_coordinates: int
+    ) -> Cell:
+        if not labels:
+            return add_cells([], n_coordinates)
+        total = add_cells([], n_coordinates)
+        statement = _select_cells(study_id, labels).where(_in_cover(chosen))
+        async with self._connection.stream(statement) as result:
+            try:
+                async for rows in result.partitions(BATCH):
+                    found = [_to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
+                    total = add_cells([total, *found], n_coordinates)
+            finally:
+                # The block closes the server's cursor only where no error leaves it.
+                await result.close()
+        return total
+
+    async def _sum_pending(
+        self, study_id: bytes, selection: Selection, running: PayloadSum
+    ) -> Cell:
+        statement = _select_pending(study_id).where(*_inside(selection))
+        async with self._connection.stream(statement) as result:
+            try:
+                async for rows in result.partitions(BATCH):
+                    running.add(
+                        [
+                            to_entry(row).row
+                            for row in rows
+                            if selection.matches_labels(row.device_labels)
+                        ]
+                    )
+            finally:
+                await result.close()
+        return running.total()
+
+    async def _find_label_sets(
+        self, study_id: bytes, root: Node | None, selection: Selection
+    ) -> Collection[str]:
+        """Return the label sets to add up; a study has few, and its highest cells show them."""
+        if not selection.labels:
+            return [NO_LABELS]
+        tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
+        statement = select(CellSum.labels).where(CellSum.study_id == study_id, _at(tops)).distinct()
+        present = (await self._connection.execute(statement)).scalars()
+        return [text for text in present if is_shown(text, selection)]
+
+    async def _read_root(self, study_id: bytes) -> Node | None:
+        statement = select(CellRoot.level, CellRoot.first).where(CellRoot.study_id == study_id)
+        return to_root((await self._connection.execute(statement)).first())
+
+    async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
+        """Return the root; no other transaction changes cells of the study before this ends."""
+        statement = (
+            select(CellRoot.level, CellRoot.first)
+            .where(CellRoot.study_id == study_id)
+            .with_for_update(skip_locked=skip_locked)
+        )
+        return (await self._connection.execute(statement)).first()
+
+    async def _move_root(
+        self, study_id: bytes, old: Node | None, entries: Iterable[Entry]
+    ) -> Node | None:
+        """Raise the root so far that all sketches lie below it."""
+        new = grow_root(old, entries)
+        if new is None or new == old:
+            return old
+        if old is not None:
+            top = await self._load(study_id, [old])
+            await self._save(study_id, raise_root(top, old, new))
+        await self._connection.execute(
+            update(CellRoot)
+            .where(CellRoot.study_id == study_id)
+            .values(level=new.level, first=new.first)
+        )
+        return new
+
+    async def _add_cells(
+        self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
+    ) -> None:
+        present = await self._load(study_id, {node for node, _ in more})
+        total = {
+            key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
+            for key, cell in more.items()
+        }
+        await self._save(study_id, total)
+
+    async def _load(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Cell]:
+        statement = _select_cells(study_id).where(_at(nodes))
+        found = await self._connection.execute(statement)
+        return {
+            (node, row.labels): _to_cell(row) for row in found if (node := _to_node(row)) in nodes
+        }
+
+    async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
+        if not cells:
+            return
+        rows = [_to_row(study_id, key, cell) for key, cell in cells.items()]
+        statement = self._insert(CellSum)
+        changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
+        await self._connection.execute(
+            statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
+        )
+
+
+def _select_pending(study_id: bytes) -> Any:
+    return (
+        select_entries()
+        .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
+        .where(PendingSketch.study_id == study_id)
+    )
+
+
+def select_entries() -> Any:
+    """Select sketches with what :func:`to_entry` needs."""
+    return (
+        select(
+            Sketch.sketch_id,
+            Sketch.payload_digest,
+            Sketch.n_records,
+            Sketch.payload,
+            Sketch.first_slot,
+            Sketch.last_slot,
+            Device.number,
+            Device.labels.label("device_labels"),
+        )
+        .select_from(Sketch)
+        .join(Device, Device.device_id == Sketch.device_id)
+    )
+
+
+def _order_of(first_slot: int | None) -> int:
+    """Return where a sketch stands among others; those without slots are first."""
+    return -(1 << 62) if first_slot is None else first_slot
+
+
+def _key_columns() -> list[Any]:
+    return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
+
+
+def _select_cells(study_id: bytes, labels: Collection[str] = ()) -> Any:
+    statement = select(CellSum).where(CellSum.study_id == study_id)
+    return statement.where(CellSum.labels.in_(labels)) if labels else statement
+
+
+def _inside(selection: Selection) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if selection.first_slot is not None:
+        conditions.append(Sketch.first_slot >= selection.first_slot)
+    if selection.last_slot is not None:
+        conditions.append(Sketch.last_slot <= selection.last_slot)
+    return conditions
+
+
+def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
+    """Return a condition that these nodes meet, and few others: one search per level and kind."""
+    firsts: dict[tuple[int, bool], set[int]] = defaultdict(set)
+    for node in nodes:
+        firsts[node.level, node.length > 0].add(node.first)
+    return or_(
+        false(),
+        *(
+            and_(
+                CellSum.level == level,
+                CellSum.first.in_(sorted(values)),
+                CellSum.length > 0 if is_span else CellSum.length == 0,
+            )
+            for (level, is_span), values in sorted(firsts.items())
+        ),
+    )
+
+
+def _in_cover(chosen: Cover) -> ColumnElement[bool]:
+    spans = [
+        and_(
+            CellSum.level == node.level,
+            CellSum.first.between(node.first, node.last),
+            CellSum.length > 0,
+        )
+        for node in chosen.crossed
+        if node.level > 0
+    ]
+    return or_(_at(chosen.nodes), *spans)
+
+
+def _takes(chosen: Cover, node: Node) -> bool:
+    return node.length == 0 or chosen.takes(node)
+
+
+def to_root(row: Any) -> Node | None:
+    """Make a root of a row; None where there is none yet."""
+    return None if row is None or row.level is None else Node(row.level, row.first)
+
+
+def _to_node(row: Row[Any]) -> Node:
+    return Node(row.level, row.first, row.length)
+
+
+def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
+    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
+    return Entry(
+        row=SketchRow(
+            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
+        ),
+        labels=encode_labels(row.device_labels),
+        first_slot=row.first_slot,
+        last_slot=row.last_slot,
+    )
+
+
+def _to_cell(row: Row[Any]) -> Cell:
+    return Cell(
+        sums=decode_array(row.sums),
+        size_sums=decode_size_sums(row.size_sums),
+        moments=SizeMoments(
+            n_sketches=row.n_sketches,
+            first=row.n_records,
+            second=row.second_moment,
+            third=row.third_moment,
+        ),
+        magnitude=row.magnitude,
+        members=decode_members(row.members),
+        devices=int.from_bytes(row.devices, "little"),
+    )
+
+
+def _to_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+    node, labels = key
+    return {
+        "study_id": study_id,
+        "level": node.level,
+        "first": node.first,
+        "length": node.length,
+        "labels": labels,
+        "n_sketches": cell.moments.n_sketches,
+        "n_records": cell.moments.first,
+        "second_moment": cell.moments.second,
+        "third_moment": cell.moments.third,
+        "magnitude": cell.magnitude,
+        "members": encode_members(cell.members),
+        "devices": encode_devices(cell.devices),
+        "sums": encode_array(cell.sums),
+        "size_sums": encode_size_sums(cell.size_sums),
+    }

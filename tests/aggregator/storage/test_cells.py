@@ -1,0 +1,451 @@
+"""Whatever is stored, in whatever order it is merged: a selection is the sum of its sketches."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from aggregator.ports import (
+    DeviceRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+    Store,
+    Transaction,
+    split_limbs,
+)
+from aggregator.storage import SqlStore
+from aggregator.storage.cells import (
+    decode_array,
+    decode_size_sums,
+    encode_array,
+    encode_size_sums,
+)
+from aggregator.storage.models import CellSum
+from aggregator.storage.summing import PayloadSum, Row
+from shared.wire import encode_payload
+from tests.aggregator.storage.contract import STUDY, make_device, name
+
+WIDTH, COORDINATES = 8, 3
+LABELS: tuple[dict[str, str], ...] = (
+    {"site": "north", "kind": "pump"},
+    {"site": "north", "kind": "fan"},
+    {"site": "south", "kind": "fan"},
+)
+_examples = itertools.count()
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A sketch, by the number of its device."""
+
+    device: int
+    slots: tuple[int, int] | None
+    n_records: int | None
+    values: tuple[int, ...]
+
+
+@st.composite
+def draw_uploads(draw: Any) -> list[Upload]:
+    """Sketches of four devices over few slots, on both sides of the origin, or far from it."""
+    origin = draw(st.sampled_from([0, -3, 490_123, -(1 << 53) + 1, (1 << 53) - 40]))
+    value = st.integers(-(1 << 55), 1 << 55)
+    first = st.integers(origin, origin + 20)
+    slots = st.one_of(st.none(), st.tuples(first, st.sampled_from([0, 0, 0, 1, 2, 7])))
+    drawn: list[tuple[int, tuple[int, int] | None, int | None, tuple[int, ...]]] = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 3),
+                slots.map(lambda s: None if s is None else (s[0], s[0] + s[1])),
+                st.one_of(st.none(), st.integers(0, (1 << 63) - 1), st.integers(1, 50)),
+                st.tuples(*[value] * COORDINATES),
+            ),
+            max_size=24,
+        )
+    )
+    return [Upload(*one) for one in drawn]
+
+
+@st.composite
+def draw_selection(draw: Any, uploads: list[Upload]) -> Selection:
+    """Draw a selection whose ends are near those of sketches."""
+    ends = [slot + by for u in uploads for slot in u.slots or () for by in (-1, 0, 1)]
+    end = st.one_of(st.none(), st.sampled_from(ends)) if ends else st.none()
+    return Selection(
+        first_slot=draw(end),
+        last_slot=draw(end),
+        labels=draw(st.sampled_from([{}, {"site": "north"}, {"kind": "fan"}, LABELS[2]])),
+    )
+
+
+@st.composite
+def draw_cases(draw: Any) -> tuple[list[Upload], list[Selection]]:
+    """Sketches and selections."""
+    uploads = draw(draw_uploads())
+    return uploads, [draw(draw_selection(uploads)) for _ in range(6)]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study of its own for each example, for they share a store."""
+
+    study_id: bytes
+
+    def device(self, number: int) -> DeviceRecord:
+        """Return a device."""
+        return make_device(
+            number,
+            device_id=name(self.study_id, "device", number),
+            study_id=self.study_id,
+            labels=LABELS[number % len(LABELS)],
+        )
+
+    def sketch(self, upload: Upload, position: int) -> SketchRecord:
+        """Return what is stored of an upload."""
+        first, last = upload.slots or (None, None)
+        return SketchRecord(
+            sketch_id=name(self.study_id, "sketch", position),
+            study_id=self.study_id,
+            device_id=self.device(upload.device).device_id,
+            stream="main",
+            sequence=position,
+            first_slot=first,
+            last_slot=last,
+            n_records=upload.n_records,
+            payload_digest=name(self.study_id, "payload", position),
+            header=b"",
+            signature=b"",
+            received=float(position),
+        )
+
+    async def open(self, transaction: Transaction) -> None:
+        """Store the study and its devices."""
+        await transaction.add_study(replace(STUDY, study_id=self.study_id))
+        for number in range(4):
+            await transaction.add_device(self.device(number))
+
+    async def store(self, transaction: Transaction, uploads: list[Upload]) -> None:
+        """Store sketches."""
+        for position, upload in enumerate(uploads):
+            payload = encode_payload(np.array(upload.values), WIDTH)
+            assert await transaction.add_sketch(self.sketch(upload, position), payload)
+
+    async def merge(self, transaction: Transaction, most: int) -> int:
+        """Merge sketches."""
+        return await transaction.merge_sketches(
+            self.study_id, width=WIDTH, n_coordinates=COORDINATES, most=most
+        )
+
+    async def sum(self, transaction: Transaction, selection: Selection) -> SketchTotals:
+        """Return the sums of a selection."""
+        return await transaction.sum_sketches(
+            self.study_id, selection, width=WIDTH, n_coordinates=COORDINATES
+        )
+
+    async def check(self, transaction: Transaction) -> list[str]:
+        """Return the sums that are wrong."""
+        return list(
+            await transaction.check_sums(self.study_id, width=WIDTH, n_coordinates=COORDINATES)
+        )
+
+    async def exclude(self, transaction: Transaction, number: int) -> bool:
+        """Exclude a device."""
+        return await transaction.exclude_device(
+            self.device(number).device_id,
+            now=9.0,
+            reason="lies",
+            width=WIDTH,
+            n_coordinates=COORDINATES,
+        )
+
+    def sum_rows(
+        self, uploads: list[Upload], selection: Selection, *, without: Collection[int] = ()
+    ) -> SketchTotals:
+        """Add up what is selected, sketch by sketch, but for some positions."""
+        running = PayloadSum(width=WIDTH, n_coordinates=COORDINATES)
+        for position, upload in enumerate(uploads):
+            record = self.sketch(upload, position)
+            if position in without:
+                continue
+            if selection.contains_slots(
+                record.first_slot, record.last_slot
+            ) and selection.matches_labels(self.device(upload.device).labels):
+                payload = encode_payload(np.array(upload.values), WIDTH)
+                row = Row(
+                    record.sketch_id,
+                    record.payload_digest,
+                    upload.device,
+                    record.n_records,
+                    payload,
+                )
+                running.add([row])
+        return running.total().to_totals()
+
+
+def assert_same(found: SketchTotals, wanted: SketchTotals) -> None:
+    """Compare bit for bit."""
+    assert found.sums.tolist() == wanted.sums.tolist()
+    assert found.size_sums.tolist() == wanted.size_sums.tolist()
+    assert found.moments == wanted.moments
+    assert found.n_devices == wanted.n_devices
+    assert found.members == wanted.members
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1))
+def test_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
+    assert decode_array(encode_array(np.array(values, dtype=np.int64))).tolist() == values
+
+
+@given(
+    st.lists(st.integers(-(1 << 126), (1 << 126) - 1), min_size=1)
+    | st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1)
+)
+def test_size_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
+    limbs = split_limbs(values)
+    assert decode_size_sums(encode_size_sums(limbs)).tolist() == limbs.tolist()
+
+
+def open_study() -> Study:
+    """Return a study that no other example has."""
+    return Study(name("cells", next(_examples)))
+
+
+class CellLaws:
+    """Laws of every store; a subclass gives the fixture ``store``."""
+
+    @pytest.mark.anyio
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
+    )
+    @given(case=draw_cases(), most=st.integers(1, 24), rounds=st.integers(0, 9))
+    async def test_a_selection_is_the_sum_of_its_rows_however_much_was_merged(
+        self, store: Store, case: tuple[list[Upload], list[Selection]], most: int, rounds: int
+    ) -> None:
+        uploads, selections = case
+        study = open_study()
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+        for _ in range(rounds):
+            async with store.begin(write=True) as transaction:
+                await study.merge(transaction, most)
+        async with store.begin() as transaction:
+            assert await study.check(transaction) == []
+            for selection in selections:
+                found = await study.sum(transaction, selection)
+                assert_same(found, study.sum_rows(uploads, selection))
+
+    @pytest.mark.anyio
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
+    )
+    @given(
+        case=draw_cases(),
+        merged=st.integers(0, 24),
+        dropped=st.integers(0, 24),
+        device=st.integers(0, 3),
+    )
+    async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
+        self,
+        store: Store,
+        case: tuple[list[Upload], list[Selection]],
+        merged: int,
+        dropped: int,
+        device: int,
+    ) -> None:
+        uploads, selections = case
+        study = open_study()
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            if merged:
+                await study.merge(transaction, merged)
+            # Waiting sketches and young ones keep their payloads. Earlier examples have none left.
+            n_dropped = await transaction.drop_payloads(received_before=float(dropped), most=9999)
+        async with store.begin(write=True) as transaction:
+            before = await study.sum(transaction, Selection())
+            assert_same(before, study.sum_rows(uploads, Selection()))
+            assert await study.check(transaction) == []
+            assert await study.exclude(transaction, device)
+            assert not await study.exclude(transaction, device)
+            left = await transaction.count_excluded(study.device(device).device_id)
+        async with store.begin(write=True) as transaction:
+            states = [
+                await transaction.get_sketch(study.sketch(u, i).sketch_id)
+                for i, u in enumerate(uploads)
+            ]
+            gone = {i for i, s in enumerate(states) if s is not None and s.state == "excluded"}
+            own = {i for i, u in enumerate(uploads) if u.device == device}
+            assert gone <= own
+            assert (left.n_subtracted, left.n_kept) == (len(gone), len(own - gone))
+            assert left.n_kept <= min(n_dropped, merged)
+            if dropped == 0:
+                assert gone == own
+            for _ in range(2):
+                assert await study.check(transaction) == []
+                for selection in selections:
+                    found = await study.sum(transaction, selection)
+                    assert_same(found, study.sum_rows(uploads, selection, without=gone))
+                await study.merge(transaction, 99)
+
+    @pytest.mark.anyio
+    async def test_a_dropped_payload_leaves_all_else_of_its_sketch(self, store: Store) -> None:
+        study = open_study()
+        uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            assert await transaction.drop_payloads(received_before=99.0, most=9) == 0
+            await study.merge(transaction, 9)
+            assert await transaction.drop_payloads(received_before=2.0, most=1) == 1
+            assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
+            assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
+            record = study.sketch(uploads[0], 0)
+            assert await transaction.get_sketch(record.sketch_id) == record
+            assert not await transaction.add_sketch(record, b"other")
+            assert_same(
+                await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection())
+            )
+
+    @pytest.mark.anyio
+    async def test_a_snapshot_tells_which_of_its_devices_were_excluded(self, store: Store) -> None:
+        study = open_study()
+        uploads = [Upload(device, (0, 0), 5, (1, 2, 3)) for device in (0, 1, 2)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            await study.merge(transaction, 2)
+            devices = (await study.sum(transaction, Selection())).devices
+            assert await transaction.find_excluded(study.study_id, devices) == []
+            for number in (1, 3):
+                await study.exclude(transaction, number)
+            found = await transaction.find_excluded(study.study_id, devices)
+            assert found == [study.device(1).device_id]
+            after = (await study.sum(transaction, Selection())).devices
+            assert await transaction.find_excluded(study.study_id, after) == []
+
+    @pytest.mark.anyio
+    async def test_merging_that_fails_leaves_everything_as_it_was(self, store: Store) -> None:
+        study = open_study()
+        uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(5)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            await study.merge(transaction, 2)
+
+        async def fail() -> None:
+            async with store.begin(write=True) as transaction:
+                assert await study.merge(transaction, 9) == 3
+                raise RuntimeError("killed")
+
+        with pytest.raises(RuntimeError):
+            await fail()
+        async with store.begin(write=True) as transaction:
+            assert await study.check(transaction) == []
+            assert study.study_id in await transaction.list_unmerged()
+            assert await study.merge(transaction, 9) == 3
+            assert await study.check(transaction) == []
+            assert await transaction.list_unmerged() == []
+            assert_same(
+                await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection())
+            )
+
+    @pytest.mark.anyio
+    async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_once(
+        self, store: Store
+    ) -> None:
+        study = open_study()
+        n_sketches = 40
+        # Each sketch has a bit of its own, so that one counted twice or not at all shows.
+        uploads = [Upload(i % 4, (i % 5, i % 5), 1, (1 << i, 0, 0)) for i in range(n_sketches)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+
+        async def upload(device: int) -> None:
+            for position, one in enumerate(uploads):
+                if one.device == device:
+                    async with store.begin(write=True) as transaction:
+                        payload = encode_payload(np.array(one.values), WIDTH)
+                        await transaction.add_sketch(study.sketch(one, position), payload)
+
+        async def merge_until(done: asyncio.Event) -> None:
+            while not done.is_set():
+                async with store.begin(write=True) as transaction:
+                    await study.merge(transaction, 3)
+                await asyncio.sleep(0)
+
+        async def watch(done: asyncio.Event, *, write: bool) -> None:
+            seen = 0
+            while not done.is_set():
+                async with store.begin(write=write) as transaction:
+                    totals = await study.sum(transaction, Selection())
+                    if not write:
+                        assert await study.check(transaction) == []
+                bits = int(totals.sums[0])
+                assert bits.bit_count() == totals.n_sketches == totals.n_records
+                assert bits & seen == seen
+                seen = bits
+                await asyncio.sleep(0)
+
+        done = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(merge_until(done))
+            group.create_task(watch(done, write=False))
+            group.create_task(watch(done, write=True))
+            await asyncio.gather(*(upload(device) for device in range(4)))
+            done.set()
+        async with store.begin(write=True) as transaction:
+            await study.merge(transaction, 99)
+            assert await study.check(transaction) == []
+            totals = await study.sum(transaction, Selection())
+            assert await transaction.list_unmerged() == []
+        assert int(totals.sums[0]) == (1 << n_sketches) - 1
+
+
+class TestMemoryCells(CellLaws):
+    @pytest.fixture
+    def store(self, memory_store: Store) -> Store:
+        return memory_store
+
+
+class TestSqlCells(CellLaws):
+    @pytest.fixture
+    def store(self, sql_store: SqlStore) -> Store:
+        return sql_store
+
+    @pytest.mark.anyio
+    async def test_the_check_names_a_cell_that_is_not_what_it_should_be(
+        self, sql_store: SqlStore
+    ) -> None:
+        study = open_study()
+        async with sql_store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, [Upload(1, (s, s), 5, (1, 2, 3)) for s in range(3)])
+            await study.merge(transaction, 9)
+        async with sql_store.engine.begin() as connection:
+            top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")
+            await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
+        async with sql_store.begin() as transaction:
+            wrong = await study.check(transaction)
+        assert len(wrong) >= 1
+        assert all(line.startswith("level 1,") for line in wrong)
