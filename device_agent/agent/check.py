@@ -20,7 +20,13 @@ from device_agent.agent.reading import open_stream_source, require_not_suspended
 from device_agent.agent.slots import plan_slots
 from device_agent.settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
-from device_agent.store import DATABASE_NAME, load_entries, load_stream
+from device_agent.store import (
+    DATABASE_NAME,
+    load_entries,
+    load_identity,
+    load_stream,
+    open_database,
+)
 from device_agent.transport import ServerClient
 from device_agent.windows import WindowCutter
 from shared.errors import ConfigError, LedgerError, PlanMismatchError, SketchError, StoreError
@@ -56,7 +62,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
     if warning := settings.describe_server():
         yield Finding(text=warning)
     yield _check_disk(settings.state_dir)
-    if not (settings.state_dir / DATABASE_NAME).exists():
+    if not _has_enrolled(settings.state_dir):
         yield from _check_before_enrolling(settings, clock)
         return
     with ExitStack() as stack:
@@ -80,6 +86,17 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
                 yield from _check_stream(device, stream, clocks)
             except SketchError as error:
                 yield Finding(error=error)
+
+
+def _has_enrolled(folder: Path) -> bool:
+    """Tell whether the folder holds a device; one that cannot be read is for others to report."""
+    if not (folder / DATABASE_NAME).exists():
+        return False
+    try:
+        with closing(open_database(folder)) as connection:
+            return load_identity(connection) is not None
+    except SketchError:
+        return True
 
 
 def _check_disk(folder: Path) -> Finding:
