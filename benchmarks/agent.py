@@ -54,7 +54,9 @@ path = "records.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Aggregator:
+class Aggregator:
+    """A running aggregator's address, and an operator's key."""
+
     url: str
     key: str
 
@@ -105,12 +107,13 @@ class _Daemon:
 
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
-    with tempfile.TemporaryDirectory() as name, _running_aggregator(Path(name)) as aggregator:
-        yield from _measure_size(Path(name), aggregator, runs=3 if quick else 9)
+    with tempfile.TemporaryDirectory() as name, running_aggregator(Path(name)) as aggregator:
+        yield from measure_size(Path(name), aggregator, runs=3 if quick else 9)
         yield from _measure_tail(Path(name), aggregator, seconds=5 if quick else 30)
 
 
-def _measure_size(folder: Path, aggregator: _Aggregator, runs: int) -> Iterator[Row]:
+def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Row]:
+    """Measure a small device: its memory, its start, and what it uploads."""
     device = _enrol(folder / "small", aggregator, d=2, m=500, length=1000)
     seconds, idle, used = [], [], []
     for run in range(runs):
@@ -128,7 +131,7 @@ def _measure_size(folder: Path, aggregator: _Aggregator, runs: int) -> Iterator[
     yield _row("window m=500", "bytes", n_bytes, "B", runs, "less than 5000")
 
 
-def _measure_tail(folder: Path, aggregator: _Aggregator, seconds: int) -> Iterator[Row]:
+def _measure_tail(folder: Path, aggregator: Aggregator, seconds: int) -> Iterator[Row]:
     case, n_records = "tail-csv d=10 m=1000", _RATE * seconds
     device = _enrol(folder / "tail", aggregator, d=10, m=1000, length=n_records)
     lines = _make_lines(int(_RATE * _TICK_S), device.d)
@@ -184,7 +187,7 @@ def _make_plan(d: int, m: int, length: int) -> SketchPlan:
     )
 
 
-def _enrol(folder: Path, aggregator: _Aggregator, *, d: int, m: int, length: int) -> _Device:
+def _enrol(folder: Path, aggregator: Aggregator, *, d: int, m: int, length: int) -> _Device:
     folder.mkdir()
     device = _Device(folder=folder, d=d)
     device.append(",".join(f"x{i}" for i in range(d)) + "\n")
@@ -193,7 +196,14 @@ def _enrol(folder: Path, aggregator: _Aggregator, *, d: int, m: int, length: int
         token = client.create_token(study)
     config = folder / "agent.toml"
     config.write_text(_CONFIG.format(url=aggregator.url, study=study))
-    command = [_BIN / "sfumato-agent", "init", "--config", config, "--token", token]
+    command: list[str | Path] = [
+        _BIN / "sfumato-agent",
+        "init",
+        "--config",
+        config,
+        "--token",
+        token,
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return device
 
@@ -218,20 +228,31 @@ def _running_daemon(device: _Device) -> Iterator[_Daemon]:
 
 
 @contextmanager
-def _running_aggregator(folder: Path) -> Iterator[_Aggregator]:
+def running_aggregator(folder: Path) -> Iterator[Aggregator]:
+    """Run an aggregator that speaks TLS, under a certificate that this process trusts."""
     certificate, key = _make_certificate(folder)
+    before = os.environ.get("SSL_CERT_FILE")
     # For the clients in this process and for those that it starts.
     os.environ["SSL_CERT_FILE"] = str(certificate)
     database = ["--database", str(folder / "aggregator.sqlite")]
-    create = [_BIN / "sfumato", "key", "create", "--scope", "operator", "--name", "bench", "--json"]
+    create: list[str | Path] = [
+        _BIN / "sfumato",
+        "key",
+        "create",
+        "--scope",
+        "operator",
+        "--name",
+        "bench",
+        "--json",
+    ]
     created = subprocess.run([*create, *database], check=True, capture_output=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    serve = [_BIN / "sfumato", "serve", *database, "--port", str(port)]
+    serve: list[str | Path] = [_BIN / "sfumato", "serve", *database, "--port", str(port)]
     serve += ["--tls-cert", certificate, "--tls-key", key]
     process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    aggregator = _Aggregator(url=f"https://127.0.0.1:{port}", key=json.loads(created.stdout)["key"])
+    aggregator = Aggregator(url=f"https://127.0.0.1:{port}", key=json.loads(created.stdout)["key"])
     try:
         with Client(aggregator.url) as client:
             while not client.is_ready():
@@ -240,6 +261,9 @@ def _running_aggregator(folder: Path) -> Iterator[_Aggregator]:
     finally:
         process.terminate()
         process.wait()
+        os.environ.pop("SSL_CERT_FILE")
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
 
 
 def _make_certificate(folder: Path) -> tuple[Path, Path]:

@@ -227,6 +227,21 @@ def test_standard_input_is_read_as_it_comes(enrolled: Agent) -> None:
         assert stop(process) == 0
 
 
+def test_a_source_that_hangs_holds_up_no_stop(enrolled: Agent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = enrolled.config.read_text()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        text = text.replace('kind = "csv"', 'kind = "http"')
+        enrolled.config.write_text(text.replace('path = "records.csv"', f'url = "{url}"'))
+        with daemon(enrolled.config) as process:
+            connection, _ = silent.accept()
+            before = time.monotonic()
+            assert stop(process) == 0
+            assert time.monotonic() - before < 5
+            connection.close()
+    assert "stopped without saving" in log_of(enrolled)
+
+
 def test_two_daemons_cannot_share_a_state(enrolled: Agent) -> None:
     with daemon(enrolled.config) as process:
         wait_until(lambda: "started with" in log_of(enrolled))
