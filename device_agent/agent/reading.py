@@ -70,7 +70,7 @@ def require_not_suspended(state: StreamState) -> None:
         raise LedgerError(
             f"is suspended: {state.suspended}",
             field=f"stream {state.name}",
-            fix="ask the study's operator; a new device needs another state_dir",
+            fix=f"find out why, then see `sfumato-agent resume {state.name}`",
         )
 
 
