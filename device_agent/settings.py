@@ -15,6 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from device_agent.owner_tables import (
+    Housekeeping,
+    Policy,
+    read_exact,
+    read_housekeeping,
+    read_policy,
+)
 from device_agent.source_settings import FieldSettings, SourceSettings
 from device_agent.source_tables import read_fields, read_source
 from device_agent.toml_table import Table
@@ -25,6 +32,7 @@ from shared.wire import MAX_STREAM_NAME
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
+_TABLES = ("labels", "budget", "policy", "outbox", "log", "metrics", "streams")
 _STUDY_BYTES = 32
 
 
@@ -58,6 +66,10 @@ class Settings:
         What the owner allows; no limit beyond the plan's own where nothing is stated.
     streams
         At least one.
+    policy
+        What a plan and a server must be.
+    house
+        What changes nothing about what is released.
     engine
         What computes the sketch; changes its speed and no bit of it.
     """
@@ -68,6 +80,8 @@ class Settings:
     labels: Mapping[str, str]
     budget: Budget
     streams: tuple[StreamSettings, ...]
+    policy: Policy = field(default_factory=Policy)
+    house: Housekeeping = field(default_factory=Housekeeping)
     engine: SketchEngine = field(default_factory=default_engine)
 
     def describe_server(self) -> str | None:
@@ -102,7 +116,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     for key in OVERRIDABLE:
         if override := values.get(ENVIRONMENT_PREFIX + key.upper()):
             document[key] = override
-    table = Table(document, "", (*OVERRIDABLE, "labels", "budget", "streams"))
+    table = Table(document, "", (*OVERRIDABLE, *_TABLES))
     folder = path.resolve().parent
     return Settings(
         state_dir=folder / Path(table.text("state_dir")).expanduser(),
@@ -111,6 +125,8 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         labels=table.texts("labels"),
         budget=_read_budget(table),
         streams=_read_streams(table, folder),
+        policy=read_policy(table),
+        house=read_housekeeping(table, folder),
         engine=choose_engine(values.get(ENGINE_VARIABLE)),
     )
 
@@ -167,28 +183,10 @@ def _read_study(text: str) -> bytes:
 def _read_budget(top: Table) -> Budget:
     table = Table(top.get("budget") or {}, "budget", ("per_record", "lifetime", "delta"))
     return Budget(
-        per_record=_read_epsilon(table, "per_record"),
-        lifetime=_read_epsilon(table, "lifetime"),
-        delta=_read_epsilon(table, "delta") or Fraction(0),
+        per_record=read_exact(table, "per_record"),
+        lifetime=read_exact(table, "lifetime"),
+        delta=read_exact(table, "delta") or Fraction(0),
     )
-
-
-def _read_epsilon(table: Table, key: str) -> Fraction | None:
-    value = table.get(key)
-    if value is None:
-        return None
-    try:
-        # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
-        if type(value) not in (int, str):
-            raise TypeError
-        epsilon = Fraction(value)
-    except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise ConfigError(
-            "must be an exact number in quotes", field=table.name(key), fix='write "1" or "1/10"'
-        ) from error
-    if epsilon <= 0:
-        raise ConfigError("must be greater than zero", field=table.name(key), fix='write "1"')
-    return epsilon
 
 
 def _read_streams(top: Table, folder: Path) -> tuple[StreamSettings, ...]:

@@ -11,14 +11,26 @@ from pathlib import Path
 from device_agent.agent.clocks import Clocks, describe_difference, find_ahead
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
+from device_agent.agent.policy import (
+    describe_policy,
+    require_plan_allowed,
+    require_server_allowed,
+)
 from device_agent.agent.reading import open_stream_source, require_not_suspended
 from device_agent.agent.slots import plan_slots
 from device_agent.settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
-from device_agent.store import DATABASE_NAME, load_entries, load_stream
+from device_agent.store import (
+    DATABASE_NAME,
+    load_entries,
+    load_identity,
+    load_stream,
+    open_database,
+)
 from device_agent.transport import ServerClient
 from device_agent.windows import WindowCutter
 from shared.errors import ConfigError, LedgerError, PlanMismatchError, SketchError, StoreError
+from shared.plan import compute_plan_digest
 from shared.privacy import require_within_budget
 
 _SHOWN_RECORDS = 3
@@ -50,7 +62,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
     if warning := settings.describe_server():
         yield Finding(text=warning)
     yield _check_disk(settings.state_dir)
-    if not (settings.state_dir / DATABASE_NAME).exists():
+    if not _has_enrolled(settings.state_dir):
         yield from _check_before_enrolling(settings, clock)
         return
     with ExitStack() as stack:
@@ -62,6 +74,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             return
         release = device.plan.release
         yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
+        yield Finding(text=describe_policy(settings))
         clocks = Clocks(device=clock())
         try:
             clocks, text = _check_server(device, client, clock)
@@ -73,6 +86,17 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
                 yield from _check_stream(device, stream, clocks)
             except SketchError as error:
                 yield Finding(error=error)
+
+
+def _has_enrolled(folder: Path) -> bool:
+    """Tell whether the folder holds a device; one that cannot be read is for others to report."""
+    if not (folder / DATABASE_NAME).exists():
+        return False
+    try:
+        with closing(open_database(folder)) as connection:
+            return load_identity(connection) is not None
+    except SketchError:
+        return True
 
 
 def _check_disk(folder: Path) -> Finding:
@@ -94,8 +118,10 @@ def _check_disk(folder: Path) -> Finding:
 def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Finding]:
     # The plan is public: no key is needed to look at it, and none is made.
     try:
+        require_server_allowed(settings)
         with ServerClient(settings.server, device=b"", sign=lambda _: b"", clock=clock) as client:
             plan = verify_plan(client.fetch_plan(settings.study), settings.study)
+        require_plan_allowed(settings, plan)
         for stream in settings.streams:
             require_within_budget((), make_event(plan, stream.name, 0), settings.budget)
     except SketchError as error:
@@ -103,6 +129,8 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         return
     names = ", ".join(dimension.name for dimension in plan.dimensions)
     yield Finding(text=f"plan: {names}; epsilon {plan.release.epsilon} a window")
+    yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
+    yield Finding(text=describe_policy(settings))
     yield Finding(
         error=ConfigError(
             f"{settings.state_dir} holds no enrolled device",

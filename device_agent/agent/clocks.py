@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from device_agent.agent.device import Clock, Device
@@ -15,6 +16,9 @@ from device_agent.store import (
 )
 from device_agent.transport import CLOCK_LEEWAY_S, DeviceAnswer, ServerClient
 from shared.errors import LedgerError, TransportError
+
+_BELIEVED_S = 86400.0
+"""Clocks drift apart; within a day by seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,32 @@ class Clocks:
         return [self.device] if self.server is None else [self.device, self.server]
 
 
+class ServerClock:
+    """The server's time between two of its answers, carried on by a clock that nobody sets."""
+
+    def __init__(self) -> None:
+        self._answered: tuple[float, float] | None = None
+
+    def note(self, server_time: float) -> None:
+        """Note an answer that came just now."""
+        self._answered = server_time, _boot_time()
+
+    def read(self, device: float) -> Clocks:
+        """Return the clocks now; an answer of more than a day ago says nothing any more."""
+        if self._answered is None:
+            return Clocks(device=device)
+        server_time, then = self._answered
+        passed = _boot_time() - then
+        if passed > _BELIEVED_S:
+            return Clocks(device=device)
+        return Clocks(device=device, server=server_time + passed)
+
+
+def _boot_time() -> float:
+    # Unlike the monotonic clock it goes on while the machine sleeps.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def describe_difference(clocks: Clocks) -> str:
     """Say that the clocks differ, and what that means."""
     seconds = abs(clocks.device - (clocks.server or 0.0))
@@ -64,14 +94,30 @@ def ask_server(device: Device, client: ServerClient, clock: Clock, messages: lis
     try:
         answer = client.ask_device()
     except TransportError as error:
-        messages.append(
-            f"{error}. Without the server it cannot be checked whether this device was cloned or "
-            "restored from a backup"
-        )
+        messages.append(describe_unasked(error))
         return Clocks(device=clock())
+    note_answer(device, answer, messages)
+    return Clocks(device=clock(), server=answer.server_time)
+
+
+def describe_unasked(error: TransportError) -> str:
+    """Say what it means that the server did not answer."""
+    return (
+        f"{error}. Without the server it cannot be checked whether this device was cloned or "
+        "restored from a backup"
+    )
+
+
+def note_answer(device: Device, answer: DeviceAnswer, messages: list[str]) -> None:
+    """Stop if the server knows more than we do, and offer it again what it may have lost.
+
+    Raises
+    ------
+    LedgerError
+        The server has sketches that this ledger does not know; their streams are suspended.
+    """
     require_not_behind(device, answer)
     _follow_generation(device, answer, messages)
-    return Clocks(device=clock(), server=answer.server_time)
 
 
 def find_ahead(device: Device, answer: DeviceAnswer) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.settings import Settings, StreamSettings
 from device_agent.store import (
     DeviceKey,
@@ -78,13 +79,17 @@ def open_device(settings: Settings) -> Iterator[Device]:
         It was never enrolled, or in another study, or the settings do not suit the plan.
     LedgerError
         Key and ledger belong to different devices.
+    PrivacyError, PlanMismatchError
+        The owner's policy does not allow the plan or the server.
     """
+    require_server_allowed(settings)
     check_folder(settings.state_dir, create=False)
     key = load_key(settings.state_dir)
     with closing(open_database(settings.state_dir)) as connection:
         identity = require_identity(connection, settings.state_dir)
         key = require_same_device(identity, key, settings)
         plan = decode_plan(identity.plan_bytes)
+        require_plan_allowed(settings, plan)
         require_suitable(settings, plan)
         yield Device(
             settings=settings, key=key, connection=connection, identity=identity, plan=plan

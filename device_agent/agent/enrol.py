@@ -13,6 +13,7 @@ from device_agent.agent.device import (
     require_same_device,
     require_suitable,
 )
+from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.settings import Settings
 from device_agent.store import (
     DeviceKey,
@@ -20,8 +21,11 @@ from device_agent.store import (
     check_folder,
     create_database,
     create_key,
+    find_forgotten_study,
+    load_entries,
     load_identity,
     load_key,
+    load_stream,
     lock_folder,
     save_identity,
 )
@@ -51,10 +55,11 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
     Raises
     ------
     ConfigError, PlanError, PrivacyError
-        Settings, plan or budget do not allow it; nothing was sent.
+        Settings, policy, plan or budget do not allow it; nothing was sent.
     AccessError, TransportError
         The server does not accept the token, or did not answer.
     """
+    require_server_allowed(settings)
     check_folder(settings.state_dir, create=True)
     with (
         lock_folder(settings.state_dir),
@@ -65,8 +70,10 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
             answer = client.fetch_plan(settings.study)
             plan = verify_plan(answer, settings.study)
             _require_unchanged(identity, answer, settings)
+            require_plan_allowed(settings, plan)
             require_suitable(settings, plan)
-            _require_allowed(settings, plan)
+            if identity is None:
+                _require_allowed(settings, plan, connection)
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
                 _enrol(client, settings, key, token)
@@ -110,6 +117,13 @@ def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey
     key = load_key(settings.state_dir)
     if identity is not None:
         return require_same_device(identity, key, settings), identity
+    forgotten = find_forgotten_study(connection)
+    if forgotten not in (None, settings.study):
+        raise ConfigError(
+            f"{settings.state_dir} holds what a device of study {forgotten.hex()} has spent",
+            field="study",
+            fix="use one state_dir for each study",
+        )
     return key or create_key(settings.state_dir), None
 
 
@@ -126,10 +140,14 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
         )
 
 
-def _require_allowed(settings: Settings, plan: SketchPlan) -> None:
-    """Refuse a plan that the owner's budget could never pay for, before anything is sent."""
+def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) -> None:
+    """Refuse a plan that the owner's budget cannot pay for, before anything is sent."""
+    # There are entries where a device was forgotten.
+    spent = [entry.event for entry in load_entries(connection)]
     for stream in settings.streams:
-        require_within_budget((), make_event(plan, stream.name, 0), settings.budget)
+        next_sequence = load_stream(connection, stream.name).next_sequence
+        event = make_event(plan, stream.name, next_sequence)
+        require_within_budget(spent, event, settings.budget)
 
 
 def _is_known(client: ServerClient) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from device_agent.store import (
     StreamState,
     checkpoint,
     commit_release,
+    count_waiting_bytes,
     load_positions,
     load_stream,
 )
@@ -25,6 +27,10 @@ from device_agent.windows import Cut, WindowCutter, WindowState
 from shared.core import SketchAccumulator, SketchOperator
 from shared.errors import LedgerError, SketchError
 
+OUTBOX_IS_FULL = (
+    "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
+    "whether the server answers"
+)
 _HIGH_SHARE = 0.1
 
 
@@ -64,7 +70,7 @@ def require_not_suspended(state: StreamState) -> None:
         raise LedgerError(
             f"is suspended: {state.suspended}",
             field=f"stream {state.name}",
-            fix="ask the study's operator; a new device needs another state_dir",
+            fix=f"find out why, then see `sfumato-agent resume {state.name}`",
         )
 
 
@@ -85,28 +91,65 @@ def read_stream(
     An error ends the reading of this stream alone and stands in the summary; what was released
     before it stays released, and records behind the last release are read again.
     """
-    summary = StreamSummary(name=stream.name)
+    reader = StreamReader(device, stream, clocks=lambda: clocks, clock=clock)
     try:
-        _StreamReader(device, stream, clocks, clock, summary).run()
+        _read_all(reader)
     except SketchError as error:
-        summary.error = error
-    return summary
+        reader.summary.error = error
+    return reader.summary
 
 
-class _StreamReader:
+def _read_all(reader: StreamReader) -> None:
+    with closing(reader):
+        source = reader.open()
+        try:
+            if not reader.is_outbox_full():
+                for batch in source.read():
+                    reader.add(batch)
+                    if reader.is_outbox_full():
+                        break
+        finally:
+            reader.counts.raw_bytes_read = source.report.bytes_read
+            reader.summary.messages += source.report.describe()
+        reader.summary.messages += reader.take_warnings()
+        if reader.is_outbox_full():
+            reader.summary.messages.append(OUTBOX_IS_FULL)
+        if not reader.close_over() and reader.n_unsaved:
+            reader.checkpoint()
+        if difference := reader.describe_held_up():
+            reader.summary.messages.append(difference)
+
+
+class StreamReader:
+    """One stream's source, open window and place in the ledger, between two releases.
+
+    Where a method raises, what was added since the last checkpoint may be incomplete in memory:
+    close the reader and make another, which begins at what is stored.
+
+    Parameters
+    ----------
+    clocks
+        Gives the clocks that windows are closed by.
+    clock
+        The device's, seconds since 1970-01-01 UTC.
+    """
+
     def __init__(
         self,
         device: Device,
         stream: StreamSettings,
-        clocks: Clocks,
+        *,
+        clocks: Callable[[], Clocks],
         clock: Clock,
-        summary: StreamSummary,
     ) -> None:
-        self._device = device
+        self.device = device
+        self.summary = StreamSummary(name=stream.name)
+        self.counts = self.summary.counts = ReadCounts()
+        self.n_unsaved = 0
+        """Records that were added since the last checkpoint or release."""
         self._stream = stream
         self._clocks = clocks
         self._clock = clock
-        self._summary = summary
         self._cutter = WindowCutter.of_plan(device.plan)
         self._operator = make_operator(device, stream)
         self._state = load_stream(device.connection, stream.name)
@@ -115,58 +158,86 @@ class _StreamReader:
         # Behind the last record added of each of the source's files, those of this window alone.
         self._positions: dict[str, StoredPosition] = {}
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
-        self._counts = summary.counts = ReadCounts()
+        self._n_judged = 0
+        self._affordable: int | None = None
+        # What was sent since it was counted is left out, so the truth is this or less.
+        self._waiting_bytes: int | None = None
 
-    def run(self) -> None:
+    def open(self) -> RecordSource:
+        """Open the source behind what was read, and return it."""
         require_not_suspended(self._state)
-        with closing(open_stream_source(self._device, self._stream)) as source:
-            self._source = source
-            try:
-                for batch in source.read():
-                    self._add_batch(batch)
-            finally:
-                self._counts.raw_bytes_read = source.report.bytes_read
-                self._summary.messages += source.report.describe()
-        self._describe_outside()
-        self._finish()
+        self._source = open_stream_source(self.device, self._stream)
+        return self._source
 
-    def _add_batch(self, batch: RecordBatch) -> None:
-        now = self._clocks.latest_believable
+    def close(self) -> None:
+        """Close the source; what was not checkpointed is read again."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def is_outbox_full(self) -> bool:
+        """Tell whether no more windows may be closed: too many sketches wait already."""
+        most = self.device.settings.house.outbox_bytes
+        if self._waiting_bytes is None or self._waiting_bytes >= most:
+            self._waiting_bytes = count_waiting_bytes(self.device.connection)
+        return self._waiting_bytes >= most
+
+    def require_affordable(self) -> None:
+        """Check, once for each window, that the owner's budget pays for the next release.
+
+        To be asked before the sum grows: what can never be released should not pile up on the disk.
+        """
+        if self._affordable != self._state.next_sequence:
+            self.device.require_affordable(self._stream.name, self._state.next_sequence)
+            self._affordable = self._state.next_sequence
+
+    def use(self, device: Device) -> None:
+        """Go on under other settings of the same device."""
+        self.device = device
+        self._affordable = None
+
+    def add(self, batch: RecordBatch) -> None:
+        """Add records to the open window, and release each window that they complete."""
+        now = self._clocks().latest_believable
         self._count(batch.values)
         for cut in self._cutter.cut(self._state.window, batch.timestamps, now=now):
             self._add_cut(batch, cut)
 
     def _add_cut(self, batch: RecordBatch, cut: Cut) -> None:
         if cut.stop > cut.start:
-            # Before the sum grows: what can never be released should not pile up on the disk.
-            self._device.require_affordable(self._stream.name, self._state.next_sequence)
+            self.require_affordable()
             self._accumulator.add(batch.values[cut.start : cut.stop])
             position = batch.position_after(cut.stop - 1)
             self._positions[position.source] = StoredPosition(
                 stream=self._stream.name, source=position.source, place=position.place
             )
+            self.n_unsaved += cut.stop - cut.start
         if cut.closed is not None:
             self._release(cut.closed, cut.state)
         else:
             self._state = replace(self._state, window=cut.state)
 
-    def _finish(self) -> None:
-        """Close the open window if its time is over, or save it."""
-        window = self._cutter.settle(self._state.window, now=self._clocks.latest_believable)
+    def close_over(self) -> bool:
+        """Release the open window if its time is over by every clock; tell whether it was."""
+        clocks = self._clocks()
+        window = self._cutter.settle(self._state.window, now=clocks.latest_believable)
         self._state = replace(self._state, window=window)
-        over = self._cutter.close_over(window, clocks=self._clocks.closing)
-        if over is not None and self._clocks.agree:
-            self._release(*over)
-        elif self._positions:
-            self._checkpoint()
-        device_says_over = self._cutter.is_over(window, now=self._clocks.device)
-        if not self._clocks.agree and device_says_over:
-            self._summary.messages.append(describe_difference(self._clocks))
+        over = self._cutter.close_over(window, clocks=clocks.closing)
+        if over is None or not clocks.agree or self.is_outbox_full():
+            return False
+        self._release(*over)
+        return True
+
+    def describe_held_up(self) -> str | None:
+        """Say so where a window stays open only because the clocks differ."""
+        clocks = self._clocks()
+        is_over = self._cutter.is_over(self._state.window, now=clocks.device)
+        return describe_difference(clocks) if is_over and not clocks.agree else None
 
     def _release(self, closed: WindowState, following: WindowState) -> None:
-        event = self._device.require_affordable(self._stream.name, self._state.next_sequence)
+        event = self.device.require_affordable(self._stream.name, self._state.next_sequence)
         release = draw_release(
-            self._device,
+            self.device,
             state=self._state,
             closed=closed,
             following=following,
@@ -175,7 +246,9 @@ class _StreamReader:
             event=event,
             now=self._clock(),
         )
-        commit_release(self._device.connection, release)
+        commit_release(self.device.connection, release)
+        if self._waiting_bytes is not None:
+            self._waiting_bytes += len(release.message)
         self._accumulator.sums.fill(0)
         self._state = release.state
         self._accumulator = self._restore_accumulator()
@@ -184,19 +257,22 @@ class _StreamReader:
                 Position(source=p.source, place=p.place) for p in self._positions.values()
             )
         self._positions.clear()
-        self._summary.released += 1
+        self.n_unsaved = 0
+        self.summary.released += 1
 
-    def _checkpoint(self) -> None:
+    def checkpoint(self) -> None:
+        """Save the open window and the positions behind its last record, together."""
         accumulator = self._accumulator
         self._state = replace(
             self._state,
             n_unsketchable=accumulator.n_unsketchable,
             sums=accumulator.sums if accumulator.n_records else None,
         )
-        checkpoint(self._device.connection, self._state, tuple(self._positions.values()))
+        checkpoint(self.device.connection, self._state, tuple(self._positions.values()))
+        self.n_unsaved = 0
 
     def _restore_accumulator(self) -> SketchAccumulator:
-        state, engine = self._state, self._device.settings.engine
+        state, engine = self._state, self.device.settings.engine
         if state.sums is None:
             return SketchAccumulator(self._operator, first_record=state.first_record, engine=engine)
         return SketchAccumulator.restore(
@@ -210,21 +286,27 @@ class _StreamReader:
 
     def _count(self, values: NDArray[np.float64]) -> None:
         finite = np.isfinite(values).all(axis=1)
-        dimensions = self._device.plan.dimensions
+        dimensions = self.device.plan.dimensions
         lower = np.array([dimension.lower for dimension in dimensions])
         upper = np.array([dimension.upper for dimension in dimensions])
         sketchable = values[finite]
         outside = (sketchable < lower) | (sketchable > upper)
         self._outside += np.count_nonzero(outside, axis=0)
-        self._counts.records_read += len(values)
-        self._counts.unsketchable += int(np.count_nonzero(~finite))
-        self._counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
+        self._n_judged += len(values)
+        self.counts.records_read += len(values)
+        self.counts.unsketchable += int(np.count_nonzero(~finite))
+        self.counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
-    def _describe_outside(self) -> None:
-        for dimension, count in zip(self._device.plan.dimensions, self._outside, strict=True):
-            share = int(count) / max(1, self._counts.records_read)
+    def take_warnings(self) -> list[str]:
+        """Say which dimensions lie outside the bounds too often since this was last asked."""
+        warnings = []
+        for dimension, count in zip(self.device.plan.dimensions, self._outside, strict=True):
+            share = int(count) / max(1, self._n_judged)
             if share > _HIGH_SHARE:
-                self._summary.messages.append(
+                warnings.append(
                     f"{dimension.name}: {share:.0%} of the records lie outside the plan's bounds "
                     "and were clipped to them. Check the unit, or ask the study's operator"
                 )
+        self._outside.fill(0)
+        self._n_judged = 0
+        return warnings

@@ -24,7 +24,7 @@ from shared.wire import DeviceAction
 
 _BASE_S = 0.5
 _CAP_S = 10.0
-_LONGEST_HOLD_S = 86400.0
+LONGEST_HOLD_S = 86400.0
 """A server cannot keep a device silent for longer by one answer."""
 
 
@@ -78,7 +78,7 @@ def _send_due(device: Device, client: ServerClient, clock: Clock, summary: SendS
             sketch_id=sketch.sketch_id,
             message=load_message(device.connection, sketch.sketch_id),
         )
-        _note(device, sketch, outcome, clock(), summary)
+        note_outcome(device, sketch, outcome, now=clock(), summary=summary)
         if outcome.action in (DeviceAction.RETRY, DeviceAction.HOLD):
             problem = outcome.detail
         if not outcome.answered:
@@ -86,13 +86,16 @@ def _send_due(device: Device, client: ServerClient, clock: Clock, summary: SendS
     return problem
 
 
-def _note(
+def note_outcome(
     device: Device,
     sketch: OutboxSketch,
     outcome: UploadOutcome,
+    *,
     now: float,
     summary: SendSummary,
+    least_hold_s: float = 0.0,
 ) -> None:
+    """Note what became of an upload; one that waits on does so for ``least_hold_s`` or longer."""
     connection = device.connection
     where = f"sketch {sketch.sequence} of stream {sketch.stream}"
     match outcome.action:
@@ -101,7 +104,7 @@ def _note(
             summary.sent += 1
             summary.bytes_sent += sketch.n_bytes
         case DeviceAction.RETRY | DeviceAction.HOLD:
-            hold = min(outcome.retry_after_s, _LONGEST_HOLD_S)
+            hold = min(max(outcome.retry_after_s, least_hold_s), LONGEST_HOLD_S)
             mark_attempt(
                 connection,
                 sketch.sketch_id,

@@ -15,6 +15,7 @@ examples:
   sfumato-agent init --config agent.toml --token sfe_...   enrol this device in its study
   sfumato-agent check                                      look at everything, send nothing
   sfumato-agent once --json                                read, release and send what is new
+  sfumato-agent run                                        the same, until it is stopped
   sfumato-agent budget                                     what was spent
 
 exit status:
@@ -27,26 +28,20 @@ exit status:
 The settings state_dir, server and study can be overridden by SFUMATO_AGENT_STATE_DIR,
 SFUMATO_AGENT_SERVER and SFUMATO_AGENT_STUDY."""
 
-_CONFIG = """\
-a configuration file:
-  state_dir = "state"                     # key, ledger and outbox; relative to this file
-  server = "https://sketches.example.org"
-  study = "64 hexadecimal digits"
-  labels = { region = "north" }           # if the study declares labels
+_CONFIG = "`sfumato-agent init --print-config` prints a configuration to start from."
 
-  [budget]                                # the most you allow; without it, no limit
-  per_record = "1"                        # epsilon, exact and in quotes
-  lifetime = "30"
 
-  [[streams]]
-  name = "meter"
-  [streams.source]
-  kind = "csv"
-  path = "records.csv"
-  timestamp = "time"                      # the column with each record's time
-  timestamp_format = "iso8601"            # or "unix"
-  [streams.columns]                       # dimension = "column", where the names differ
-  temperature = "temp_c\""""
+RESUME_WARNING = """\
+A stream is suspended when the server holds another sketch under the same number: two devices share
+a key, or a backup was restored, and records may have been released twice already. Find the other
+device and stop it first. The stream then goes on with the next number; if the server still knows
+later sketches than this ledger, it is suspended again at the next start."""
+
+FORGET_WARNING = """\
+Sketches that were not sent are lost, and what they cost stays spent. What was spent and how far
+sources were read is kept, so that enrolling again in this folder goes on from there. With
+--also-the-ledger that is lost too: a device that enrols again then releases the same records again,
+and the promise made for them holds no longer, whatever its budget says."""
 
 
 class UsageError(Exception):
@@ -84,13 +79,18 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "look at settings, source, plan, server, clock and disk; draw no noise and send nothing",
     )
     _add_once(commands)
+    _add_run(commands)
     for name, text in (
         ("status", "show streams, and sketches that wait, were sent or were refused"),
         ("budget", "show every release and what they cost"),
     ):
         command = _add(commands, name, text)
         command.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args(arguments)
+    _add_maintenance(commands)
+    options = parser.parse_args(arguments)
+    if options.command == "init" and not options.print_config and options.token is None:
+        raise UsageError("init needs --token. Try `sfumato-agent init --help`")
+    return options
 
 
 class _Version(argparse.Action):
@@ -133,8 +133,12 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     init.add_argument(
         "--token",
-        required=True,
         help="the enrolment token from the study's operator; - reads it from standard input",
+    )
+    init.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print a configuration with comments, to start from, and do nothing else",
     )
 
 
@@ -155,6 +159,55 @@ def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:
         default=30.0,
         metavar="SECONDS",
         help="how long to try sending before leaving it for the next run (default: 30)",
+    )
+
+
+def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    _add(
+        commands,
+        "run",
+        "read, release and send until stopped",
+        "example:\n  sfumato-agent run --config /etc/sfumato/agent.toml\n\n"
+        "SIGTERM or Ctrl-C stops it within five seconds; SIGHUP reads the configuration again.\n"
+        "Where the plan hides presence, start `once` by a timer instead.",
+    )
+
+
+def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
+    export = _add(
+        commands,
+        "export",
+        "write the signed sketch of a window to a file, to be carried by hand",
+        "example:\n  sfumato-agent export meter 17 --to meter-17.sketch\n\n"
+        "The sketch still waits in the outbox; a server takes it in once, whichever way it comes.",
+    )
+    export.add_argument("stream")
+    export.add_argument("sequence", type=int, help="the number of the sketch; see `budget`")
+    export.add_argument("--to", type=Path, required=True, metavar="FILE", help="a new file")
+    resume = _add(
+        commands,
+        "resume",
+        "let a stream go on that was suspended after an incident",
+        "example:\n  sfumato-agent resume meter --i-understand\n\n" + RESUME_WARNING,
+    )
+    resume.add_argument("stream")
+    resume.add_argument("--i-understand", action="store_true", help="what is said here")
+    forget = _add(
+        commands,
+        "forget",
+        "erase this device's key, its open windows and its sketches",
+        "example:\n  sfumato-agent forget --yes\n\n" + FORGET_WARNING,
+    )
+    forget.add_argument("--yes", action="store_true", help="do it; it cannot be undone")
+    forget.add_argument(
+        "--also-the-ledger",
+        action="store_true",
+        help="forget what was spent too, and how far sources were read",
+    )
+    forget.add_argument(
+        "--records-may-be-released-again",
+        action="store_true",
+        help="confirms what --also-the-ledger means",
     )
 
 

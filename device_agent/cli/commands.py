@@ -9,12 +9,20 @@ import time
 from typing import Any
 
 from device_agent.cli import EXIT_WAITING, exit_status
+from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
+from device_agent.cli.sample import SAMPLE
 from device_agent.cli.tables import show_budget, show_once, show_status
 from device_agent.settings import Settings, load_settings
+from shared.errors import ConfigError
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command that was asked for and return the exit status."""
+    if options.command == "init" and options.print_config:
+        print(SAMPLE, end="")
+        return 0
+    if options.command == "run":
+        return _run(options)
     settings = load_settings(options.config)
     match options.command:
         case "init":
@@ -25,6 +33,12 @@ def run(options: argparse.Namespace) -> int:
             return _once(settings, options)
         case "status":
             return _status(settings, options)
+        case "export":
+            return _export(settings, options)
+        case "resume":
+            return _resume(settings, options)
+        case "forget":
+            return _forget(settings, options)
         case _:
             return _budget(settings, options)
 
@@ -76,6 +90,49 @@ def _once(settings: Settings, options: argparse.Namespace) -> int:
         # A forbidden release matters more than an unreadable file beside it.
         return max(exit_status(error) for error in report.errors)
     return EXIT_WAITING if report.unsent else 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from device_agent.agent.run import run_daemon
+
+    run_daemon(lambda: load_settings(options.config), clock=time.time)
+    return 0
+
+
+def _export(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.maintenance import export_sketch
+
+    n_bytes = export_sketch(
+        settings, stream=options.stream, sequence=options.sequence, path=options.to
+    )
+    print(f"wrote {n_bytes} bytes to {options.to}; the sketch is still in the outbox")
+    return 0
+
+
+def _resume(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.maintenance import lift_suspension
+
+    if not options.i_understand:
+        raise ConfigError(RESUME_WARNING, field="--i-understand", fix="add it if you agree")
+    reason = lift_suspension(settings, stream=options.stream)
+    print(f"stream {options.stream} goes on; it was suspended: {reason}")
+    return 0
+
+
+def _forget(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.maintenance import forget_device
+
+    confirmed = options.records_may_be_released_again or not options.also_the_ledger
+    if not options.yes or not confirmed:
+        missing = "--yes" if confirmed else "--yes --records-may-be-released-again"
+        raise ConfigError(FORGET_WARNING, field=missing, fix="add it if you agree")
+    report = forget_device(settings, also_the_ledger=options.also_the_ledger)
+    kept = "erased" if options.also_the_ledger else "kept"
+    print(
+        f"forgotten; {report.n_unsent} sketch(es) were never sent; "
+        f"{report.n_entries} entry(ies) of the ledger {kept}"
+    )
+    return 0
 
 
 def _status(settings: Settings, options: argparse.Namespace) -> int:

@@ -11,6 +11,12 @@ from device_agent.store.database import (
     open_database,
     transaction,
 )
+from device_agent.store.forgetting import (
+    erase_database,
+    erase_device,
+    erase_key,
+    find_forgotten_study,
+)
 from device_agent.store.identity import (
     Identity,
     load_identity,
@@ -25,7 +31,10 @@ from device_agent.store.outbox import (
     OutboxCounts,
     OutboxSketch,
     count_sketches,
+    count_waiting_bytes,
     due_sketches,
+    find_sketch,
+    first_due,
     list_sketches,
     load_message,
     mark_attempt,
@@ -43,6 +52,7 @@ from device_agent.store.streams import (
     commit_release,
     list_streams,
     load_stream,
+    resume_stream,
     suspend_stream,
 )
 
@@ -62,9 +72,16 @@ __all__ = [
     "checkpoint",
     "commit_release",
     "count_sketches",
+    "count_waiting_bytes",
     "create_database",
     "create_key",
     "due_sketches",
+    "erase_database",
+    "erase_device",
+    "erase_key",
+    "find_forgotten_study",
+    "find_sketch",
+    "first_due",
     "list_sketches",
     "list_streams",
     "load_entries",
@@ -81,6 +98,7 @@ __all__ = [
     "open_database",
     "purge_sent",
     "require_identity",
+    "resume_stream",
     "save_generation",
     "save_identity",
     "send_again",

@@ -36,9 +36,9 @@ class Identity:
 
 
 def load_identity(connection: sqlite3.Connection) -> Identity | None:
-    """Load the identity; None before the device has enrolled."""
+    """Load the identity; None before the device has enrolled, and after it was forgotten."""
     meta = {row["key"]: row["value"] for row in connection.execute("SELECT key, value FROM meta")}
-    if not meta:
+    if "device" not in meta:
         return None
     return Identity(
         study=meta["study"],

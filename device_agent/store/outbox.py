@@ -69,6 +69,14 @@ def count_sketches(connection: sqlite3.Connection) -> OutboxCounts:
     )
 
 
+def count_waiting_bytes(connection: sqlite3.Connection) -> int:
+    """Sum the bytes of the sketches that wait."""
+    row = connection.execute(
+        "SELECT COALESCE(SUM(n_bytes), 0) FROM outbox WHERE state = 'waiting'"
+    ).fetchone()
+    return int(row[0])
+
+
 def list_sketches(connection: sqlite3.Connection, *states: str) -> list[OutboxSketch]:
     """List the sketches in these states, oldest first."""
     marks = ", ".join("?" for _ in states)
@@ -86,6 +94,32 @@ def due_sketches(connection: sqlite3.Connection, *, now: float) -> list[OutboxSk
         (now,),
     )
     return [_from_row(row) for row in rows]
+
+
+def first_due(
+    connection: sqlite3.Connection, *, now: float, longest_hold_s: float
+) -> OutboxSketch | None:
+    """Return the oldest sketch that may be sent now; None if there is none.
+
+    One that is held for longer than anybody may hold it is due: the clock was set back since.
+    """
+    row = connection.execute(
+        "SELECT * FROM outbox WHERE state = 'waiting'"
+        " AND (not_before <= ? OR not_before > ?) ORDER BY released_at, rowid LIMIT 1",
+        (now, now + longest_hold_s),
+    ).fetchone()
+    return None if row is None else _from_row(row)
+
+
+def find_sketch(
+    connection: sqlite3.Connection, stream: str, sequence: int
+) -> tuple[OutboxSketch, bytes | None] | None:
+    """Find a sketch and its signed bytes, which are gone once it was sent long ago."""
+    row = connection.execute(
+        "SELECT * FROM outbox WHERE stream = ? AND sequence = ? ORDER BY rowid DESC LIMIT 1",
+        (stream, sequence),
+    ).fetchone()
+    return None if row is None else (_from_row(row), row["message"])
 
 
 def load_message(connection: sqlite3.Connection, sketch_id: bytes) -> bytes:

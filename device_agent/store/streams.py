@@ -155,6 +155,11 @@ def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> No
     )
 
 
+def resume_stream(connection: sqlite3.Connection, name: str) -> None:
+    """Let a suspended stream go on; to be called inside a transaction."""
+    connection.execute("UPDATE streams SET suspended = NULL WHERE name = ?", (name,))
+
+
 def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
     connection.execute(
         "INSERT INTO streams (name, next_sequence, first_record, floor_slot) VALUES (?, ?, ?, ?)"

@@ -120,6 +120,8 @@ class Server:
         last: dict[str, int] = dict(self.extra_sequences)
         for message in self.stored.values():
             header = message.header
+            if header.device != signature.device:
+                continue
             last[header.stream] = max(last.get(header.stream, -1), header.sequence)
         return {
             "device_id": signature.device.hex(),

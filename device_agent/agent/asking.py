@@ -1,0 +1,85 @@
+"""Asking the server now and then: its time, and whether it knows more of this device than we do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_agent.agent.clocks import ServerClock, describe_unasked, note_answer
+from device_agent.agent.device import Clock, Device
+from device_agent.agent.log import LOG
+from device_agent.agent.network import Network, catch
+from device_agent.agent.sender import draw_pause
+from device_agent.transport import DeviceAnswer
+from shared.errors import SketchError, TransportError
+
+_ASK_S = 300.0
+_REFUSED_S = 60.0
+
+
+class Asker:
+    """Says whether windows may be released now.
+
+    Before the first answer, or the first failure to get one, nothing is; nor while the server
+    refuses this device, for what is spent then would be spent in vain.
+    """
+
+    def __init__(
+        self, device: Device, network: Network, *, clock: Clock, timer: Callable[[], float]
+    ) -> None:
+        self.device = device
+        self.network = network
+        self.server_clock = ServerClock()
+        self.answered_at: float | None = None
+        """The device's time of the last answer."""
+        self.may_release = False
+        self._clock = clock
+        self._timer = timer
+        self._asks_at = 0.0
+        self._n_failures = 0
+        self._problem: str | None = None
+
+    def step(self) -> bool:
+        """Ask if it is time; tell whether a request is to be let through first."""
+        if self._timer() < self._asks_at:
+            return False
+        if not self.network.is_busy:
+            self.network.submit(catch(lambda client: client.ask_device()), self._note)
+        return True
+
+    def _note(self, answer: DeviceAnswer | SketchError) -> None:
+        match answer:
+            case DeviceAnswer():
+                self._note_answer(answer)
+            case TransportError():
+                self._note_silence(answer)
+            case _:
+                self._asks_at = self._timer() + _REFUSED_S
+                self.may_release = False
+                self._say(f"the server refuses this device, so nothing is read: {answer}")
+
+    def _note_answer(self, answer: DeviceAnswer) -> None:
+        messages: list[str] = []
+        note_answer(self.device, answer, messages)
+        for message in messages:
+            LOG.warning(message)
+        self.server_clock.note(answer.server_time)
+        self.answered_at = self._clock()
+        self._n_failures = 0
+        self._asks_at = self._timer() + _ASK_S
+        self.may_release = True
+        if self._problem is not None:
+            LOG.info("the server answers again")
+        self._problem = None
+
+    def _note_silence(self, error: TransportError) -> None:
+        self._n_failures += 1
+        self._asks_at = self._timer() + 1.0 + draw_pause(self._n_failures, _ASK_S)
+        if self._problem is None:
+            # A server that refused this device before must take that back itself.
+            self.may_release = True
+            self._say(describe_unasked(error))
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            LOG.warning(problem)
+        self._problem = problem

@@ -1,0 +1,31 @@
+"""Log lines of the daemon: one event a line, ``key=value``, never a record's value."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+LOG = logging.getLogger("sfumato.agent")
+
+
+def start_log(level: str) -> None:
+    """Write lines of at least this level to standard error; may be called again."""
+    LOG.setLevel(level.upper())
+    LOG.propagate = False
+    if not LOG.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_Formatter())
+        LOG.addHandler(handler)
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {"time": time, "level": record.levelname.lower()}
+        if stream := getattr(record, "stream", None):
+            fields["stream"] = json.dumps(stream)
+        fields["event"] = json.dumps(record.getMessage())
+        return " ".join(f"{key}={value}" for key, value in fields.items())

@@ -1,0 +1,298 @@
+"""The daemon: all streams in one thread that owns the state, the network in another.
+
+Reading, releasing and every decision happen in the main thread; the other one carries bytes.
+Signals and answers reach the main thread as calls in one queue, which it also sleeps on.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from device_agent.agent.asking import Asker
+from device_agent.agent.clocks import Clocks
+from device_agent.agent.device import Clock, Device, open_device, require_suitable
+from device_agent.agent.log import LOG, start_log
+from device_agent.agent.metrics import Metric, write_metrics
+from device_agent.agent.network import Call, Network
+from device_agent.agent.notify import Notifier
+from device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from device_agent.agent.sender import Sender
+from device_agent.agent.stream_worker import StreamWorker
+from device_agent.settings import Settings, StreamSettings
+from device_agent.store import check_folder, count_sketches, lock_folder, purge_sent
+from shared.errors import ConfigError, SketchError
+
+_LONGEST_SLEEP_S = 5.0
+_GRACE_S = 4
+_METRICS_S = 15.0
+_PURGE_S = 3600.0
+
+
+class _OutOfTimeError(BaseException):
+    """Stopping took too long; what is not saved is read again, as after a crash."""
+
+
+def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
+    """Read, release and send until a signal says to stop.
+
+    SIGTERM and SIGINT end it within five seconds; SIGHUP reads the configuration again.
+
+    Parameters
+    ----------
+    load
+        Loads the settings; called again at SIGHUP.
+
+    Raises
+    ------
+    LedgerError
+        Another agent is at work, or the server knows more than this ledger.
+    SketchError
+        The state cannot be opened, or this plan cannot be run.
+    """
+    settings = load()
+    start_log(settings.house.log_level)
+    check_folder(settings.state_dir, create=False)
+    with lock_folder(settings.state_dir), open_device(settings) as device:
+        _require_runnable(device)
+        daemon = _Daemon(device, load, clock)
+        with _listening(daemon):
+            try:
+                daemon.run()
+            except _OutOfTimeError:
+                LOG.warning("stopped without saving; what is not saved is read again")
+
+
+def _require_runnable(device: Device) -> None:
+    if device.plan.releases_count:
+        raise ConfigError(
+            "hides how many records there are, and a process that reads all the time shows when "
+            "they come",
+            field="plan",
+            fix="start `sfumato-agent once` by a timer instead, at times that no record decides",
+        )
+
+
+@contextmanager
+def _listening(daemon: _Daemon) -> Iterator[None]:
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        daemon.is_stopping = True
+        # A source that waits for its own server would hold us up.
+        signal.alarm(_GRACE_S)
+        daemon.calls.put(lambda: None)
+
+    def reload(_signal: int, _frame: FrameType | None) -> None:
+        daemon.calls.put(daemon.reload)
+
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise _OutOfTimeError
+
+    handlers = {
+        signal.SIGTERM: stop,
+        signal.SIGINT: stop,
+        signal.SIGHUP: reload,
+        signal.SIGALRM: give_up,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Daemon:
+    def __init__(self, device: Device, load: Callable[[], Settings], clock: Clock) -> None:
+        self.calls: SimpleQueue[Call] = SimpleQueue()
+        self.is_stopping = False
+        self._device = device
+        self._load = load
+        self._clock = clock
+        self._timer = time.monotonic
+        self._notifier = Notifier()
+        self._network = self._connect()
+        self._asker = Asker(device, self._network, clock=clock, timer=self._timer)
+        self._sender = Sender(
+            device,
+            self._network,
+            clock=clock,
+            timer=self._timer,
+            on_suspended=self._stop_stream,
+        )
+        self._workers = [self._make_worker(stream) for stream in device.settings.streams]
+        self._metrics_at = self._purges_at = self._told_at = 0.0
+
+    def run(self) -> None:
+        LOG.info("started with %d stream(s)", len(self._workers))
+        self._notifier.tell("READY=1")
+        try:
+            while not self.is_stopping:
+                self._step()
+                self._make_calls(self._find_pause())
+        finally:
+            self._notifier.tell("STOPPING=1")
+            self._network.close()
+            for worker in self._workers:
+                worker.close()
+            self._write_metrics()
+        LOG.info("stopped; nothing is lost")
+
+    def reload(self) -> None:
+        """Read the configuration again; a bad one changes nothing."""
+        self._notifier.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            settings = self._load()
+            self._require_reloadable(settings)
+        except SketchError as error:
+            LOG.error("the configuration was not reloaded: %s", error)
+        else:
+            self._use(settings)
+            LOG.info("the configuration was reloaded")
+        self._notifier.tell("READY=1")
+
+    def _step(self) -> None:
+        now = self._timer()
+        if self._asker.may_release:
+            for worker in self._workers:
+                if worker.due_at <= now:
+                    worker.turn()
+        if not self._asker.step():
+            self._sender.step()
+        if now >= self._purges_at:
+            purge_sent(self._device.connection, now=self._clock())
+            self._purges_at = now + _PURGE_S
+        if now >= self._metrics_at:
+            self._write_metrics()
+            self._metrics_at = now + _METRICS_S
+        if self._notifier.watchdog_s is not None and now >= self._told_at:
+            self._notifier.tell("WATCHDOG=1")
+            self._told_at = now + self._notifier.watchdog_s / 2
+
+    def _find_pause(self) -> float:
+        due = [worker.due_at for worker in self._workers] if self._asker.may_release else []
+        pause = min([_LONGEST_SLEEP_S, *(at - self._timer() for at in due)])
+        if not self._network.is_busy:
+            pause = min(pause, 1.0)
+        if self._notifier.watchdog_s is not None:
+            pause = min(pause, self._notifier.watchdog_s / 2)
+        return max(pause, 0.0)
+
+    def _make_calls(self, pause: float) -> None:
+        """Make the calls that have come, waiting for the first one."""
+        try:
+            self.calls.get(timeout=pause)() if pause else self.calls.get_nowait()()
+            while True:
+                self.calls.get_nowait()()
+        except Empty:
+            pass
+
+    def _require_reloadable(self, settings: Settings) -> None:
+        old = self._device.settings
+        for name, value, now in (
+            ("state_dir", settings.state_dir, old.state_dir),
+            ("study", settings.study, old.study),
+            ("labels", dict(settings.labels), dict(old.labels)),
+        ):
+            if value != now:
+                raise ConfigError(
+                    "cannot change while the agent runs", field=name, fix="stop it, and start anew"
+                )
+        for stream in old.streams:
+            if stream.source.kind == "stdin" and stream not in settings.streams:
+                raise ConfigError(
+                    f"of stream {stream.name} is being read and cannot be opened again",
+                    field="standard input",
+                    fix="stop the agent, and start anew",
+                )
+        require_server_allowed(settings)
+        require_plan_allowed(settings, self._device.plan)
+        require_suitable(settings, self._device.plan)
+
+    def _use(self, settings: Settings) -> None:
+        old, self._device = self._device, replace(self._device, settings=settings)
+        start_log(settings.house.log_level)
+        if settings.server != old.settings.server:
+            self._network.close()
+            self._network = self._connect()
+            self._asker = Asker(self._device, self._network, clock=self._clock, timer=self._timer)
+        self._asker.device = self._sender.device = self._device
+        self._sender.network = self._network
+        self._sender.hurry()
+        self._workers = self._replace_workers(settings)
+        self._metrics_at = 0.0
+
+    def _replace_workers(self, settings: Settings) -> list[StreamWorker]:
+        """Keep the workers of streams that are as they were."""
+        kept = {w.name: w for w in self._workers if w.settings in settings.streams}
+        for worker in self._workers:
+            if worker.name in kept:
+                worker.use(self._device)
+            else:
+                worker.close()
+        return [kept.get(stream.name) or self._make_worker(stream) for stream in settings.streams]
+
+    def _connect(self) -> Network:
+        return Network(lambda: self._device.connect(self._clock), self.calls)
+
+    def _make_worker(self, stream: StreamSettings) -> StreamWorker:
+        return StreamWorker(
+            self._device, stream, clocks=self._read_clocks, clock=self._clock, timer=self._timer
+        )
+
+    def _read_clocks(self) -> Clocks:
+        return self._asker.server_clock.read(self._clock())
+
+    def _stop_stream(self, name: str) -> None:
+        for worker in self._workers:
+            if worker.name == name:
+                worker.stop("is suspended")
+
+    def _write_metrics(self) -> None:
+        path = self._device.settings.house.metrics
+        if path is None:
+            return
+        try:
+            write_metrics(path, self._gather())
+        except OSError as error:
+            LOG.error("metrics: %s cannot be written (%s)", path, error.strerror)
+
+    def _gather(self) -> Iterator[Metric]:
+        counts = count_sketches(self._device.connection)
+        for state in ("waiting", "sent", "shelved"):
+            yield Metric(
+                name=f"sketches_{state}",
+                kind="gauge",
+                help=f"Sketches that are {state}.",
+                samples=[(None, getattr(counts, state))],
+            )
+        yield Metric(
+            name="server_answered_timestamp_seconds",
+            kind="gauge",
+            help="When the server last said what it knows of this device; 0 for never.",
+            samples=[(None, self._asker.answered_at or 0.0)],
+        )
+        yield Metric(
+            name="stream_ok",
+            kind="gauge",
+            help="Whether the stream can be read.",
+            samples=[(w.name, float(w.problem is None)) for w in self._workers],
+        )
+        yield Metric(
+            name="windows_released_total",
+            kind="counter",
+            help="Windows released since the start.",
+            samples=[(w.name, w.n_released) for w in self._workers],
+        )
+        for name in ("records_read", "unsketchable", "out_of_bounds"):
+            yield Metric(
+                name=f"{name}_total",
+                kind="counter",
+                help=f"Records since the start: {name.replace('_', ' ')}.",
+                samples=[(w.name, getattr(w.total(), name)) for w in self._workers],
+            )

@@ -1,0 +1,110 @@
+"""Sending in the daemon: one sketch after the other, for ever, without waiting for any answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from device_agent.agent.device import Clock, Device
+from device_agent.agent.log import LOG
+from device_agent.agent.network import Network
+from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
+from device_agent.store import OutboxSketch, first_due, load_message
+from device_agent.transport import ServerClient, UploadOutcome
+from shared.wire import DeviceAction
+
+_BASE_S = 0.5
+_CAP_S = 120.0
+_SKETCH_CAP_S = 3600.0
+
+
+def draw_pause(n_failures: int, cap_s: float = _CAP_S) -> float:
+    """Draw a pause after some failures in a row, seconds.
+
+    Full jitter spreads thousands of devices that come back at the same moment.
+    """
+    return random.uniform(0.0, min(cap_s, _BASE_S * 2.0 ** min(n_failures, 30)))
+
+
+class Sender:
+    """Sends what waits, oldest first, and pauses for all of it where the server cannot answer.
+
+    A sketch that the server asks for again waits by itself, longer each time, so that it never
+    keeps the next one from being sent.
+
+    Parameters
+    ----------
+    timer
+        Monotonic seconds.
+    on_suspended
+        Called with the name of a stream that an answer has suspended.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        network: Network,
+        *,
+        clock: Clock,
+        timer: Callable[[], float],
+        on_suspended: Callable[[str], None],
+    ) -> None:
+        self.device = device
+        self.network = network
+        self.summary = SendSummary()
+        self._clock = clock
+        self._timer = timer
+        self._on_suspended = on_suspended
+        self._n_failures = 0
+        self._resumes_at = 0.0
+
+    def hurry(self) -> None:
+        """Forget the pause: the server has answered something else."""
+        self._n_failures, self._resumes_at = 0, 0.0
+
+    def step(self) -> None:
+        """Hand the next sketch to the network, if there is one and it is time."""
+        if self.network.is_busy or self._timer() < self._resumes_at:
+            return
+        now = self._clock()
+        sketch = first_due(self.device.connection, now=now, longest_hold_s=LONGEST_HOLD_S)
+        if sketch is None:
+            return
+        study, sketch_id = self.device.identity.study, sketch.sketch_id
+        message = load_message(self.device.connection, sketch_id)
+
+        def put(client: ServerClient) -> UploadOutcome:
+            return client.put_sketch(study=study, sketch_id=sketch_id, message=message)
+
+        self.network.submit(put, lambda outcome: self._note(sketch, outcome))
+
+    def _note(self, sketch: OutboxSketch, outcome: UploadOutcome) -> None:
+        said = len(self.summary.messages)
+        # Without any answer the sketch is as good as the next one.
+        hold = draw_pause(sketch.attempts, _SKETCH_CAP_S) if outcome.answered else 0.0
+        note_outcome(
+            self.device,
+            sketch,
+            outcome,
+            now=self._clock(),
+            summary=self.summary,
+            least_hold_s=hold,
+        )
+        self._pause(outcome)
+        for message in self.summary.messages[said:]:
+            LOG.warning(message, extra={"stream": sketch.stream})
+        self.summary.messages.clear()
+        if outcome.action is None:
+            LOG.info("sketch %d sent", sketch.sequence, extra={"stream": sketch.stream})
+        if outcome.action is DeviceAction.SUSPEND:
+            self._on_suspended(sketch.stream)
+
+    def _pause(self, outcome: UploadOutcome) -> None:
+        if outcome.action is not DeviceAction.RETRY:
+            self._n_failures = 0
+            return
+        if self._n_failures == 0:
+            LOG.warning("the server does not take sketches now: %s", outcome.detail)
+        pause = max(draw_pause(self._n_failures), min(outcome.retry_after_s, LONGEST_HOLD_S))
+        self._resumes_at = self._timer() + pause
+        self._n_failures += 1

@@ -1,0 +1,232 @@
+"""One stream in the daemon: it reads what comes, saves often, and tries again after an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_agent.agent.clocks import Clocks
+from device_agent.agent.device import Clock, Device
+from device_agent.agent.log import LOG
+from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
+from device_agent.settings import StreamSettings
+from device_agent.sources import RecordSource
+from shared.errors import BudgetExceededError, RecordError, SketchError
+
+_TICK_S = 1.0
+_FULL_S = 10.0
+_FIRST_RETRY_S = 5.0
+_LONGEST_RETRY_S = 600.0
+# After a crash records behind the last checkpoint are read again, or lost where that cannot be.
+_SAVE_S, _SAVE_RECORDS = 10.0, 1_000_000
+_SAVE_S_ONCE, _SAVE_RECORDS_ONCE = 1.0, 10_000
+
+
+class StreamWorker:
+    """Takes turns with other streams; no error of one ends another.
+
+    Parameters
+    ----------
+    clocks, clock
+        As ``StreamReader`` takes them.
+    timer
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        settings: StreamSettings,
+        *,
+        clocks: Callable[[], Clocks],
+        clock: Clock,
+        timer: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.counts = ReadCounts()
+        """Of readers that were closed."""
+        self.n_released = 0
+        self.problem: str | None = None
+        """What keeps the stream from being read now."""
+        self._device = device
+        self._clocks = clocks
+        self._clock = clock
+        self._timer = timer
+        self._reader: StreamReader | None = None
+        self._source: RecordSource | None = None
+        self._is_over = self._is_held_up = False
+        self._retry_s = _FIRST_RETRY_S
+        self._reads_at = self._tends_at = self._saved_at = timer()
+        self._n_notes = self._n_unusable = 0
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.settings.name
+
+    @property
+    def due_at(self) -> float:
+        """When the next turn is worth it, by the timer."""
+        if self._is_over and self._reader is None:
+            return float("inf")
+        return min(self._reads_at, self._tends_at) if self._reader else self._reads_at
+
+    @property
+    def consumes(self) -> bool:
+        """Whether what was read of the source cannot be read again."""
+        return self._source is not None and self._source.guarantee.consumes
+
+    def use(self, device: Device) -> None:
+        """Go on under other settings of the same device, and soon."""
+        self._device = device
+        if self._reader is not None:
+            self._reader.use(device)
+        self._reads_at = self._timer()
+
+    def turn(self) -> None:
+        """Read one batch if there is one, close what is over, and save what is due."""
+        try:
+            if self._reader is None:
+                self._open()
+            if self._timer() >= self._reads_at:
+                self._read()
+            if self._timer() >= self._tends_at:
+                self._tend()
+        except SketchError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """Save the open window and close the source."""
+        try:
+            self._save()
+        except SketchError as error:
+            LOG.error(str(error), extra={"stream": self.name})
+        self._drop()
+
+    def stop(self, reason: str) -> None:
+        """Save, and read no more."""
+        self.close()
+        self._is_over, self.problem = True, reason
+
+    def total(self) -> ReadCounts:
+        """Return what was read since the start."""
+        now = self._reader.counts if self._reader else ReadCounts()
+        return ReadCounts(
+            records_read=self.counts.records_read + now.records_read,
+            unsketchable=self.counts.unsketchable + now.unsketchable,
+            out_of_bounds=self.counts.out_of_bounds + now.out_of_bounds,
+            raw_bytes_read=self.counts.raw_bytes_read + now.raw_bytes_read,
+        )
+
+    def _open(self) -> None:
+        reader = StreamReader(self._device, self.settings, clocks=self._clocks, clock=self._clock)
+        self._n_notes = self._n_unusable = 0
+        self._source = reader.open()
+        self._reader = reader
+        self._saved_at = self._timer()
+
+    def _read(self) -> None:
+        reader, source = self._reader, self._source
+        assert reader is not None
+        assert source is not None
+        if reader.is_outbox_full():
+            self._say(OUTBOX_IS_FULL)
+            self._reads_at = self._timer() + _FULL_S
+            return
+        try:
+            # Asked first: what is taken from a source that cannot be read again would be lost.
+            reader.require_affordable()
+        except BudgetExceededError as error:
+            self._wait(error)
+            return
+        try:
+            batch = source.read_batch()
+        except RecordError:
+            self._save()
+            raise
+        if batch is not None:
+            reader.add(batch)
+        else:
+            self._reads_at = self._timer() + source.pause_s
+            if source.ended and not self._is_over:
+                self._is_over = True
+                LOG.info("the source has ended", extra={"stream": self.name})
+        if self.problem is not None:
+            LOG.info("goes on", extra={"stream": self.name})
+        self.problem, self._retry_s = None, _FIRST_RETRY_S
+        if self._is_over:
+            self._reads_at = float("inf")
+
+    def _tend(self) -> None:
+        reader = self._reader
+        assert reader is not None
+        self._tends_at = self._timer() + _TICK_S
+        try:
+            reader.close_over()
+        except BudgetExceededError as error:
+            self._wait(error)
+        difference = reader.describe_held_up()
+        if difference and not self._is_held_up:
+            LOG.error(difference, extra={"stream": self.name})
+        self._is_held_up = difference is not None
+        most_s, most = (_SAVE_S, _SAVE_RECORDS)
+        if self.consumes:
+            most_s, most = (_SAVE_S_ONCE, _SAVE_RECORDS_ONCE)
+        if reader.n_unsaved >= most or self._timer() - self._saved_at >= most_s:
+            self._save()
+        self._report()
+
+    def _save(self) -> None:
+        if self._reader is not None and self._reader.n_unsaved:
+            self._reader.checkpoint()
+        self._saved_at = self._timer()
+
+    def _report(self) -> None:
+        """Log what is new: releases, notes of the source, and what could not be sketched."""
+        reader, source = self._reader, self._source
+        assert reader is not None
+        assert source is not None
+        where = {"stream": self.name}
+        for note in source.report.notes[self._n_notes :]:
+            LOG.warning(note, extra=where)
+        self._n_notes = len(source.report.notes)
+        released, reader.summary.released = reader.summary.released, 0
+        if not released:
+            return
+        self.n_released += released
+        LOG.info("%d window(s) released", released, extra=where)
+        for warning in reader.take_warnings():
+            LOG.warning(warning, extra=where)
+        if source.report.n_unusable > self._n_unusable:
+            self._n_unusable = source.report.n_unusable
+            LOG.warning(
+                "%d record(s) since the start could not be sketched and count as zero",
+                self._n_unusable,
+                extra=where,
+            )
+
+    def _fail(self, error: SketchError) -> None:
+        """Close the reader, whose sum may be incomplete, and begin at what is stored later."""
+        was_open = self._source is not None
+        self._drop()
+        self._wait(error)
+        # What is left of standard input has lost its header, and perhaps the half of a line.
+        self._is_over = was_open and self.settings.source.kind == "stdin"
+
+    def _wait(self, error: SketchError) -> None:
+        """Say what is wrong, once, and try again later and later."""
+        self._say(str(error))
+        self._reads_at = self._timer() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            LOG.error(problem, extra={"stream": self.name})
+        self.problem = problem
+
+    def _drop(self) -> None:
+        if self._reader is None:
+            return
+        self.counts = self.total()
+        self.n_released += self._reader.summary.released
+        self._reader.close()
+        self._reader = self._source = None

@@ -1,0 +1,150 @@
+"""What the owner allows and how the agent keeps house, read from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from device_agent.toml_table import Table
+from shared.errors import ConfigError
+from shared.privacy import MECHANISMS
+
+LOG_LEVELS = ("info", "debug", "warning", "error")
+NEIGHBOURING = ("replace-one", "add-remove-one")
+_DIGEST_BYTES = 32
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What a plan and a server must be, to be obeyed; None and empty allow everything.
+
+    Parameters
+    ----------
+    epsilon_per_window
+        The largest.
+    mechanisms, neighbouring
+        As plans name them.
+    plan_digests
+        32 bytes each.
+    servers
+        Addresses without a slash at the end.
+    """
+
+    epsilon_per_window: Fraction | None = None
+    mechanisms: tuple[str, ...] = ()
+    neighbouring: tuple[str, ...] = ()
+    plan_digests: tuple[bytes, ...] = ()
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Housekeeping:
+    """What changes nothing about what is released.
+
+    Parameters
+    ----------
+    outbox_bytes
+        When so many wait, no window is closed until some were sent.
+    log_level
+        The least important lines to show.
+    metrics
+        File that metrics are written to, absolute; None for none.
+    """
+
+    outbox_bytes: int = 256 * _MEGABYTE
+    log_level: str = field(default=LOG_LEVELS[0])
+    metrics: Path | None = None
+
+
+def read_policy(top: Table) -> Policy:
+    """Read ``[policy]``.
+
+    Raises
+    ------
+    ConfigError
+        A key is unknown or breaks its rule.
+    """
+    known = ("epsilon_per_window", "mechanisms", "neighbouring", "plan_digests", "servers")
+    table = Table(top.get("policy") or {}, "policy", known)
+    return Policy(
+        epsilon_per_window=read_exact(table, "epsilon_per_window"),
+        mechanisms=_read_known(table, "mechanisms", MECHANISMS),
+        neighbouring=_read_known(table, "neighbouring", NEIGHBOURING),
+        plan_digests=tuple(_read_digest(table, text) for text in _texts(table, "plan_digests")),
+        servers=tuple(text.rstrip("/") for text in _texts(table, "servers")),
+    )
+
+
+def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
+    """Read ``[outbox]``, ``[log]`` and ``[metrics]``; raises as :func:`read_policy`."""
+    outbox = Table(top.get("outbox") or {}, "outbox", ("most_megabytes",))
+    log = Table(top.get("log") or {}, "log", ("level",))
+    metrics = Table(top.get("metrics") or {}, "metrics", ("path",))
+    path = metrics.optional_text("path")
+    most = outbox.number("most_megabytes", 256.0)
+    if most <= 0:
+        raise ConfigError(
+            "must be greater than zero",
+            field=outbox.name("most_megabytes"),
+            fix="write megabytes, such as 256",
+        )
+    return Housekeeping(
+        outbox_bytes=int(most * _MEGABYTE),
+        log_level=log.choice("level", LOG_LEVELS),
+        metrics=None if path is None else folder / Path(path).expanduser(),
+    )
+
+
+def read_exact(table: Table, key: str) -> Fraction | None:
+    """Read an exact number greater than zero; None if the key is absent."""
+    value = table.get(key)
+    if value is None:
+        return None
+    try:
+        # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
+        if type(value) not in (int, str):
+            raise TypeError
+        exact = Fraction(value)
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        raise ConfigError(
+            "must be an exact number in quotes", field=table.name(key), fix='write "1" or "1/10"'
+        ) from error
+    if exact <= 0:
+        raise ConfigError("must be greater than zero", field=table.name(key), fix='write "1"')
+    return exact
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    """Return a list that allows something: an empty one would allow nothing, or everything."""
+    texts = table.list_of_texts(key)
+    if key in table and not texts:
+        raise ConfigError(
+            "must name at least one", field=table.name(key), fix="remove it to allow all"
+        )
+    return texts
+
+
+def _read_known(table: Table, key: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    texts = _texts(table, key)
+    for text in texts:
+        if text not in known:
+            raise ConfigError(
+                f"{text!r} is not known", field=table.name(key), fix=f"use: {', '.join(known)}"
+            )
+    return texts
+
+
+def _read_digest(table: Table, text: str) -> bytes:
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != _DIGEST_BYTES:
+        raise ConfigError(
+            "must be 64 hexadecimal digits each",
+            field=table.name("plan_digests"),
+            fix="copy the plan's digest from the study's operator",
+        )
+    return digest

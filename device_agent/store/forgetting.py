@@ -1,0 +1,52 @@
+"""Forgetting a device: everything goes but what it has spent, and how far it has read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from device_agent.store.database import DATABASE_NAME, transaction, truncate_log
+from device_agent.store.key import KEY_NAME
+
+_TOMBSTONE = "forgotten_study"
+
+
+def erase_device(connection: sqlite3.Connection, study: bytes) -> None:
+    """Erase identity, sums and sketches; ledger and positions stay, and which study it was.
+
+    The positions keep a device that enrols here again from sketching the same records again, and
+    the ledger keeps what they have cost.
+    """
+    with transaction(connection):
+        for table in ("open_windows", "open_slots", "outbox", "meta"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_TOMBSTONE, study))
+    truncate_log(connection)
+
+
+def find_forgotten_study(connection: sqlite3.Connection) -> bytes | None:
+    """Return the study that a forgotten device of this folder was in; None if there was none."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_TOMBSTONE,)).fetchone()
+    return None if row is None else bytes(row["value"])
+
+
+def erase_key(folder: Path) -> None:
+    """Overwrite the key and remove it; on flash memory the old cells may outlive it."""
+    _erase(folder / KEY_NAME)
+
+
+def erase_database(folder: Path) -> None:
+    """Overwrite the database and remove it, ledger and all; it must be closed."""
+    for suffix in ("-wal", "-shm", ""):
+        _erase(folder / f"{DATABASE_NAME}{suffix}")
+
+
+def _erase(path: Path) -> None:
+    try:
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return
+    path.unlink()

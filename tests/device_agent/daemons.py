@@ -1,0 +1,55 @@
+"""The daemon as the process that an operator runs."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "device_agent.cli"]
+
+
+@contextmanager
+def daemon(
+    config: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Run the daemon; it is killed at the end if it is still there."""
+    with (config.parent / "daemon.log").open("a") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "run", "--config", str(config)],
+            stdin=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
+    """Ask the daemon to stop and return its exit status."""
+    process.send_signal(number)
+    return process.wait()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; a test that waits in vain is stopped by whoever runs it."""
+    while not holds():
+        time.sleep(0.02)
+
+
+def query(state: Path, statement: str) -> list[tuple[object, ...]]:
+    """Ask the daemon's database."""
+    connection = sqlite3.connect(state / "agent.sqlite", timeout=30)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()

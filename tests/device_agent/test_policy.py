@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from shared.plan import compute_plan_digest
+from tests.device_agent.conftest import Agent
+from tests.device_agent.server import TOKEN
+
+
+def add_policy(agent: Agent, policy: str) -> None:
+    agent.config.write_text(f"{agent.config.read_text()}\n[policy]\n{policy}\n")
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "complaint"),
+    [
+        (
+            'epsilon_per_window = "1/2"',
+            3,
+            "policy.epsilon_per_window: is 1/2, and the plan spends 1",
+        ),
+        ('mechanisms = ["discrete-gaussian"]', 3, "do not allow discrete-knorm of the plan"),
+        ('neighbouring = ["add-remove-one"]', 3, "does not allow replace-one of the plan"),
+        (f'plan_digests = ["{"ab" * 32}"]', 2, "policy.plan_digests: do not name"),
+        ('servers = ["https://sketches.example.org"]', 3, "policy.servers: do not allow http://"),
+    ],
+)
+def test_a_plan_outside_the_policy_is_refused_before_enrolment_and_at_every_start(
+    policy: str, status: int, complaint: str, agent: Agent
+) -> None:
+    allowed = agent.config.read_text()
+    add_policy(agent, policy)
+    assert agent.run("init", "--token", TOKEN) == status
+    assert complaint in agent.err
+    assert not agent.server.devices
+    assert agent.run("check") == status
+    assert complaint in agent.out
+    agent.config.write_text(allowed)
+    agent.init()
+    agent.append(0, lines=5)
+    add_policy(agent, policy)
+    for command in ("once", "run", "check"):
+        assert agent.run(command) == status
+        assert complaint in agent.err
+    assert not agent.server.received
+
+
+def test_a_server_outside_the_policy_is_not_even_asked(agent: Agent) -> None:
+    add_policy(agent, 'servers = ["https://sketches.example.org"]')
+    agent.run("init", "--token", TOKEN)
+    agent.run("check")
+    assert agent.server.requests == []
+
+
+def test_a_plan_within_the_policy_is_obeyed_and_check_shows_it(agent: Agent) -> None:
+    digest = compute_plan_digest(agent.server.plan).hex()
+    agent.run("check")
+    assert f"its digest is {digest}" in agent.out
+    assert "policy: none is set" in agent.out
+    add_policy(
+        agent,
+        f'epsilon_per_window = "1"\nmechanisms = ["discrete-knorm"]\nplan_digests = ["{digest}"]\n'
+        f'neighbouring = ["replace-one"]\nservers = ["{agent.server.url}/"]',
+    )
+    agent.init()
+    agent.append(0, lines=5)
+    assert agent.run("check") == 0
+    assert "epsilon at most 1 a window; discrete-knorm; replace-one; 1 pinned plan(s)" in agent.out
+    assert agent.once()["sent"] == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"),
+    [
+        ("epsilon_per_window = 0.5", "policy.epsilon_per_window: must be an exact number"),
+        ('mechanisms = ["gaussian"]', "'gaussian' is not known"),
+        ("mechanisms = []", "policy.mechanisms: must name at least one"),
+        ('plan_digests = ["abc"]', "policy.plan_digests: must be 64 hexadecimal digits"),
+        ('epsilon = "1"', "policy.epsilon: is not a known key"),
+        ("[outbox]\nmost_megabytes = 0", "outbox.most_megabytes: must be greater than zero"),
+        ('[log]\nlevel = "loud"', "log.level: must be"),
+    ],
+)
+def test_a_wrong_setting_is_named(policy: str, complaint: str, agent: Agent) -> None:
+    add_policy(agent, policy)
+    assert agent.run("check") == 2
+    assert complaint in agent.err
+
+
+def test_the_printed_configuration_is_one(
+    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert agent.run("init", "--print-config") == 0
+    printed = agent.out
+    for text in (printed, _with_examples(printed)):
+        agent.config.write_text(text)
+        agent.run("status")
+        assert "holds no enrolled device" in agent.err or "cannot be used" in agent.err
+
+
+def _with_examples(sample: str) -> str:
+    """Turn the commented examples into settings; comments in words begin with a capital."""
+    lines = []
+    for line in sample.splitlines():
+        text = line.removeprefix("# ")
+        is_example = line.startswith("# ") and (text.startswith("[") or " = " in text)
+        lines.append(text.replace("64 hexadecimal digits", "ab" * 32) if is_example else line)
+    return "\n".join(lines)

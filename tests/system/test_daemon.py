@@ -1,0 +1,135 @@
+"""The daemon is killed again and again while records pour in, against a real aggregator.
+
+Thirty times; ``SFUMATO_KILLS=300`` for more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from shared.plan import plan_from_spec
+from shared.wire import decode_message
+from tests.device_agent.daemons import daemon, query, stop, wait_until
+from tests.system.agents import Agent, make_agent
+
+SLOT_S = 500
+SPEC: dict[str, Any] = {
+    "dimensions": [
+        {"name": "x", "unit": "m", "lower": -10.0, "upper": 10.0, "scale": 1.0},
+        {"name": "y", "unit": "m", "lower": -10.0, "upper": 10.0, "scale": 1.0},
+    ],
+    "n_frequencies": 60,
+    "seed": "killed daemons",
+    "epsilon": "20",
+    "window": {"kind": "time", "origin": 0, "length_s": SLOT_S},
+    "least_records": 10,
+    "most_records": 5000,
+    "labels": [{"name": "site", "values": ["north", "south"]}],
+}
+
+
+class Load:
+    """Appends records to a file, a second apart by their own times, until it is told to stop."""
+
+    def __init__(self, path: Path) -> None:
+        self.n_records = 0
+        self._path = path
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        path.write_text("time,x,y\n", encoding="utf-8")
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End with whole lines."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        draw = random.Random(11)
+        # Written in blocks, so that the last line is mostly torn.
+        with self._path.open("a", encoding="utf-8", buffering=4096) as file:
+            while not self._stopping.wait(0.01):
+                for _ in range(draw.randrange(60)):
+                    file.write(f"{self.n_records},{draw.gauss(0, 3):.4f},{draw.gauss(0, 3):.4f}\n")
+                    self.n_records += 1
+
+
+def require_ledger_is_what_was_released(agent: Agent) -> None:
+    state = agent.config.parent / "state"
+    events = query(state, "SELECT stream, sequence FROM events ORDER BY sequence")
+    assert events == query(state, "SELECT stream, sequence FROM outbox ORDER BY sequence")
+    assert [sequence for _, sequence in events] == list(range(len(events)))
+
+
+def test_killed_in_a_loop_under_load_each_record_is_in_one_sketch(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    aggregator = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    records = tmp_path / "records.csv"
+    pause = random.Random(5)
+    n_cycles = int(os.environ.get("SFUMATO_KILLS", "30"))
+    with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:
+        study_id = str(client.create_study("killed", plan_from_spec(SPEC))["study_id"])
+        agent = make_agent(
+            tmp_path / "agent",
+            data=records,
+            url=aggregator.url,
+            study_id=study_id,
+            site="north",
+            token=client.create_token(study_id),
+        )
+        state = agent.config.parent / "state"
+        for _ in range(n_cycles):
+            with daemon(agent.config) as process:
+                # At any moment between the first import and a few windows later.
+                time.sleep(pause.uniform(0.2, 1.6))
+                assert process.poll() is None
+            require_ledger_is_what_was_released(agent)
+        ((n_released,),) = query(state, "SELECT COUNT(*) FROM events")
+        load.stop()
+        with daemon(agent.config) as process:
+            wait_until(lambda: _is_done(agent, load.n_records))
+            assert stop(process) == 0
+        stored = list(client.sketches(study_id))
+        require_ledger_is_what_was_released(agent)
+    aggregator.stop()
+    assert isinstance(n_released, int)
+    assert n_released > n_cycles / 2
+    ((still_open,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows")
+    assert sum(sketch["n_records"] for sketch in stored) + int(str(still_open)) == load.n_records
+    require_the_same_bytes(state, stored)
+
+
+def _is_done(agent: Agent, n_records: int) -> bool:
+    """Tell whether all but fewer than a window's least records are released and sent."""
+    state = agent.config.parent / "state"
+    ((n_waiting,),) = query(state, "SELECT COUNT(*) FROM outbox WHERE state != 'sent'")
+    ((n_sent,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM outbox")
+    return n_waiting == 0 and int(str(n_sent)) >= n_records - 9
+
+
+def require_the_same_bytes(state: Path, stored: list[dict[str, Any]]) -> None:
+    """Check that what the server has is what the outbox kept, sketch by sketch."""
+    rows = query(state, "SELECT sequence, state, message FROM outbox")
+    assert {row[1] for row in rows} == {"sent"}
+    kept = {
+        row[0]: decode_message(row[2]).header.payload_digest.hex()
+        for row in rows
+        if isinstance(row[2], bytes)
+    }
+    assert {s["sequence"]: s["payload_digest"] for s in stored} == kept
