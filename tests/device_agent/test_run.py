@@ -254,7 +254,8 @@ def test_two_daemons_cannot_share_a_state(enrolled: Agent) -> None:
 def test_a_plan_that_hides_presence_is_refused_with_what_serves_instead(
     make_agent: Callable[[Server], Agent],
 ) -> None:
-    plan = make_plan(neighbouring="add-remove-one", least_records=None)
+    window = WindowRule(kind="time", origin=3600, length_s=3600)
+    plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
     with running(plan) as server:
         agent = make_agent(server)
         agent.init()
@@ -319,7 +320,9 @@ def test_a_state_that_is_killed_and_restarted_loses_nothing(enrolled: Agent) -> 
         with daemon(enrolled.config) as process:
             time.sleep(0.3 + 0.1 * slot)
             process.kill()
+    # Something that only this one can send: then it has started, and can be asked to stop.
+    enrolled.append(5, lines=20)
     with daemon(enrolled.config) as process:
-        wait_until(lambda: n_stored(enrolled) == 5)
+        wait_until(lambda: n_stored(enrolled) == 6)
         assert stop(process) == 0
-    assert n_records(enrolled) == 100
+    assert n_records(enrolled) == 120
