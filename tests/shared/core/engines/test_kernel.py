@@ -46,9 +46,8 @@ def test_each_level_agrees_with_the_definition_under_sanitizers(
     run(compiler, "-O2", *COMMON, *SANITIZERS, FUZZ, *KERNEL, "-lm", "-o", program)
     levels = run(program, 300).split()
     assert levels[-1] == "portable"
-    assert [f"native:{level}" for level in levels] + ["numpy"] == list_engines() or not (
-        list_engines()[:-1]
-    )
+    # What was installed has the same levels, unless it was installed without a compiler.
+    assert list_engines() in ([*(f"native:{level}" for level in levels), "numpy"], ["numpy"])
 
 
 @needs_compiler
