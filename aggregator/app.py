@@ -10,6 +10,7 @@ import structlog
 from fastapi import FastAPI
 
 from aggregator.api import InterfaceLimits, create_interface
+from aggregator.logs import describe_cause
 from aggregator.ports import Clock, Store, SystemClock
 from aggregator.services import ServiceLimits, Services, create_services
 from aggregator.settings import Settings
@@ -94,7 +95,7 @@ async def _is_prepared(store: Store, services: Services) -> bool:
     try:
         await prepare_database(store)
     except TransportError as error:
-        log.warning("waiting for the database", reason=type(error.__cause__).__name__)
+        log.warning("waiting for the database", reason=describe_cause(error))
         services.readiness.close(error)
         return False
     services.readiness.open()

@@ -21,6 +21,18 @@ def _create_console() -> structlog.dev.ConsoleRenderer:
     )
 
 
+def describe_cause(error: BaseException) -> str:
+    """Return the kind of what caused an error, and the first line that its library says.
+
+    For logs and local commands only: it may name hosts, databases and users. Drivers put no password
+    and, unlike SQLAlchemy around them, no parameters in it.
+    """
+    cause = error.__cause__ or error
+    said = getattr(cause, "orig", None) or cause
+    first = str(said).strip().partition("\n")[0]
+    return f"{type(said).__name__}: {first}" if first else type(said).__name__
+
+
 def configure_logging(log_format: Literal["console", "json"]) -> None:
     """Send every log line of this process to standard error, in one format."""
     shared: list[Processor] = [

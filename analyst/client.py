@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import DecodingError, TransportError
+from shared.errors import ConfigError, DecodingError, TransportError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import error_from_problem
 
@@ -88,6 +88,8 @@ class Client:
 
     Raises
     ------
+    ConfigError
+        At once: the key cannot be one.
     TransportError
         From every call: the server did not answer.
     SketchError
@@ -95,6 +97,12 @@ class Client:
     """
 
     def __init__(self, url: str, *, key: str | None = None, timeout: float = 30.0) -> None:
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise ConfigError(
+                "holds a space, a line break or a letter that no key has",
+                field="key",
+                fix="pass the line that `sfumato key create` prints, and nothing else",
+            )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)

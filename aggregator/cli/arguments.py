@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from aggregator.logs import describe_cause
 from aggregator.settings import Settings
-from shared.errors import ConfigError, SketchError
+from shared.errors import ConfigError, SketchError, TransportError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -58,6 +59,8 @@ def run(
         return body(arguments)
     except SketchError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
+        if isinstance(error, TransportError) and error.__cause__:
+            print(f"  {describe_cause(error)}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     except KeyboardInterrupt:
         return 130

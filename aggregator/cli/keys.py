@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,9 +94,13 @@ def _create(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps({name: made[name] for name in ("key", "key_id", "name", "scope")}))
         return
+    # The key alone is the output, so that a shell can put it in a variable.
     print(made["key"])
-    print(f"key {made['key_id']} of scope {made['scope']} for {made['name']}")
-    print("It is not shown again. Use it as the header `Authorization: Bearer sfk_...`.")
+    print(
+        f"key {made['key_id']} of scope {made['scope']} for {made['name']}; it is not shown again. "
+        "The commands take it from SFUMATO_KEY, the API as `Authorization: Bearer sfk_...`.",
+        file=sys.stderr,
+    )
 
 
 async def _create_locally(arguments: argparse.Namespace) -> dict[str, Any]:

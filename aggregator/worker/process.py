@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import structlog
 
+from aggregator.logs import describe_cause
 from aggregator.ports import Store, SystemClock
 from aggregator.services import create_services
 from aggregator.settings import MEMORY, Settings
@@ -62,7 +63,7 @@ async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
         try:
             await store.require_ready()
         except TransportError as error:
-            log.warning("waiting for the database", reason=type(error.__cause__).__name__)
+            log.warning("waiting for the database", reason=describe_cause(error))
         else:
             return
         with suppress(TimeoutError):

@@ -1,0 +1,22 @@
+#!/bin/sh
+# A weather station: waits for its token, enrols, and runs until it is stopped.
+set -eu
+here=$(dirname "$0")
+shared=${SHARED:-/run/sfumato}
+config=${CONFIG:-/var/lib/sfumato/agent.toml}
+
+until [ -s "$shared/tokens/study" ] && [ -s "$shared/tokens/$STATION" ]; do
+    sleep 1
+done
+SFUMATO_AGENT_STUDY=$(cat "$shared/tokens/study")
+SSL_CERT_FILE=$shared/authority/ca.pem
+export SFUMATO_AGENT_STUDY SSL_CERT_FILE
+
+data=${DATA:-$here/data}/$(echo "$STATION" | tr '[:upper:]' '[:lower:]').csv
+sed -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" "$here/agent.toml" > "$config"
+
+# Enrolling again with the same token is harmless.
+until sfumato-agent init --config "$config" --token "$(cat "$shared/tokens/$STATION")"; do
+    sleep 2
+done
+exec sfumato-agent run --config "$config"

@@ -1,0 +1,143 @@
+"""What the containers of the cluster run, run here without containers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from deploy.demo.cluster import BIN
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CLUSTER = DEPLOY / "cluster"
+FOLDERS = ("operator", "tokens", "authority", "certificate")
+
+
+def make_certificate(shared: Path) -> None:
+    subprocess.run(
+        [
+            sys.executable, CLUSTER / "make_certificate.py", "proxy", "localhost",
+            "--authority", shared / "authority/ca.pem", "--folder", shared / "certificate",
+        ],
+        check=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    for name in FOLDERS:
+        (folder / name).mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def running(command: list[str | Path], environment: dict[str, str], log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_the_certificate_is_made_once_and_its_key_is_private(shared: Path) -> None:
+    make_certificate(shared)
+    files = [shared / "authority/ca.pem", *sorted((shared / "certificate").iterdir())]
+    before = [file.read_bytes() for file in files]
+    make_certificate(shared)
+    assert [file.name for file in files] == ["ca.pem", "server.key", "server.pem"]
+    assert [file.read_bytes() for file in files] == before
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o644, 0o600, 0o644]
+
+
+def test_operator_and_station_bring_the_first_sketches_in_over_https(
+    shared: Path, tmp_path: Path
+) -> None:
+    make_certificate(shared)
+    port = free_port()
+    url = f"https://localhost:{port}"
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SFUMATO_")},
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "SHARED": str(shared),
+        "PLAN": str(DEPLOY / "demo/plan.toml"),
+        "DATA": str(DEPLOY / "demo/data"),
+        "STATIONS": "EWR JFK",
+        "STATION": "JFK",
+        "CONFIG": str(tmp_path / "agent.toml"),
+        "SSL_CERT_FILE": str(shared / "authority/ca.pem"),
+        "SFUMATO_DATABASE_URL": str(tmp_path / "server.sqlite"),
+        "SFUMATO_URL": url,
+        "SFUMATO_AGENT_SERVER": url,
+    }
+    server = [
+        BIN / "sfumato", "serve", "--port", str(port), "--no-worker",
+        "--tls-cert", shared / "certificate/server.pem",
+        "--tls-key", shared / "certificate/server.key",
+    ]  # fmt: skip
+    with (
+        running(server, environment, tmp_path / "server.log"),
+        running([CLUSTER / "station.sh"], environment, tmp_path / "station.log"),
+    ):
+        for _ in range(2):  # a container that is started again changes nothing
+            subprocess.run([CLUSTER / "operator.sh"], env=environment, check=True)
+            made = {file.name: file.read_text() for file in (shared / "tokens").iterdir()}
+        assert sorted(made) == ["EWR", "JFK", "study"]
+        trust = ssl.create_default_context(cafile=str(shared / "authority/ca.pem"))
+        with httpx.Client(
+            base_url=url,
+            verify=trust,
+            headers={"Authorization": f"Bearer {(shared / 'operator/key').read_text().strip()}"},
+        ) as client:
+            sketches: list[object] = []
+            while len(sketches) < 4:
+                time.sleep(0.2)
+                answer = client.get(f"/v1/studies/{made['study'].strip()}/sketches")
+                sketches = answer.raise_for_status().json()["items"]
+        shown = subprocess.run(
+            [CLUSTER / "analyst.sh", "study", "list"],
+            env=environment, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    assert "weather of a year" in shown.stdout
+
+
+def test_every_file_and_image_that_the_compose_file_names_is_there() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    targets = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
+    volumes = {"./cluster/Caddyfile", *compose["volumes"]}
+    for name, service in compose["services"].items():
+        if "build" in service:
+            assert service["build"]["target"] in targets, name
+        for mount in service.get("volumes", ()):
+            assert mount.partition(":")[0] in volumes, name
+        for word in service.get("command", []) + service.get("entrypoint", []):
+            if word.startswith("/opt/cluster/"):
+                assert os.access(CLUSTER / word.removeprefix("/opt/cluster/"), os.X_OK), name
+    assert (CLUSTER / "Caddyfile").is_file()
