@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.decoding.descending import descend_from
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Source
 from benchmarks.laws import PLAN_LAW
-from benchmarks.reference import compute_sse, find_reference
+from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies
 from shared.core import RadiusLaw
@@ -60,6 +61,9 @@ class Trial:
     ----------
     relative_sse
         SSE over that of the reference.
+    truth_start
+        The same for round clusters fitted by descent from the reference's own clusters: what the
+        sketch says, were the search for a start perfect.
     seconds
         CPU time of the solver alone, all its threads together.
     snr
@@ -71,6 +75,7 @@ class Trial:
     """
 
     relative_sse: float
+    truth_start: float
     seconds: float
     snr: float
     n_frequencies: int
@@ -114,8 +119,11 @@ def run_trial(
     start = time.process_time()
     centroids = recover(posed.problem, seed)
     seconds = time.process_time() - start
+    truth = describe_clusters(dataset.records, np.array(reference.centroids))
+    ideal = descend_from(posed.problem, truth)
     return Trial(
         relative_sse=compute_sse(dataset.records, centroids) / reference.sse,
+        truth_start=compute_sse(dataset.records, ideal) / reference.sse,
         seconds=seconds,
         snr=posed.snr,
         n_frequencies=posed.problem.n_frequencies,
@@ -141,10 +149,13 @@ def find_n_frequencies(case: Case, seed: int) -> int:
 def summarise(benchmark: str, name: str, trials: Sequence[Trial]) -> Iterator[Row]:
     """Yield the rows of quality and seconds, all from the same trials."""
     quality = [trial.relative_sse for trial in trials]
+    ideal = [trial.truth_start for trial in trials]
     reference = trials[0].reference
     for figure, value, unit, baseline in (
         ("median_relative_sse", np.median(quality), "1", reference),
         ("p90_relative_sse", np.quantile(quality, 0.9), "1", reference),
+        ("truth_start_median", np.median(ideal), "1", reference),
+        ("truth_start_p90", np.quantile(ideal, 0.9), "1", reference),
         ("median_seconds", np.median([trial.seconds for trial in trials]), "s", "none"),
         ("n_frequencies", trials[0].n_frequencies, "1", "none"),
     ):

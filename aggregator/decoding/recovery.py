@@ -16,7 +16,6 @@ from aggregator.decoding.ensemble import (
     compute_floor,
     fit_clusters,
     fit_over_complete,
-    is_noise_weak,
     perturb_members,
 )
 from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
@@ -125,7 +124,7 @@ def _find_members(
 
     Under noise each member is replaced by draws about it.
     """
-    weak = is_noise_weak(target)
+    weak = target.has_weak_noise
     for_fits, for_draws = rng.spawn(2)
     n_clusters = len(best.atoms)
     excess = best.misfit - compute_floor(target, n_clusters)
