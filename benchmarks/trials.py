@@ -13,10 +13,10 @@ from aggregator.decoding.descending import descend_from
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Source
-from benchmarks.laws import PLAN_LAW
+from benchmarks.design import Design, choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
-from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies
+from benchmarks.sketches import Noise, Sketcher, Study
 from shared.core import RadiusLaw
 
 
@@ -31,7 +31,7 @@ class Case:
     source
         Where the records come from.
     features
-        m / (k d); None for the planner's choice.
+        m / (k d); None for the planner's choice, 5 without noise.
     scale
         The plan's scale, in true standard deviations within a cluster.
     noise, n_sketches, uneven, weighting, mask_groups
@@ -96,22 +96,26 @@ def recover_with(solver: Solver) -> Recover:
 
 
 def run_trial(
-    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: RadiusLaw = PLAN_LAW
+    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: RadiusLaw | None = None
 ) -> Trial:
-    """Sketch the records of one seed, decode, and judge the centroids on the records."""
+    """Sketch the records of one seed, decode, and judge the centroids on the records.
+
+    Without a law, with the one that the planner chooses.
+    """
+    design = find_design(case, seed)
     dataset = case.source.load(seed)
     reference = find_reference(dataset)
     posed = sketcher.pose(
         dataset,
         Study(
-            n_frequencies=find_n_frequencies(case, seed),
+            n_frequencies=design.n_frequencies,
             scale=case.scale * (dataset.spread or reference.spread),
             noise=case.noise,
             n_sketches=case.n_sketches,
             uneven=case.uneven,
             weighting=case.weighting,
             mask_groups=case.mask_groups,
-            law=law,
+            law=law or design.law,
         ),
         seed,
     )
@@ -131,18 +135,14 @@ def run_trial(
     )
 
 
-def find_n_frequencies(case: Case, seed: int) -> int:
-    """Return m of a case, the planner's choice if it states none."""
-    dataset = case.source.load(seed)
-    if case.features is not None or case.noise is None:
-        return (case.features or 5) * dataset.n_clusters * dataset.n_dimensions
-    return choose_n_frequencies(
-        n_records=len(dataset.records),
+def find_design(case: Case, seed: int) -> Design:
+    """Return m of a case, the planner's choice if it states none, and the planner's law for it."""
+    return choose_design(
+        case.source.load(seed),
+        case.noise,
         n_sketches=case.n_sketches,
-        n_dimensions=dataset.n_dimensions,
-        n_clusters=dataset.n_clusters,
-        noise=case.noise,
         mask_groups=case.mask_groups,
+        features=case.features,
     )
 
 

@@ -17,6 +17,7 @@ from aggregator.decoding.ensemble import (
     fit_clusters,
     fit_over_complete,
     perturb_members,
+    weigh_members,
 )
 from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
 from aggregator.decoding.levenberg import Fitted
@@ -136,7 +137,7 @@ def _find_members(
     elif weak:
         members = [Member(fitted=best, share=1.0)]
     else:
-        members = [Member(fitted=fit, share=1.0 / len(fits)) for fit in fits]
+        members = weigh_members(target, fits)
     if weak:
         return members
     return perturb_members(
