@@ -5,11 +5,13 @@ experiments may vary. Relative SSE is the SSE of the centroids over that of the 
 the records in hand (:mod:`benchmarks.reference`). The solver is the default one with its default
 settings; it is given the public box, the frequencies and the variance of the noise, never records.
 Quality and seconds come from the same runs; seconds are CPU time of the solver, one BLAS thread.
+``truth_start_*`` judges round clusters fitted by descent alone from the clusters of that k-means:
+where the solver is no worse, it is the sketch that sets the limit and not the search.
 
 Synthetic data are the seed paper's mixtures, n = 2e5, another for each seed. The scale of a plan is
 the standard deviation within a cluster: 1 for mixtures, that of the best k-means for real data;
-``scale x0.5`` means a plan that states half of it. m is stated, or else what the planner's rule
-gives when asked for the best predicted quality with that noise.
+``scale x0.5`` means a plan that states half of it. The radius law is the planner's choice, and so
+is m where none is stated: what it gives when asked for the best predicted quality with that noise.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from aggregator.decoding.registry import create_solver
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Dataset, RealData
-from benchmarks.laws import PLAN_LAW, format_law, parse_law
+from benchmarks.laws import format_law, parse_law
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows
@@ -40,7 +40,7 @@ class Options:
     solver
         Its name in the registry; None for the default.
     laws
-        Radius laws to run every case with.
+        Radius laws to run every case with; None for the planner's choice.
     """
 
     quick: bool = False
@@ -48,7 +48,7 @@ class Options:
     seeds: int | None = None
     first_seed: int = FIRST_SEED
     solver: str | None = None
-    laws: tuple[RadiusLaw, ...] = (PLAN_LAW,)
+    laws: tuple[RadiusLaw | None, ...] = (None,)
 
     def create_solver(self) -> Solver:
         """Create the solver with its default settings."""
@@ -65,10 +65,10 @@ class Options:
         asked = (quick_runs or min(runs, _QUICK_RUNS)) if self.quick else runs
         return range(self.first_seed, self.first_seed + (self.seeds or asked))
 
-    def extend_name(self, name: str, law: RadiusLaw) -> str:
+    def extend_name(self, name: str, law: RadiusLaw | None) -> str:
         """Append what differs from the defaults to the name of a case."""
         solver = f" solver={self.solver}" if self.solver else ""
-        return name + solver + (f" law={format_law(law)}" if law != PLAN_LAW else "")
+        return name + solver + (f" law={format_law(law)}" if law else "")
 
 
 @dataclass(kw_only=True)
@@ -80,7 +80,7 @@ class Bench:
     tell: Callable[[str, int], None] = lambda words, advance: None
 
     def run(
-        self, case: Case, law: RadiusLaw = PLAN_LAW, recover: Recover | None = None
+        self, case: Case, law: RadiusLaw | None = None, recover: Recover | None = None
     ) -> list[Trial]:
         """Run every seed of a case."""
         recover = recover or recover_with(self.options.create_solver())
@@ -175,7 +175,7 @@ def read_options(given: argparse.Namespace) -> Options:
         seeds=given.seeds,
         first_seed=given.first_seed,
         solver=given.solver,
-        laws=tuple(map(parse_law, given.law)) or (PLAN_LAW,),
+        laws=tuple(map(parse_law, given.law)) or (None,),
     )
     options.create_solver()
     return options
@@ -196,7 +196,7 @@ def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--law", action="append", default=[], metavar="LAW",
         help="radius law, kind:sigma_low:sigma_high such as adapted:1:4, or with the share and end "
-        "of a tail, adapted:1:2:0.25:16; may be repeated to compare",
+        "of a tail, adapted:1:2:0.25:16; may be repeated to compare; default: the planner's choice",
     )  # fmt: skip
     return parser
 

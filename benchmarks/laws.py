@@ -1,4 +1,4 @@
-"""Radius laws on a command line, to compare them with the one that plans use."""
+"""Radius laws on a command line, to compare them with what the planner chooses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ _KINDS: Final[dict[str, Literal["adapted", "folded-gaussian", "gaussian"]]] = {
     "folded-gaussian": "folded-gaussian",
     "gaussian": "gaussian",
 }
-
-PLAN_LAW = RadiusLaw()
-"""What plans use when nothing is said."""
 
 
 def parse_law(text: str) -> RadiusLaw:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from aggregator.decoding.density import GaussianMixture
 from benchmarks import packages
 from benchmarks.datasets import Dataset
 
@@ -34,12 +35,15 @@ class Reference:
         Sum of squared distances to the nearest centroid, squared data units.
     spread
         ``sqrt(sse / (n d))``: standard deviation within a cluster, per dimension.
+    centroids
+        Shape ``(k, d)``, data units, as nested lists.
     method
         In words.
     """
 
     sse: float
     spread: float
+    centroids: list[list[float]]
     method: str
 
 
@@ -63,6 +67,31 @@ def compute_sse(records: Floats, centroids: Floats) -> float:
     return total
 
 
+def describe_clusters(records: Floats, centroids: Floats) -> GaussianMixture:
+    """Describe records as a mixture of the clusters about given centroids.
+
+    An empty cluster has no weight and the variances of all records.
+    """
+    k, d = centroids.shape
+    counts, sums, squares = np.zeros(k), np.zeros((k, d)), np.zeros((k, d))
+    for start in range(0, len(records), _ROWS):
+        part = records[start : start + _ROWS]
+        labels = np.argmin(np.sum(centroids**2, axis=1) - 2.0 * (part @ centroids.T), axis=1)
+        members = np.eye(k)[labels].T
+        offsets = part - centroids[labels]
+        counts += members.sum(axis=1)
+        sums += members @ part
+        squares += members @ offsets**2
+    full = counts > 0
+    means, variances = centroids.copy(), np.tile(records.var(axis=0), (k, 1))
+    means[full] = sums[full] / counts[full, None]
+    variances[full] = squares[full] / counts[full, None] - (means - centroids)[full] ** 2
+    least = np.finfo(np.float64).tiny
+    return GaussianMixture(
+        weights=counts / len(records), means=means, variances=np.maximum(variances, least)
+    )
+
+
 def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
     """Find the best of k-means++ starts and, where they are known, a start at the true means.
 
@@ -72,8 +101,15 @@ def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
     path = (folder or packages.CACHE) / "references" / f"{_digest(dataset, method)}.json"
     if path.exists():
         return Reference(**json.loads(path.read_text(encoding="utf-8")))
-    sse = min(compute_sse(dataset.records, found) for found in _cluster(dataset))
-    reference = Reference(sse=sse, spread=math.sqrt(sse / dataset.records.size), method=method)
+    found = _cluster(dataset)
+    sums = [compute_sse(dataset.records, centroids) for centroids in found]
+    best = int(np.argmin(sums))
+    reference = Reference(
+        sse=sums[best],
+        spread=math.sqrt(sums[best] / dataset.records.size),
+        centroids=found[best].tolist(),
+        method=method,
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     # Moved into place whole: two benchmarks may run at the same time.
     part = path.with_suffix(".part")
@@ -90,7 +126,8 @@ def _describe_method(dataset: Dataset) -> str:
 
 
 def _digest(dataset: Dataset, method: str) -> str:
-    digest = hashlib.sha256(f"{method};{dataset.n_clusters};{_TOLERANCE};".encode())
+    names = ",".join(field.name for field in fields(Reference))
+    digest = hashlib.sha256(f"{names};{method};{dataset.n_clusters};{_TOLERANCE};".encode())
     digest.update(np.ascontiguousarray(dataset.records).tobytes())
     return digest.hexdigest()[:32]
 

@@ -20,11 +20,9 @@ from aggregator.ports import SketchTotals, split_limbs
 from aggregator.services.counts import count_records
 from aggregator.services.utility import estimate_utility, form_sketch, weigh
 from benchmarks.datasets import Dataset
-from benchmarks.laws import PLAN_LAW
 from shared.core import FrequencyMatrix, MaskSchedule, RadiusLaw, SketchAccumulator, SketchOperator
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.plan.parts import MechanismName
-from shared.privacy import StudyOutline, predict_candidate
 from shared.privacy.testing import SeededSource
 from shared.privacy.utility import estimate_signal_energy, predict_snr
 from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights
@@ -74,7 +72,7 @@ class Study:
     uneven: bool = False
     weighting: str = "size"
     mask_groups: int = 1
-    law: RadiusLaw = PLAN_LAW
+    law: RadiusLaw = field(default_factory=RadiusLaw)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,35 +81,6 @@ class Posed:
 
     problem: DecodingProblem
     snr: float
-
-
-def choose_n_frequencies(
-    *,
-    n_records: int,
-    n_sketches: int,
-    n_dimensions: int,
-    n_clusters: int,
-    noise: Noise,
-    mask_groups: int = 1,
-) -> int:
-    """Choose m as the planner does when asked for the best predicted quality with one noise."""
-    outline = StudyOutline(
-        n_records=n_records, n_sketches=n_sketches, n_dimensions=n_dimensions, n_clusters=n_clusters
-    )
-    candidates = [
-        predict_candidate(
-            outline,
-            mechanism=noise.mechanism,
-            n_frequencies=m,
-            measurements_per_record=m // mask_groups,
-            epsilon=noise.epsilon,
-            delta=noise.delta,
-        )
-        for m in outline.frequencies
-        if m % mask_groups == 0
-    ]
-    best = min(candidates, key=lambda c: (c.band.high, c.band.low, c.n_frequencies))
-    return best.n_frequencies
 
 
 def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.decoding.descending import descend_from
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Source
-from benchmarks.laws import PLAN_LAW
-from benchmarks.reference import compute_sse, find_reference
+from benchmarks.design import Design, choose_design
+from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
-from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies
+from benchmarks.sketches import Noise, Sketcher, Study
 from shared.core import RadiusLaw
 
 
@@ -30,7 +31,7 @@ class Case:
     source
         Where the records come from.
     features
-        m / (k d); None for the planner's choice.
+        m / (k d); None for the planner's choice, 5 without noise.
     scale
         The plan's scale, in true standard deviations within a cluster.
     noise, n_sketches, uneven, weighting, mask_groups
@@ -60,6 +61,9 @@ class Trial:
     ----------
     relative_sse
         SSE over that of the reference.
+    truth_start
+        The same for round clusters fitted by descent from the reference's own clusters: what the
+        sketch says, were the search for a start perfect.
     seconds
         CPU time of the solver alone, all its threads together.
     snr
@@ -71,6 +75,7 @@ class Trial:
     """
 
     relative_sse: float
+    truth_start: float
     seconds: float
     snr: float
     n_frequencies: int
@@ -91,22 +96,26 @@ def recover_with(solver: Solver) -> Recover:
 
 
 def run_trial(
-    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: RadiusLaw = PLAN_LAW
+    case: Case, seed: int, *, recover: Recover, sketcher: Sketcher, law: RadiusLaw | None = None
 ) -> Trial:
-    """Sketch the records of one seed, decode, and judge the centroids on the records."""
+    """Sketch the records of one seed, decode, and judge the centroids on the records.
+
+    Without a law, with the one that the planner chooses.
+    """
+    design = find_design(case, seed)
     dataset = case.source.load(seed)
     reference = find_reference(dataset)
     posed = sketcher.pose(
         dataset,
         Study(
-            n_frequencies=find_n_frequencies(case, seed),
+            n_frequencies=design.n_frequencies,
             scale=case.scale * (dataset.spread or reference.spread),
             noise=case.noise,
             n_sketches=case.n_sketches,
             uneven=case.uneven,
             weighting=case.weighting,
             mask_groups=case.mask_groups,
-            law=law,
+            law=law or design.law,
         ),
         seed,
     )
@@ -114,8 +123,11 @@ def run_trial(
     start = time.process_time()
     centroids = recover(posed.problem, seed)
     seconds = time.process_time() - start
+    truth = describe_clusters(dataset.records, np.array(reference.centroids))
+    ideal = descend_from(posed.problem, truth)
     return Trial(
         relative_sse=compute_sse(dataset.records, centroids) / reference.sse,
+        truth_start=compute_sse(dataset.records, ideal) / reference.sse,
         seconds=seconds,
         snr=posed.snr,
         n_frequencies=posed.problem.n_frequencies,
@@ -123,28 +135,27 @@ def run_trial(
     )
 
 
-def find_n_frequencies(case: Case, seed: int) -> int:
-    """Return m of a case, the planner's choice if it states none."""
-    dataset = case.source.load(seed)
-    if case.features is not None or case.noise is None:
-        return (case.features or 5) * dataset.n_clusters * dataset.n_dimensions
-    return choose_n_frequencies(
-        n_records=len(dataset.records),
+def find_design(case: Case, seed: int) -> Design:
+    """Return m of a case, the planner's choice if it states none, and the planner's law for it."""
+    return choose_design(
+        case.source.load(seed),
+        case.noise,
         n_sketches=case.n_sketches,
-        n_dimensions=dataset.n_dimensions,
-        n_clusters=dataset.n_clusters,
-        noise=case.noise,
         mask_groups=case.mask_groups,
+        features=case.features,
     )
 
 
 def summarise(benchmark: str, name: str, trials: Sequence[Trial]) -> Iterator[Row]:
     """Yield the rows of quality and seconds, all from the same trials."""
     quality = [trial.relative_sse for trial in trials]
+    ideal = [trial.truth_start for trial in trials]
     reference = trials[0].reference
     for figure, value, unit, baseline in (
         ("median_relative_sse", np.median(quality), "1", reference),
         ("p90_relative_sse", np.quantile(quality, 0.9), "1", reference),
+        ("truth_start_median", np.median(ideal), "1", reference),
+        ("truth_start_p90", np.quantile(ideal, 0.9), "1", reference),
         ("median_seconds", np.median([trial.seconds for trial in trials]), "s", "none"),
         ("n_frequencies", trials[0].n_frequencies, "1", "none"),
     ):

@@ -22,7 +22,6 @@ __all__ = [
     "count_agreeing",
     "fit_clusters",
     "fit_over_complete",
-    "is_noise_weak",
     "perturb_members",
     "weigh_members",
 ]
@@ -31,8 +30,6 @@ __all__ = [
 _EXACT: Final = 1e-5
 # A residual this many times the floor, at weak noise, will not be mended by another try.
 _HOPELESS: Final = 30.0
-# Below this share of the signal, chance fluctuations of the noise's energy do not matter.
-_WEAK: Final = 1e-4
 _N_CYCLES: Final = 12
 _JITTER: Final = 0.5
 _ENOUGH_AGREEMENT: Final = 3
@@ -60,12 +57,6 @@ def compute_floor(target: Target, n_clusters: int) -> float:
     return _EXACT * target.signal_energy + target.noise_variance * (m - absorbed + math.sqrt(m))
 
 
-def is_noise_weak(target: Target) -> bool:
-    """Tell whether chance in the noise's energy is small against the signal."""
-    chance = target.noise_variance * math.sqrt(target.n_frequencies)
-    return chance <= _WEAK * target.signal_energy
-
-
 def fit_clusters(
     target: Target,
     n_clusters: int,
@@ -79,7 +70,7 @@ def fit_clusters(
     At weak noise one fit that reaches the floor is enough, and so is one that is far above it: more
     of the same would not help. Under noise the same optimum has to be found three times.
     """
-    weak = is_noise_weak(target)
+    weak = target.has_weak_noise
     floor = compute_floor(target, n_clusters)
     few = n_clusters * (target.n_dimensions + 2) <= _MANY_PARAMETERS
     most = min(n_replicates, 3) if weak else n_replicates
@@ -152,7 +143,7 @@ def weigh_members(target: Target, fits: list[Fitted]) -> list[Member]:
     Under noise exp(-(f - least f) / (10 nv)). At weak noise all count alike: what then tells them
     apart is by how little each misses a model that none of them holds.
     """
-    if is_noise_weak(target):
+    if target.has_weak_noise:
         return [Member(fitted=fit, share=1.0 / len(fits)) for fit in fits]
     objectives = np.array([fit.objective for fit in fits])
     weights = np.exp(-(objectives - np.min(objectives)) / (10.0 * target.noise_variance))

@@ -11,6 +11,7 @@ in double precision first; it is twice as fast.
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,8 @@ Single = NDArray[np.float32]
 # narrow clusters.
 _LEAST_TURN: Final = 0.01
 _LEAST_SQUARE: Final = 1e-30
+# Below this share of the signal, chance fluctuations of the noise's energy do not matter.
+_WEAK: Final = 1e-4
 # Weights are shares; this bound only keeps a fit to noise finite.
 LARGEST_WEIGHT: Final = 8.0
 
@@ -97,6 +100,12 @@ class Target:
     def signal_energy(self) -> float:
         """Estimate of |z|^2 without noise."""
         return max(0.0, self.energy - self.n_frequencies * self.noise_variance)
+
+    @cached_property
+    def has_weak_noise(self) -> bool:
+        """Whether chance in the noise's energy is small against the signal."""
+        chance = self.noise_variance * math.sqrt(self.n_frequencies)
+        return chance <= _WEAK * self.signal_energy
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,7 +7,9 @@ Minimises, with nv the noise variance,
 
 which is, up to the factor nv, the negative log-posterior for Gaussian noise and Gaussian priors:
 clusters of like spread and like weight, of which the data say otherwise only where they outweigh
-the noise.
+the noise. At weak noise both are left out: there the data decide, and clusters whose spreads differ
+a hundredfold (a dense core, rare outliers) would still be drawn together by a prior that is small
+against the signal but not against what a good fit leaves.
 """
 
 from dataclasses import dataclass
@@ -199,7 +201,7 @@ def _prior_strengths(target: Target) -> tuple[float, float]:
 
 def _compute_penalty(target: Target, atoms: Atoms) -> float:
     """Compute the priors' part of f."""
-    if target.noise_variance == 0.0 or len(atoms) == 0:
+    if target.has_weak_noise or len(atoms) == 0:
         return 0.0
     on_logs, on_weights = _prior_strengths(target)
     logs = atoms.log_variances - np.mean(atoms.log_variances)
@@ -215,7 +217,7 @@ def _add_priors(
     hessian: Vector,
 ) -> None:
     """Add the priors' half-gradient and half-Hessian in place."""
-    if target.noise_variance == 0.0:
+    if target.has_weak_noise:
         return
     on_logs, on_weights = _prior_strengths(target)
     n_atoms, q = len(atoms), len(chosen)

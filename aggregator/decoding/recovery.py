@@ -16,8 +16,8 @@ from aggregator.decoding.ensemble import (
     compute_floor,
     fit_clusters,
     fit_over_complete,
-    is_noise_weak,
     perturb_members,
+    weigh_members,
 )
 from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
 from aggregator.decoding.levenberg import Fitted
@@ -125,7 +125,7 @@ def _find_members(
 
     Under noise each member is replaced by draws about it.
     """
-    weak = is_noise_weak(target)
+    weak = target.has_weak_noise
     for_fits, for_draws = rng.spawn(2)
     n_clusters = len(best.atoms)
     excess = best.misfit - compute_floor(target, n_clusters)
@@ -137,7 +137,7 @@ def _find_members(
     elif weak:
         members = [Member(fitted=best, share=1.0)]
     else:
-        members = [Member(fitted=fit, share=1.0 / len(fits)) for fit in fits]
+        members = weigh_members(target, fits)
     if weak:
         return members
     return perturb_members(

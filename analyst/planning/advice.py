@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -10,12 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from analyst.planning.files import show_exact
+from shared.core import RadiusLaw
 from shared.errors import PrivacyError
 from shared.privacy import (
     Advice,
     Candidate,
     QualityBand,
     StudyOutline,
+    describe_law,
     find_smallest_epsilon,
 )
 from shared.privacy.utility import SIGNAL_ENERGY_RANGE
@@ -85,6 +88,7 @@ def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
         "delta": str(candidate.delta),
         "snr": candidate.snr,
         "relative_sse": band_to_json(candidate.band),
+        "radius_law": asdict(candidate.law_choice.law),
         "sketch_bytes": candidate.sketch_bytes,
     }
 
@@ -134,6 +138,7 @@ def print_advice(
         )
     for paragraph in (
         _describe_choice(advice),
+        describe_law_choice(advice.recommended),
         _describe_target(advice, smallest),
         *describe_assumptions(outline.signal_energy),
         *describe_relation(outline.neighbouring),
@@ -179,6 +184,21 @@ def _describe_choice(advice: Advice) -> str:
     )
 
 
+def describe_law_choice(best: Candidate) -> str:
+    """Say in a line which radius law goes with a candidate, and why."""
+    choice = best.law_choice
+    return f"Radius law: {describe_law(choice.law)} (w is the scale), because {choice.reason}."
+
+
+def format_law(law: RadiusLaw) -> str:
+    """Write a law as a specification does."""
+    tail = f", tail_share = {law.tail_share!r}, tail_high = {law.tail_high!r}"
+    return (
+        f'radius_law = {{kind = "{law.kind}", sigma_low = {law.sigma_low!r}, '
+        f"sigma_high = {law.sigma_high!r}{tail if law.tail_share else ''}}}"
+    )
+
+
 def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
     target = f"relative SSE {advice.target_sse:g}"
     if smallest is None:
@@ -197,7 +217,7 @@ def _describe_next(outline: StudyOutline, best: Candidate) -> str:
     return (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
         f'n_frequencies = {best.n_frequencies}, mechanism = "{best.mechanism}", '
-        f'epsilon = "{best.epsilon}", delta = "{best.delta}" and '
-        f'neighbouring = "{outline.neighbouring}" into a specification; then '
-        "`sfumato plan show` explains it."
+        f'epsilon = "{best.epsilon}", delta = "{best.delta}", '
+        f'neighbouring = "{outline.neighbouring}" and {format_law(best.law_choice.law)} into a '
+        "specification; then `sfumato plan show` explains it."
     )

@@ -11,7 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from analyst.planning.advice import advice_to_json, find_epsilon, print_advice
+from analyst.planning.advice import (
+    advice_to_json,
+    describe_law_choice,
+    find_epsilon,
+    print_advice,
+)
 from analyst.planning.explanation import explanation_to_json, predict_plan, print_explanation
 from analyst.planning.files import (
     parse_delta,
@@ -187,6 +192,7 @@ def _new_from_answers(output: Path) -> None:
         f"{best.band.describe()} from one window",
         file=sys.stderr,
     )
+    print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
     _say_next(output)
 

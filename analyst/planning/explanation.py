@@ -15,6 +15,7 @@ from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
 from analyst.planning.files import show_exact
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, compute_plan_digest
+from shared.privacy import describe_law
 from shared.privacy.utility import (
     DEFAULT_SIGNAL_ENERGY,
     QualityBand,
@@ -203,6 +204,7 @@ def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction
         ("digest", compute_plan_digest(plan).hex()),
         ("dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)),
         ("frequencies", f"{plan.n_frequencies}, {plan.measurements_per_record} a record"),
+        ("radius law", f"{describe_law(plan.radius_law)}, w being the scale"),
         ("protects", plan.mechanism.guarantee.describe()),
         ("does not", "\n".join(f"- {text}" for text in describe_unprotected(plan))),
         ("costs", _describe_cost(plan)),

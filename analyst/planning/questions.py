@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import typer
 
+from analyst.planning.advice import format_law
 from analyst.planning.files import parse_delta, parse_epsilon, require_count
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, SketchError
@@ -107,6 +108,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         *_format_least(outline),
         f"most_records = {outline.most_records}",
         'max_records_per_person = "unknown"',
+        f"# because {best.law_choice.reason}",
+        format_law(best.law_choice.law),
         "",
         "[window]",
         *_format_window(answers.window),

@@ -22,6 +22,7 @@ from shared.privacy.calibration import (
 from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
+from shared.privacy.laws import LawChoice, choose_radius_law, describe_law
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
 from shared.privacy.outline import StudyOutline
 from shared.privacy.planner import (
@@ -44,6 +45,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteKNorm",
     "DiscreteLaplace",
+    "LawChoice",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
@@ -55,11 +57,13 @@ __all__ = [
     "StudyOutline",
     "advise",
     "calibrate_mechanism",
+    "choose_radius_law",
     "compose",
     "compute_count_variance",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",
+    "describe_law",
     "find_smallest_epsilon",
     "predict_candidate",
     "predict_mechanism_snr",

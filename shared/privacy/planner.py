@@ -18,6 +18,7 @@ from shared.privacy.calibration import (
     calibrate_mechanism,
     compute_count_variance,
 )
+from shared.privacy.laws import LawChoice, choose_radius_law
 from shared.privacy.mechanism import Mechanism, require_epsilon
 from shared.privacy.outline import StudyOutline
 from shared.privacy.utility import (
@@ -62,6 +63,11 @@ class Candidate:
     def has_masks(self) -> bool:
         """Whether a record uses only some of the features."""
         return self.measurements_per_record < self.n_frequencies
+
+    @property
+    def law_choice(self) -> LawChoice:
+        """The radius law that suits the noise."""
+        return choose_radius_law(self.band.snr_per_parameter)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,8 @@ def test_the_command_prints_one_json_object_a_line_and_draws(tmp_path: Path) -> 
     assert done.stderr == ""
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["figure"] for row in rows] == [
-        "median_relative_sse", "p90_relative_sse", "median_seconds", "n_frequencies",
+        "median_relative_sse", "p90_relative_sse", "truth_start_median", "truth_start_p90",
+        "median_seconds", "n_frequencies",
     ]  # fmt: skip
     for row in rows:
         assert row["benchmark"] == "decoding"
@@ -39,7 +40,7 @@ def test_the_command_prints_one_json_object_a_line_and_draws(tmp_path: Path) -> 
             "benchmark", "case", "figure", "value", "unit", "runs", "baseline", "commit", "machine",
         }  # fmt: skip
     assert 0.99 < rows[0]["value"] < 10.0
-    assert rows[3]["value"] == 100
+    assert rows[5]["value"] == 100
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -59,7 +60,7 @@ def test_in_a_terminal_the_bar_goes_to_standard_error_and_rows_stay_whole(tmp_pa
     assert "1/1" in shown
     assert "median_relative_sse" not in shown
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
-    assert len(rows) == 4
+    assert len(rows) == 6
 
 
 def _read_all(terminal: int) -> str:

@@ -8,7 +8,7 @@ from benchmarks import datasets
 from benchmarks.cases import TEN, list_decoding_cases
 from benchmarks.datasets import RealData
 from benchmarks.experiments import Options, leave_out_missing, read_options, select_cases
-from benchmarks.laws import PLAN_LAW, format_law, parse_law
+from benchmarks.laws import format_law, parse_law
 from benchmarks.trials import Case
 from shared.errors import SketchError
 
@@ -47,15 +47,15 @@ def test_seeds_are_the_cases_own_or_as_asked() -> None:
 
 def test_what_differs_from_the_defaults_stands_in_the_name() -> None:
     law = parse_law("adapted:1:2")
-    assert Options().extend_name("a", PLAN_LAW) == "a"
+    assert Options().extend_name("a", None) == "a"
     assert Options(solver="cl-ompr").extend_name("a", law) == "a solver=cl-ompr law=adapted:1:2"
 
 
 def test_options_of_the_command_line_are_read() -> None:
     options = read_options(given(case=["a"], seeds=2, law=["adapted:1:2", "adapted:1:8"]))
     assert options.cases == ("a",)
-    assert [format_law(law) for law in options.laws] == ["adapted:1:2", "adapted:1:8"]
-    assert read_options(given()).laws == (PLAN_LAW,)
+    assert [format_law(law) for law in options.laws if law] == ["adapted:1:2", "adapted:1:8"]
+    assert read_options(given()).laws == (None,)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.datasets import Mixture
 from benchmarks.laws import parse_law
-from benchmarks.sketches import Noise, Sketcher, Study, choose_n_frequencies, split_sizes
+from benchmarks.sketches import Noise, Sketcher, Study, split_sizes
 
 SOURCE = Mixture(n_dimensions=2, n_clusters=3, n_records=600)
 EXACT = Study(n_frequencies=60, scale=1.0)
@@ -77,15 +77,3 @@ def test_sizes_sum_to_the_records(uneven: bool) -> None:
     assert sizes.sum() == 1_003
     assert sizes.min() >= 2
     assert (sizes.max() - sizes.min() > 5) == uneven
-
-
-def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
-    def choose(noise: Noise) -> int:
-        return choose_n_frequencies(
-            n_records=200_000, n_sketches=1, n_dimensions=10, n_clusters=10, noise=noise
-        )
-
-    epsilon = Fraction(1, 20)
-    assert choose(replace(KNORM, epsilon=epsilon)) == 200
-    gaussian = Noise(mechanism="discrete-gaussian", epsilon=epsilon, delta=Fraction(1, 10**6))
-    assert choose(gaussian) >= 500

@@ -11,7 +11,12 @@ from shared.privacy.utility import predict_quality, predict_relative_sse, predic
 
 def trial(relative_sse: float, snr: float) -> Trial:
     return Trial(
-        relative_sse=relative_sse, seconds=1.0, snr=snr, n_frequencies=500, reference="lloyd"
+        relative_sse=relative_sse,
+        truth_start=relative_sse,
+        seconds=1.0,
+        snr=snr,
+        n_frequencies=500,
+        reference="lloyd",
     )
 
 

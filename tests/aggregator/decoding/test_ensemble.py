@@ -6,7 +6,6 @@ from aggregator.decoding.ensemble import (
     count_agreeing,
     fit_clusters,
     fit_over_complete,
-    is_noise_weak,
     perturb_members,
     weigh_members,
 )
@@ -43,7 +42,7 @@ def test_one_fit_is_enough_without_noise_and_three_that_agree_with_it(
     rng = np.random.default_rng(1)
     target = draw_target(rng, atoms=TRUTH, n_frequencies=60, noise_variance=noise_variance)
     fits = fit_clusters(target, 3, n_replicates=12, rng=rng, monitor=QUIET)
-    assert is_noise_weak(target) == (noise_variance == 0.0)
+    assert target.has_weak_noise == (noise_variance == 0.0)
     assert len(fits) == n_fits
     assert count_agreeing(target, fits) == n_fits
 

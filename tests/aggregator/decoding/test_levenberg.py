@@ -81,6 +81,15 @@ def test_the_priors_draw_spreads_and_weights_together_where_noise_is_strong() ->
     assert spread[100.0][1] < 0.5 * spread[0.0][1]
 
 
+def test_weak_noise_leaves_the_misfit_alone_to_be_minimised() -> None:
+    atoms = draw_atoms(np.random.default_rng(0), 3)
+    for noise_variance, is_weak in ((1e-7, True), (1e-2, False)):
+        target = draw_target(np.random.default_rng(1), atoms=atoms, noise_variance=noise_variance)
+        fitted = evaluate(target, atoms)
+        assert target.has_weak_noise == is_weak
+        assert (fitted.objective == fitted.misfit) == is_weak
+
+
 def test_an_atom_without_weight_does_no_harm() -> None:
     target, fitted = draw_fitted(2, 3)
     idle = evaluate(target, fitted.atoms.weigh(np.array([0.3, 0.0, 0.0])))

@@ -45,6 +45,8 @@ def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
     words = words_of(capsys.readouterr().out)
     assert "Recommended: discrete-knorm with 60 frequencies at epsilon 1 for each record" in words
     assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.813" in words
+    assert "Radius law: adapted, sigma from" in words
+    assert "(w is the scale), because noise is" in words
     assert "|z|^2 is 0.35" in words
     assert "rule of thumb" in words
     assert "Next: make a plan with `sfumato plan new`" in words
@@ -162,6 +164,7 @@ def test_answers_become_a_specification_and_a_plan_that_agree(
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
     spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
     assert plan_from_spec(spec) == plan
+    assert spec["radius_law"]["sigma_high"] == plan.radius_law.sigma_high
     assert [(d.name, d.unit, d.scale) for d in plan.dimensions] == [
         ("temperature", "°F", 8.0),
         ("wind speed", "mph", 4.0),
@@ -307,7 +310,7 @@ def test_advice_on_hiding_presence_says_what_it_asks_for(
     assert run("advise", STUDY | relation) == 0
     text = words_of(capsys.readouterr().out)
     assert "every device sends a sketch for every window" in text
-    assert 'neighbouring = "add-remove-one" into a specification' in text
+    assert 'neighbouring = "add-remove-one" and radius_law = {' in text
     assert run("advise", STUDY | relation, "--json") == 0
     assert json.loads(capsys.readouterr().out)["neighbouring"] == "add-remove-one"
     assert run("advise", STUDY | {"--neighbouring": "both"}) == 2

@@ -1,0 +1,67 @@
+"""The number of frequencies and the radius law that the planner chooses for a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.datasets import Dataset
+from benchmarks.sketches import Noise
+from shared.core import RadiusLaw
+from shared.privacy import Candidate, StudyOutline, choose_radius_law, predict_candidate
+from shared.privacy.utility import DEFAULT_SIGNAL_ENERGY, predict_snr
+
+_EXACT_FEATURES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is chosen before there are data: m, and the radius law."""
+
+    n_frequencies: int
+    law: RadiusLaw
+
+
+def choose_design(
+    dataset: Dataset,
+    noise: Noise | None,
+    *,
+    n_sketches: int = 1,
+    mask_groups: int = 1,
+    features: int | None = None,
+) -> Design:
+    """Choose as the planner does when asked for the best predicted quality with one noise.
+
+    Parameters
+    ----------
+    dataset
+        Only its sizes are used.
+    noise
+        None for the exact sketch, whose only noise is the sampling of records.
+    n_sketches, mask_groups
+        L and m / r.
+    features
+        m / (k d) where it is not the planner's to choose; 5 for the exact sketch.
+    """
+    n, d, k = len(dataset.records), dataset.n_dimensions, dataset.n_clusters
+    if noise is None:
+        factor = features or _EXACT_FEATURES
+        snr = predict_snr(
+            signal_energy=DEFAULT_SIGNAL_ENERGY, noise_energy=0.0, alpha=1.0, n_records=n
+        )
+        return Design(n_frequencies=factor * k * d, law=choose_radius_law(snr * factor).law)
+    outline = StudyOutline(n_records=n, n_sketches=n_sketches, n_dimensions=d, n_clusters=k)
+    choices = outline.frequencies if features is None else (features * k * d,)
+    candidates = [_predict(outline, noise, m, mask_groups) for m in choices if m % mask_groups == 0]
+    best = min(candidates, key=lambda c: (c.band.high, c.band.low, c.n_frequencies))
+    return Design(n_frequencies=best.n_frequencies, law=best.law_choice.law)
+
+
+def _predict(outline: StudyOutline, noise: Noise, m: int, mask_groups: int) -> Candidate:
+    return predict_candidate(
+        outline,
+        mechanism=noise.mechanism,
+        n_frequencies=m,
+        measurements_per_record=m // mask_groups,
+        epsilon=noise.epsilon,
+        delta=noise.delta,
+    )
