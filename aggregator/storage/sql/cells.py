@@ -237,7 +237,7 @@ class CellRows(Rows):
     async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
         if not cells:
             return
-        rows = [_to_row(study_id, key, cell) for key, cell in cells.items()]
+        rows = [to_cell_row(study_id, key, cell) for key, cell in cells.items()]
         statement = self._insert(CellSum)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
         await self._connection.execute(
@@ -366,7 +366,8 @@ def _to_cell(row: Row[Any]) -> Cell:
     )
 
 
-def _to_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+def to_cell_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+    """Return the columns of a cell."""
     node, labels = key
     return {
         "study_id": study_id,
