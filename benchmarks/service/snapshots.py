@@ -90,9 +90,7 @@ def draw_selections(n_windows: int, runs: int) -> Iterator[dict[str, Any]]:
             yield {"first_slot": first, "last_slot": last, "labels": labels}
 
 
-def _take(
-    server: ServerProcess, fleet: Fleet, key: str, n_windows: int, runs: int
-) -> list[float]:
+def _take(server: ServerProcess, fleet: Fleet, key: str, n_windows: int, runs: int) -> list[float]:
     url = f"/v1/studies/{fleet.study_id.hex()}/snapshots"
     headers = {"Authorization": f"Bearer {key}"}
     seconds = []

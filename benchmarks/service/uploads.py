@@ -169,9 +169,7 @@ async def _prepare(database: BenchDatabase, fleet: Fleet) -> str:
         await store.close()
 
 
-async def _require_exact(
-    database: BenchDatabase, fleet: Fleet, stored: Sequence[Signed]
-) -> None:
+async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence[Signed]) -> None:
     """Check that the sums are those of what was acknowledged, no more and no less.
 
     Raises
@@ -218,8 +216,14 @@ def measure_outage(kind: str, folder: Path, *, devices: int, connections: int) -
     yield row(case, "seconds", outcome.wall_seconds, "s", 1, "all served")
     yield row(case, "acknowledged", statuses.count(201), "1", 1, f"{devices}; sum checked")
     yield row(case, "sent_again", outcome.n_refused, "1", 1, "answered with 429 or 503 before")
-    yield row(case, "p99_ms", 1e3 * float(np.percentile([t for _, _, t, _ in outcome.answered], 99)),
-              "ms", 1, "from the first attempt")
+    yield row(
+        case,
+        "p99_ms",
+        1e3 * float(np.percentile([t for _, _, t, _ in outcome.answered], 99)),
+        "ms",
+        1,
+        "from the first attempt",
+    )
 
 
 def measure_recovery(kind: str, folder: Path, *, runs: int) -> Iterator[Row]:
