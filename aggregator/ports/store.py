@@ -30,6 +30,10 @@ from aggregator.ports.records import (
 )
 
 
+class PreparedMerge(Protocol):
+    """What one transaction prepared for another of the same store."""
+
+
 class Transaction(Protocol):
     """Reads and writes that happen together or not at all."""
 
@@ -210,6 +214,23 @@ class Transaction(Protocol):
         """
         ...
 
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> PreparedMerge | None:
+        """Sum up to ``most`` waiting sketches, and change nothing; None if there is none.
+
+        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: the first
+        takes long and reads, the second is short and writes.
+        """
+        ...
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was prepared to the running sums; return how many sketches were.
+
+        None, where something changed since, or another does the same.
+        """
+        ...
+
     async def drop_payloads(self, *, received_before: float, most: int) -> int:
         """Drop up to ``most`` payloads of old sketches that are in running sums; return how many.
 
@@ -336,6 +357,11 @@ class Transaction(Protocol):
 
 class Store(Protocol):
     """A place that keeps what the server knows."""
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether transactions that write wait for each other, whatever they write."""
+        ...
 
     def begin(self, *, write: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction: it commits at the end of the block, and not at all on an error.

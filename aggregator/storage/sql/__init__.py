@@ -49,6 +49,11 @@ class SqlStore:
         is_file = engine.dialect.name == "sqlite"
         self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
 
+    @property
+    def has_one_writer(self) -> bool:
+        """A SQLite file has one; Postgres locks rows."""
+        return self._turn is not None
+
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction; see the port."""
