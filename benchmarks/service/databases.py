@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -62,17 +63,21 @@ def open_database(kind: str, folder: Path) -> Iterator[BenchDatabase]:
     name = f"sfumato_bench_{uuid.uuid4().hex[:12]}"
     url = POSTGRES.rsplit("/", 1)[0] + f"/{name}"
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+        connection.execute(f"CREATE DATABASE {name}")
         durability = " ".join(
-            f"{setting}={connection.execute(f'SHOW {setting}').fetchone()[0]}"  # type: ignore
-            for setting in ("fsync", "synchronous_commit")
+            f"{setting}={_show(connection, setting)}" for setting in ("fsync", "synchronous_commit")
         )
     try:
         asyncio.run(_migrate(url))
         yield BenchDatabase(url=url, kind=kind, durability=durability)
     finally:
         with psycopg.connect(POSTGRES, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _show(connection: psycopg.Connection[Any], setting: str) -> str:
+    found = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
+    return str(found[0]) if found else "unknown"
 
 
 async def _migrate(url: str) -> None:

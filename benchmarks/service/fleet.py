@@ -38,9 +38,10 @@ LABEL_SETS = tuple({"site": site, "model": model} for site in SITES for model in
 
 def make_plan(n_frequencies: int = 1000) -> SketchPlan:
     """Return the plan: windows by time, eight label sets, room for a million sketches."""
-    dimension = {"unit": "1", "lower": -10.0, "upper": 10.0, "scale": 0.7}
     return create_plan(
-        dimensions=(Dimension(name="x", **dimension), Dimension(name="y", **dimension)),
+        dimensions=tuple(
+            Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=0.7) for name in "xy"
+        ),
         n_frequencies=n_frequencies,
         seed=hashlib.sha256(b"benchmark of the service").digest(),
         epsilon=Fraction(1),

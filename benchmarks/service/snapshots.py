@@ -76,7 +76,7 @@ async def _check(database: BenchDatabase, fleet: Fleet) -> list[str]:
 def draw_selections(n_windows: int, runs: int) -> Iterator[dict[str, Any]]:
     """Yield selections: any two ends; no label, one of two, or both."""
     rng = np.random.default_rng(20)
-    seen = set()
+    seen: set[tuple[object, ...]] = set()
     while len(seen) < runs:
         first, last = sorted(int(i) for i in rng.integers(0, n_windows, size=2))
         labels = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.ports import Selection
+from aggregator.ports import Selection, SketchTotals
 from aggregator.storage import SqlStore
 from benchmarks.rows import Row
 from benchmarks.service.bulk import check_sums, prepare_study
@@ -189,7 +189,7 @@ async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence
         raise RuntimeError("the sums are not those of the acknowledged sketches")
 
 
-async def _sum_all(store: SqlStore, fleet: Fleet) -> object:
+async def _sum_all(store: SqlStore, fleet: Fleet) -> SketchTotals:
     async with store.begin() as transaction:
         return await transaction.sum_sketches(
             fleet.study_id,
