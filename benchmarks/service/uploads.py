@@ -154,6 +154,12 @@ def measure_uploads(
         ("p50_ms_half_load", half.percentile_ms(50), "ms", "open loop, from the moment it is due"),
         ("p99_ms_half_load", half.percentile_ms(99), "ms", "at most 100; open loop"),
         ("client_cpu_cores", full.client_share, "1", "of this machine's, used by the client"),
+        (
+            "server_cpu_ms",
+            1e3 * full.server_share / full.per_second,
+            "ms",
+            "processor time of one upload in the servers, whatever else runs",
+        ),
         ("server_cpu_cores", full.server_share, "1", "used by the servers, saturated"),
         ("rss_mb", memory, "MB", "the larger server after the load, without workers"),
         ("database_mb", size, "MB", f"{len(sender.stored)} sketches, m=1000"),
