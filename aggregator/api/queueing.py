@@ -6,6 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aggregator.api.body_limit import study_of_upload
 from aggregator.api.handlers import answer_problem
 from aggregator.services import Services
 from shared.errors import OverloadedError, TransportError
@@ -14,6 +15,8 @@ OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """Answered even when the queue is full: they tell that it is."""
 
 _RETRY_AFTER_S = 2.0
+_MOST_UPLOADING = 256
+"""Uploads worked on at once: they are stored many in one transaction, and hold no connection."""
 
 
 class RequestQueue:
@@ -32,6 +35,7 @@ class RequestQueue:
         self.n_running = 0
         self.most_inside = most_running + most_waiting
         self.turns = asyncio.Semaphore(most_running)
+        self.uploads = asyncio.Semaphore(_MOST_UPLOADING)
 
     @property
     def n_waiting(self) -> int:
@@ -97,9 +101,10 @@ class Turn:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        async with self._queue.turns:
-            self._queue.n_running += 1
+        queue = self._queue
+        async with queue.turns if study_of_upload(scope) is None else queue.uploads:
+            queue.n_running += 1
             try:
                 await self._app(scope, receive, send)
             finally:
-                self._queue.n_running -= 1
+                queue.n_running -= 1

@@ -119,7 +119,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         # asked for is not a failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
-        asyncio.run(server.serve(sockets=[listener]))
+        # Not asyncio.run, which takes no loop factory before Python 3.12.
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(server.serve(sockets=[listener]))
     return 0 if server.started else 1
 
 

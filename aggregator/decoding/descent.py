@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import Bounds, minimize, nnls
 
 from aggregator.decoding.problem import Vector
 
@@ -68,6 +67,8 @@ def descend(
     start = np.clip(start, lower, upper)
     value = objective(start)[0]
     try:
+        from scipy.optimize import Bounds, minimize  # noqa: PLC0415 - a server never needs it
+
         result = minimize(
             objective,
             start,
@@ -108,6 +109,8 @@ def fit_nonnegative(atoms: Vector, target: Vector) -> NonnegativeFit:
         algebra.
     """
     try:
+        from scipy.optimize import nnls  # noqa: PLC0415
+
         weights, _ = nnls(atoms.T, target)
         if np.all(np.isfinite(weights)):
             return NonnegativeFit(weights=weights, failed=False)

@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from aggregator.decoding.gaussians import (
     LARGEST_WEIGHT,
@@ -167,6 +166,8 @@ class _Step:
         damped = self.hessian.copy()
         damped[np.diag_indices(len(damped))] += damping * (diagonal + _RIDGE * diagonal.mean())
         # LAPACK itself, which reports by a code what SciPy's wrapper would raise or warn of.
+        from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
+
         _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
         if failure != 0 or not np.all(np.isfinite(step)):
             return None

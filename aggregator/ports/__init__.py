@@ -24,7 +24,7 @@ from aggregator.ports.records import (
     StudyRecord,
     TokenRecord,
 )
-from aggregator.ports.store import Store, Transaction
+from aggregator.ports.store import PreparedMerge, Store, Transaction
 
 __all__ = [
     "LOCAL_ACTOR",
@@ -36,6 +36,7 @@ __all__ = [
     "ExcludedSketches",
     "KeyRecord",
     "PageKey",
+    "PreparedMerge",
     "RefusalRecord",
     "Selection",
     "SketchRecord",

@@ -5,7 +5,7 @@ Methods named ``add_`` return false, and change nothing, where the identity is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -28,6 +28,10 @@ from aggregator.ports.records import (
     StudyState,
     TokenRecord,
 )
+
+
+class PreparedMerge(Protocol):
+    """What one transaction prepared for another of the same store."""
 
 
 class Transaction(Protocol):
@@ -87,8 +91,16 @@ class Transaction(Protocol):
         """Return a device; with ``lock`` no other transaction uploads for it before this ends."""
         ...
 
-    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
-        """Note when a device was last seen, and that it has ``n_sketches`` more."""
+    async def get_devices(
+        self, device_ids: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, DeviceRecord]:
+        """Return those of some devices that there are; ``lock`` as in :meth:`get_device`."""
+        ...
+
+    async def touch_devices(
+        self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
+    ) -> None:
+        """Note when devices were last seen, and that each has ``n_sketches`` more."""
         ...
 
     async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
@@ -122,20 +134,46 @@ class Transaction(Protocol):
         """Return a sketch without its payload."""
         ...
 
+    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
+        """Return those of some sketches that there are, without their payloads."""
+        ...
+
     async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
         """Store a sketch."""
         ...
 
+    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
+        """Store sketches with their payloads.
+
+        Raises
+        ------
+        StoreError
+            The identity, or the place in the stream, of one is taken.
+        """
+        ...
+
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self,
+        study_id: bytes,
+        *,
+        n_records: int,
+        most_sketches: int,
+        state: StudyState,
+        n_sketches: int = 1,
     ) -> bool:
-        """Add one sketch to a study's counts; false if it is full or in another state."""
+        """Add sketches to a study's counts; false if they do not fit or it is in another state."""
         ...
 
     async def find_neighbours(
         self, device_id: bytes, stream: str, sequence: int
     ) -> tuple[SketchRecord | None, SketchRecord | None]:
         """Return the nearest stored sketches below and above in the same stream."""
+        ...
+
+    async def list_neighbours(
+        self, places: Sequence[tuple[bytes, str, int]]
+    ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
+        """Return the neighbours of each place, given by device, stream and sequence."""
         ...
 
     async def list_sketches(
@@ -173,6 +211,23 @@ class Transaction(Protocol):
         ------
         StoreError
             A sum could leave 64 bits.
+        """
+        ...
+
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> PreparedMerge | None:
+        """Sum up to ``most`` waiting sketches, and change nothing; None if there is none.
+
+        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: the first
+        takes long and reads, the second is short and writes.
+        """
+        ...
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was prepared to the running sums; return how many sketches were.
+
+        None, where something changed since, or another does the same.
         """
         ...
 
@@ -302,6 +357,11 @@ class Transaction(Protocol):
 
 class Store(Protocol):
     """A place that keeps what the server knows."""
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether transactions that write wait for each other, whatever they write."""
+        ...
 
     def begin(self, *, write: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction: it commits at the end of the block, and not at all on an error.

@@ -216,7 +216,7 @@ class EnrolmentService:
         )
         self._rate.spend(device.device_id)
         async with self._store.begin(write=True) as transaction:
-            await transaction.touch_device(device.device_id, now=now)
+            await transaction.touch_devices([device.device_id], now=now)
             return DeviceStatus(
                 device=device,
                 streams=await transaction.list_streams(device.device_id),
@@ -237,10 +237,15 @@ async def require_device(
     """
     device = await transaction.get_device(device_id, lock=lock)
     if device is None:
-        raise AccessError(
-            "is not enrolled here", field="device", fix="enrol with a token of the study"
-        )
+        raise not_enrolled()
     return device
+
+
+def not_enrolled() -> AccessError:
+    """Return the refusal of a device that is not known."""
+    return AccessError(
+        "is not enrolled here", field="device", fix="enrol with a token of the study"
+    )
 
 
 def _require_same(present: DeviceRecord, study_id: bytes, labels: Mapping[str, str]) -> None:

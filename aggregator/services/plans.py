@@ -41,7 +41,12 @@ async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecor
     """
     study = await transaction.get_study(study_id)
     if study is None:
-        raise NotFoundError(
-            "is not known here", field="study", fix="check the study's identity and the server"
-        )
+        raise unknown_study()
     return study
+
+
+def unknown_study() -> NotFoundError:
+    """Return the refusal of a study that is not known."""
+    return NotFoundError(
+        "is not known here", field="study", fix="check the study's identity and the server"
+    )

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 
-from aggregator.ports import (
-    Clock,
-    DeviceRecord,
-    PageKey,
-    SketchRecord,
-    Store,
-    StudyRecord,
-    Transaction,
-)
-from aggregator.services.enrolment import require_device
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.plausibility import require_disjoint, require_plausible
+from aggregator.ports import Clock, PageKey, SketchRecord, Store
+from aggregator.services.authors import Author, Authors
+from aggregator.services.plans import PlanCache, require_study, unknown_study
+from aggregator.services.plausibility import require_plausible
 from aggregator.services.rates import RateLimit
+from aggregator.services.storing import Upload, UploadWriter, require_author
 from aggregator.services.tallies import Tallies
 from shared.errors import (
-    AccessError,
-    DuplicateUploadError,
     MalformedMessageError,
-    NotFoundError,
-    PlanMismatchError,
+    SignatureError,
     SketchError,
-    StoreError,
-    StudyClosedError,
     TransportError,
 )
-from shared.plan import SketchPlan
 from shared.wire import SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
@@ -52,11 +40,12 @@ class SketchService:
         rate: RateLimit,
     ) -> None:
         self._store = store
-        self._clock = clock
         self._plans = plans
         self._max_unknown_bytes = max_unknown_bytes
         self._tallies = tallies
         self._rate = rate
+        self._authors = Authors(store)
+        self._writer = UploadWriter(store, clock, plans)
         self._limits: OrderedDict[bytes, int] = OrderedDict()
 
     async def find_limit(self, study_id: bytes) -> int:
@@ -115,68 +104,39 @@ class SketchService:
         """
         try:
             message = decode_message(body)
-            author = await self._authenticate(study_id, sketch_id, message)
-            self._rate.spend(author.device_id)
-            async with self._store.begin(write=True) as transaction:
-                return await self._store_once(transaction, message, author)
+            upload = await self._verify(study_id, sketch_id, message)
+            self._rate.spend(upload.device_id)
+            return await self._writer.store(upload)
         except SketchError as error:
             await self.note_refusal(study_id, error)
             raise
 
-    async def _authenticate(
-        self, study_id: bytes, sketch_id: bytes, message: SketchMessage
-    ) -> DeviceRecord:
-        """Return the device that signed a message, without holding up any writer."""
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            _require_address(message, study_id, sketch_id)
-            device = await _require_author(transaction, message)
+    async def _verify(self, study_id: bytes, sketch_id: bytes, message: SketchMessage) -> Upload:
+        """Verify that a device of the study signed a message, without holding up any writer."""
+        device_id = message.header.device
+        author = self._authors.recall(study_id, device_id)
+        if author is not None:
+            with suppress(SignatureError):
+                return await self._verify_by(author, study_id, sketch_id, message)
+        author = await self._authors.find(study_id, device_id)
+        return await self._verify_by(author, study_id, sketch_id, message)
+
+    async def _verify_by(
+        self, author: Author, study_id: bytes, sketch_id: bytes, message: SketchMessage
+    ) -> Upload:
+        if author.study is None:
+            raise unknown_study()
+        _require_address(message, study_id, sketch_id)
+        device = require_author(message, author.device)
         message.verify(device.public_key)
-        return device
-
-    async def _store_once(
-        self, transaction: Transaction, message: SketchMessage, author: DeviceRecord
-    ) -> bool:
-        study = await require_study(transaction, message.header.study)
-        # Locked, so that two windows of one stream are checked one after the other.
-        device = await _require_author(transaction, message, lock=True)
-        if device.public_key != author.public_key:
-            message.verify(device.public_key)
-        if await _is_stored(transaction, message):
-            return False
-        _require_included(device)
-        plan = await self._plans.get(study)
-        _require_accepted(study, message)
-        require_plausible(message.header, message.payload, plan)
-        below, above = await transaction.find_neighbours(
-            device.device_id, message.header.stream, message.header.sequence
-        )
-        require_disjoint(message.header, below, above, most_records=plan.most_records)
-        now = self._clock.now()
-        if not await transaction.add_sketch(_to_record(message, now), message.payload):
-            # Another request stored this identity since it was looked up.
-            if await _is_stored(transaction, message):
-                return False
-            raise StoreError("is stored already", field="sequence")
-        await self._count(transaction, plan, message, now)
-        return True
-
-    async def _count(
-        self, transaction: Transaction, plan: SketchPlan, message: SketchMessage, now: float
-    ) -> None:
-        header = message.header
-        # Last, for this row is locked until the commit and every upload to the study needs it.
-        await transaction.touch_device(header.device, now=now, n_sketches=1)
-        if await transaction.count_sketch(
-            header.study,
-            n_records=header.n_records or 0,
-            most_sketches=plan.most_sketches,
-            state="open",
-        ):
-            return
-        study = await require_study(transaction, header.study)
-        _require_open(study)
-        raise _study_full(plan)
+        plan = await self._plans.get(author.study)
+        # Found now, for it takes longer than all else, and told in its turn.
+        implausible: SketchError | None = None
+        try:
+            require_plausible(message.header, message.payload, plan)
+        except SketchError as error:
+            implausible = error
+        return Upload(message=message, public_key=device.public_key, implausible=implausible)
 
     async def list_page(
         self, study_id: bytes, *, after: PageKey | None, limit: int
@@ -193,89 +153,9 @@ class SketchService:
             return await transaction.list_sketches(study_id, after=after, limit=limit)
 
 
-async def _require_author(
-    transaction: Transaction, message: SketchMessage, *, lock: bool = False
-) -> DeviceRecord:
-    device = await require_device(transaction, message.header.device, lock=lock)
-    if device.study_id != message.header.study:
-        raise NotFoundError(
-            "is not enrolled in this study",
-            field="device",
-            fix="enrol with a token of this study",
-        )
-    return device
-
-
-async def _is_stored(transaction: Transaction, message: SketchMessage) -> bool:
-    """Tell whether this very sketch is stored.
-
-    Envelopes are not compared: a device whose key was rotated may sign the same release again.
-    """
-    present = await transaction.get_sketch(message.header.sketch_id)
-    if present is None:
-        return False
-    same_payload = present.payload_digest == message.header.payload_digest
-    if same_payload and present.header == message.header_bytes:
-        return True
-    raise DuplicateUploadError(
-        "is stored with another payload or header",
-        field="sketch_id",
-        fix="stop this stream: the device was cloned, or restored from a backup",
-    )
-
-
 def _require_address(message: SketchMessage, study_id: bytes, sketch_id: bytes) -> None:
     fix = "send the message to the address that its header gives"
     if message.header.study != study_id:
         raise MalformedMessageError("is not the study in the address", field="study", fix=fix)
     if message.header.sketch_id != sketch_id:
         raise MalformedMessageError("is not the one in the address", field="sketch_id", fix=fix)
-
-
-def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
-    _require_open(study)
-    if message.header.plan_digest != study.plan_digest:
-        raise PlanMismatchError(
-            "is not the digest of the study's plan",
-            field="plan_digest",
-            fix="fetch the study's plan again",
-        )
-
-
-def _require_included(device: DeviceRecord) -> None:
-    if device.excluded is not None:
-        raise AccessError(
-            "is excluded from the study", field="device", fix="ask the operator for the reason"
-        )
-
-
-def _require_open(study: StudyRecord) -> None:
-    if study.state != "open":
-        raise StudyClosedError("accepts no more sketches", field="study")
-
-
-def _study_full(plan: SketchPlan) -> StudyClosedError:
-    return StudyClosedError(
-        f"holds {plan.most_sketches} sketches, the most that its plan allows",
-        field="most_sketches",
-        fix="publish a new study",
-    )
-
-
-def _to_record(message: SketchMessage, now: float) -> SketchRecord:
-    header = message.header
-    first, last = header.slots or (None, None)
-    return SketchRecord(
-        sketch_id=header.sketch_id,
-        study_id=header.study,
-        device_id=header.device,
-        stream=header.stream,
-        sequence=header.sequence,
-        first_slot=first,
-        last_slot=last,
-        n_records=header.n_records,
-        payload_digest=header.payload_digest,
-        header=message.header_bytes,
-        signature=message.signature,
-        received=now,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.ports import Selection
@@ -49,6 +49,45 @@ class Entry:
     labels: str
     first_slot: int | None
     last_slot: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Addition:
+    """Sketches that wait, summed for all the cells that they will be in.
+
+    Parameters
+    ----------
+    old, new
+        The root that was found, and the one that holds the sketches too.
+    """
+
+    study_id: bytes
+    layout: Layout
+    sketch_ids: Sequence[bytes]
+    old: Node | None
+    new: Node | None
+    cells: Mapping[CellKey, Cell]
+
+
+def sum_up(
+    study_id: bytes, entries: Sequence[Entry], root: Node | None, layout: Layout
+) -> Addition:
+    """Sum sketches for a study whose cells have a root.
+
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    new = grow_root(root, entries)
+    return Addition(
+        study_id=study_id,
+        layout=layout,
+        sketch_ids=[entry.row.sketch_id for entry in entries],
+        old=root,
+        new=new,
+        cells=roll_up(entries, new, layout),
+    )
 
 
 def encode_labels(labels: Mapping[str, str]) -> str:

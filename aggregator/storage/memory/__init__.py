@@ -33,6 +33,11 @@ class MemoryStore:
         self._tables = Tables()
         self._turn = asyncio.Lock()
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Every transaction is alone."""
+        return True
+
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction; see the port."""

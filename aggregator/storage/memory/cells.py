@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aggregator.ports import Selection, SketchRecord, SketchTotals
+from aggregator.ports import PreparedMerge, Selection, SketchRecord, SketchTotals
 from aggregator.storage.cells import Cell, add_cells
 from aggregator.storage.checking import describe_differences, describe_key
 from aggregator.storage.dyadic import cover
 from aggregator.storage.memory.tables import Tables
 from aggregator.storage.merging import (
+    Addition,
     CellKey,
     Entry,
     Layout,
     encode_labels,
-    grow_root,
     is_shown,
     raise_root,
     roll_up,
+    sum_up,
 )
 from aggregator.storage.summing import Row
 
@@ -36,23 +37,42 @@ class CellPart:
         self, study_id: bytes, *, width: int, n_coordinates: int, most: int
     ) -> int:
         """Add waiting sketches to the cells."""
+        prepared = await self.prepare_merge(
+            study_id, width=width, n_coordinates=n_coordinates, most=most
+        )
+        return 0 if prepared is None else await self.apply_merge(prepared)
+
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> Addition | None:
+        """Sum waiting sketches."""
+        entries = [self._to_entry(record) for record in self._list_pending(study_id)[:most]]
+        if not entries:
+            return None
         layout = Layout(width=width, n_coordinates=n_coordinates)
-        waiting = self._list_pending(study_id)[:most]
-        entries = [self._to_entry(record) for record in waiting]
-        old = self._tables.roots.get(study_id)
-        root = grow_root(old, entries)
-        if root is not None and root != old:
+        return sum_up(study_id, entries, self._tables.roots.get(study_id), layout)
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was summed to the cells."""
+        assert isinstance(prepared, Addition)
+        study_id, old, new = prepared.study_id, prepared.old, prepared.new
+        if self._tables.roots.get(study_id) != old:
+            return 0
+        if not all(identity in self._tables.pending.rows for identity in prepared.sketch_ids):
+            return 0
+        if new is not None and new != old:
             if old is not None:
                 top = {key: cell for key, cell in self._cells(study_id).items() if key[0] == old}
-                self._save(study_id, raise_root(top, old, root))
-            self._tables.roots.put(study_id, root)
+                self._save(study_id, raise_root(top, old, new))
+            self._tables.roots.put(study_id, new)
         present = self._cells(study_id)
-        for key, cell in roll_up(entries, root, layout).items():
+        for key, cell in prepared.cells.items():
             before = [present[key]] if key in present else []
-            self._save(study_id, {key: add_cells([*before, cell], n_coordinates)})
-        for record in waiting:
-            self._tables.pending.remove(record.sketch_id)
-        return len(waiting)
+            total = add_cells([*before, cell], prepared.layout.n_coordinates)
+            self._save(study_id, {key: total})
+        for identity in prepared.sketch_ids:
+            self._tables.pending.remove(identity)
+        return len(prepared.sketch_ids)
 
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from aggregator.ports import (
@@ -12,6 +12,7 @@ from aggregator.ports import (
     SnapshotRecord,
 )
 from aggregator.ports.records import StudyState
+from aggregator.storage.cells import sketch_taken
 from aggregator.storage.memory.tables import Tables
 
 
@@ -36,18 +37,37 @@ class SketchPart:
         self._tables.pending.put(record.sketch_id, record.study_id)
         return True
 
+    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
+        """Return those of some sketches that there are."""
+        rows = self._tables.sketches.rows
+        return {identity: rows[identity] for identity in sketch_ids if identity in rows}
+
+    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
+        """Store sketches."""
+        for record, payload in sketches:
+            if not await self.add_sketch(record, payload):
+                raise sketch_taken()
+
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self,
+        study_id: bytes,
+        *,
+        n_records: int,
+        most_sketches: int,
+        state: StudyState,
+        n_sketches: int = 1,
     ) -> bool:
-        """Add one sketch to the counts of a study."""
+        """Add sketches to the counts of a study."""
         study = self._tables.studies.get(study_id)
-        if study is None or study.n_sketches >= most_sketches or study.state != state:
+        if study is None or study.state != state:
+            return False
+        if study.n_sketches + n_sketches > most_sketches:
             return False
         self._tables.studies.put(
             study_id,
             replace(
                 study,
-                n_sketches=study.n_sketches + 1,
+                n_sketches=study.n_sketches + n_sketches,
                 n_records=study.n_records + n_records,
             ),
         )
@@ -64,6 +84,12 @@ class SketchPart:
             None if below is None else self._tables.sketches.rows[present[below]],
             None if above is None else self._tables.sketches.rows[present[above]],
         )
+
+    async def list_neighbours(
+        self, places: Sequence[tuple[bytes, str, int]]
+    ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
+        """Return the neighbours of each place."""
+        return [await self.find_neighbours(*place) for place in places]
 
     async def list_sketches(
         self, study_id: bytes, *, after: PageKey | None, limit: int

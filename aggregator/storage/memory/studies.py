@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from aggregator.ports import (
@@ -88,12 +88,20 @@ class StudyPart:
         """Return a device; transactions that write are alone, so nothing is to be locked."""
         return self._tables.devices.get(device_id)
 
-    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
-        """Note when a device was last seen."""
-        device = self._tables.devices.get(device_id)
-        if device is not None:
+    async def get_devices(
+        self, device_ids: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, DeviceRecord]:
+        """Return those of some devices that there are."""
+        rows = self._tables.devices.rows
+        return {identity: rows[identity] for identity in device_ids if identity in rows}
+
+    async def touch_devices(
+        self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
+    ) -> None:
+        """Note when devices were last seen."""
+        for identity, device in (await self.get_devices(device_ids)).items():
             total = device.n_sketches + n_sketches
-            self._tables.devices.put(device_id, replace(device, last_seen=now, n_sketches=total))
+            self._tables.devices.put(identity, replace(device, last_seen=now, n_sketches=total))
 
     async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
         """Return the devices of a study."""

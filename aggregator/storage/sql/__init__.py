@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.ports import Transaction
 from aggregator.storage.schema import read_revision, require_same_revision
@@ -19,13 +19,18 @@ from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
 from aggregator.storage.sql.studies import StudyRows
 
-__all__ = ["SqlStore"]
+__all__ = ["SqlStore", "SqlTransaction"]
 
 
 class SqlTransaction(
     StudyRows, DeviceRows, SketchRows, ExclusionRows, SnapshotRows, DecodeRows, KeyRows
 ):
     """One database transaction."""
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The connection that it is on."""
+        return self._connection
 
 
 class SqlStore:
@@ -48,6 +53,11 @@ class SqlStore:
         # Those of this process queue here, so that the first comes first.
         is_file = engine.dialect.name == "sqlite"
         self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
+
+    @property
+    def has_one_writer(self) -> bool:
+        """A SQLite file has one; Postgres locks rows."""
+        return self._turn is not None
 
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:

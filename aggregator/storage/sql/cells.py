@@ -7,13 +7,14 @@ and the waiting sketches together are all that is stored.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, delete, false, func, or_, select, update
 
-from aggregator.ports import Selection, SketchTotals
+from aggregator.ports import PreparedMerge, Selection, SketchTotals
 from aggregator.ports.members import decode_members, encode_members
 from aggregator.storage.cells import (
     Cell,
@@ -27,14 +28,14 @@ from aggregator.storage.cells import (
 from aggregator.storage.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
 from aggregator.storage.merging import (
+    Addition,
     CellKey,
     Entry,
     Layout,
     encode_labels,
-    grow_root,
     is_shown,
     raise_root,
-    roll_up,
+    sum_up,
 )
 from aggregator.storage.models import (
     CellRoot,
@@ -63,21 +64,43 @@ class CellRows(Rows):
         self, study_id: bytes, *, width: int, n_coordinates: int, most: int
     ) -> int:
         """Add waiting sketches to the cells."""
-        layout = Layout(width=width, n_coordinates=n_coordinates)
-        found = await self._lock_root(study_id, skip_locked=True)
-        if found is None:
+        if await self._lock_root(study_id, skip_locked=True) is None:
             return 0
+        prepared = await self.prepare_merge(
+            study_id, width=width, n_coordinates=n_coordinates, most=most
+        )
+        return 0 if prepared is None else await self.apply_merge(prepared)
+
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> Addition | None:
+        """Sum waiting sketches."""
+        root = await self._read_root(study_id)
         statement = _select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
         entries = [to_entry(row) for row in await self._connection.execute(statement)]
         if not entries:
+            return None
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        # In a thread, for it takes longer than any request may wait.
+        return await asyncio.to_thread(sum_up, study_id, entries, root, layout)
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was summed to the cells."""
+        assert isinstance(prepared, Addition)
+        study_id, layout = prepared.study_id, prepared.layout
+        found = await self._lock_root(study_id, skip_locked=True)
+        # Only who holds the root takes sketches from those that wait.
+        which = PendingSketch.sketch_id.in_(prepared.sketch_ids)
+        waiting = select(func.count()).select_from(PendingSketch).where(which)
+        n_waiting = (await self._connection.execute(waiting)).scalar_one()
+        if found is None or to_root(found) != prepared.old:
             return 0
-        root = await self._move_root(study_id, to_root(found), entries)
-        await self._add_cells(study_id, roll_up(entries, root, layout), layout)
-        ids = [entry.row.sketch_id for entry in entries]
-        await self._connection.execute(
-            delete(PendingSketch).where(PendingSketch.sketch_id.in_(ids))
-        )
-        return len(entries)
+        if n_waiting != len(prepared.sketch_ids):
+            return 0
+        await self._move_root(study_id, prepared.old, prepared.new)
+        await self._add_cells(study_id, prepared.cells, layout)
+        await self._connection.execute(delete(PendingSketch).where(which))
+        return n_waiting
 
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
@@ -200,13 +223,10 @@ class CellRows(Rows):
         )
         return (await self._connection.execute(statement)).first()
 
-    async def _move_root(
-        self, study_id: bytes, old: Node | None, entries: Iterable[Entry]
-    ) -> Node | None:
-        """Raise the root so far that all sketches lie below it."""
-        new = grow_root(old, entries)
+    async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
+        """Raise the root: all that was collected is in the new one too."""
         if new is None or new == old:
-            return old
+            return
         if old is not None:
             top = await self._load(study_id, [old])
             await self._save(study_id, raise_root(top, old, new))
@@ -215,7 +235,6 @@ class CellRows(Rows):
             .where(CellRoot.study_id == study_id)
             .values(level=new.level, first=new.first)
         )
-        return new
 
     async def _add_cells(
         self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
@@ -237,7 +256,7 @@ class CellRows(Rows):
     async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
         if not cells:
             return
-        rows = [_to_row(study_id, key, cell) for key, cell in cells.items()]
+        rows = [to_cell_row(study_id, key, cell) for key, cell in cells.items()]
         statement = self._insert(CellSum)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
         await self._connection.execute(
@@ -366,7 +385,8 @@ def _to_cell(row: Row[Any]) -> Cell:
     )
 
 
-def _to_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+def to_cell_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+    """Return the columns of a cell."""
     node, labels = key
     return {
         "study_id": study_id,

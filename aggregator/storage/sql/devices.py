@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import and_, func, select, update
 
@@ -32,11 +32,26 @@ class DeviceRows(Rows):
             statement = statement.with_for_update()
         return to_record(DeviceRecord, (await self._connection.execute(statement)).first())
 
-    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
-        """Note when a device was last seen."""
+    async def get_devices(
+        self, device_ids: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, DeviceRecord]:
+        """Return those of some devices that there are."""
+        statement = select(*columns_of(Device, DeviceRecord)).where(
+            Device.device_id.in_(device_ids)
+        )
+        if lock:
+            # In one order everywhere: two that lock the same devices must not deadlock.
+            statement = statement.order_by(Device.device_id).with_for_update()
+        found = await self._connection.execute(statement)
+        return {row.device_id: DeviceRecord(**row._mapping) for row in found}
+
+    async def touch_devices(
+        self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
+    ) -> None:
+        """Note when devices were last seen."""
         await self._connection.execute(
             update(Device)
-            .where(Device.device_id == device_id)
+            .where(Device.device_id.in_(device_ids))
             .values(last_seen=now, n_sketches=Device.n_sketches + n_sketches)
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 
-from sqlalchemy import select, update
+from sqlalchemy import TextClause, insert, select, text, update
 
 from aggregator.ports import PageKey, RefusalRecord, SketchRecord
 from aggregator.ports.records import StudyState
+from aggregator.storage.cells import sketch_taken
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
 
@@ -22,24 +25,55 @@ class SketchRows(Rows):
 
     async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
         """Store a sketch."""
-        if not await self._add(Sketch, record, payload=payload):
-            return False
-        waiting = {"sketch_id": record.sketch_id, "study_id": record.study_id}
-        await self._connection.execute(self._insert(PendingSketch).values(waiting))
-        return True
+        return await self._add_new([(record, payload)]) == 1
+
+    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
+        """Store sketches."""
+        if await self._add_new(sketches) != len(sketches):
+            raise sketch_taken()
+
+    async def _add_new(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> int:
+        """Store those sketches whose places are free; return how many were."""
+        names = [f.name for f in fields(SketchRecord)]
+        rows = [
+            {name: getattr(record, name) for name in names} | {"payload": payload}
+            for record, payload in sketches
+        ]
+        statement = self._insert(Sketch).on_conflict_do_nothing()
+        added = await self._connection.execute(
+            statement.returning(Sketch.sketch_id, Sketch.study_id), rows
+        )
+        waiting = [dict(row._mapping) for row in added]
+        if waiting:
+            await self._connection.execute(insert(PendingSketch), waiting)
+        return len(waiting)
+
+    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
+        """Return those of some sketches that there are."""
+        columns = columns_of(Sketch, SketchRecord)
+        found = await self._connection.execute(
+            select(*columns).where(Sketch.sketch_id.in_(sketch_ids))
+        )
+        return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
 
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self,
+        study_id: bytes,
+        *,
+        n_records: int,
+        most_sketches: int,
+        state: StudyState,
+        n_sketches: int = 1,
     ) -> bool:
-        """Add one sketch to the counts of a study."""
+        """Add sketches to the counts of a study."""
         statement = (
             update(Study)
             .where(
                 Study.study_id == study_id,
-                Study.n_sketches < most_sketches,
+                Study.n_sketches <= most_sketches - n_sketches,
                 Study.state == state,
             )
-            .values(n_sketches=Study.n_sketches + 1, n_records=Study.n_records + n_records)
+            .values(n_sketches=Study.n_sketches + n_sketches, n_records=Study.n_records + n_records)
             .returning(Study.n_sketches)
         )
         return (await self._connection.execute(statement)).first() is not None
@@ -48,17 +82,26 @@ class SketchRows(Rows):
         self, device_id: bytes, stream: str, sequence: int
     ) -> tuple[SketchRecord | None, SketchRecord | None]:
         """Return the nearest sketches below and above."""
-        same = (
-            select(*columns_of(Sketch, SketchRecord))
-            .where(Sketch.device_id == device_id, Sketch.stream == stream)
-            .limit(1)
-        )
-        below = same.where(Sketch.sequence < sequence).order_by(Sketch.sequence.desc())
-        above = same.where(Sketch.sequence > sequence).order_by(Sketch.sequence)
-        return (
-            to_record(SketchRecord, (await self._connection.execute(below)).first()),
-            to_record(SketchRecord, (await self._connection.execute(above)).first()),
-        )
+        (both,) = await self.list_neighbours([(device_id, stream, sequence)])
+        return both
+
+    async def list_neighbours(
+        self, places: Sequence[tuple[bytes, str, int]]
+    ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
+        """Return the neighbours of each place: two searches in an index for each."""
+        # Few sizes, so that each statement is prepared once; the last place fills the rest.
+        size = 1 << (len(places) - 1).bit_length()
+        filled = [*places, *[places[-1]] * (size - len(places))]
+        given = {
+            f"{name}{i}": value
+            for i, place in enumerate(filled)
+            for name, value in zip("dsq", place, strict=True)
+        }
+        found = await self._connection.execute(_select_neighbours(size), given)
+        both = [(row[0], row[1]) for row in found][: len(places)]
+        wanted = {identity for pair in both for identity in pair if identity is not None}
+        known = await self.get_sketches(wanted) if wanted else {}
+        return [(known.get(below), known.get(above)) for below, above in both]
 
     async def list_sketches(
         self, study_id: bytes, *, after: PageKey | None, limit: int
@@ -91,3 +134,19 @@ class SketchRows(Rows):
         )
         found = await self._connection.execute(statement)
         return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+
+
+@cache
+def _select_neighbours(size: int) -> TextClause:
+    """Return the statement for so many places: in words, for a list of values is built anew."""
+    given = ", ".join(f"({i}, :d{i}, :s{i}, :q{i})" for i in range(size))
+    same = (
+        "SELECT sketch_id FROM sketches WHERE sketches.device_id = places.device_id"
+        " AND sketches.stream = places.stream AND sketches.sequence"
+    )
+    return text(
+        f"WITH places(number, device_id, stream, sequence) AS (VALUES {given})"
+        f" SELECT ({same} < places.sequence ORDER BY sketches.sequence DESC LIMIT 1),"
+        f" ({same} > places.sequence ORDER BY sketches.sequence LIMIT 1)"
+        " FROM places ORDER BY number"
+    )

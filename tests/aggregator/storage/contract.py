@@ -226,7 +226,7 @@ class StoreContract:
         async def fail() -> None:
             async with store.begin(write=True) as transaction:
                 await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
-                await transaction.touch_device(name("device", 1), now=7.0, n_sketches=1)
+                await transaction.touch_devices([name("device", 1)], now=7.0, n_sketches=1)
                 await transaction.count_refusal(STUDY.study_id, "not-found")
                 await transaction.renew_generation()
                 raise RuntimeError("in the middle")
@@ -306,8 +306,8 @@ class StoreContract:
         async with store.begin(write=True) as transaction:
             await fill(transaction)
             device = name("device", 1)
-            await transaction.touch_device(device, now=7.0)
-            await transaction.touch_device(device, now=8.0, n_sketches=2)
+            await transaction.touch_devices([device], now=7.0)
+            await transaction.touch_devices([device], now=8.0, n_sketches=2)
             assert await transaction.get_device(device, lock=True) == make_device(
                 1, last_seen=8.0, n_sketches=2
             )

@@ -3,11 +3,13 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from aggregator.storage import SqlStore, migrate_database, open_store, prepare_database
+from aggregator.storage.migrating import create_config
 from aggregator.storage.models import Base
-from aggregator.storage.schema import latest_revision, read_revision
+from aggregator.storage.schema import LATEST_REVISION, read_revision
 from shared.errors import ConfigError, TransportError
 
 pytestmark = pytest.mark.anyio
@@ -27,11 +29,16 @@ async def test_migrations_make_exactly_the_tables_of_the_models(sql_store: SqlSt
         assert await connection.run_sync(compare) == []
 
 
+def test_the_latest_version_is_that_of_the_last_migration() -> None:
+    scripts = ScriptDirectory.from_config(create_config())
+    assert scripts.get_current_head() == LATEST_REVISION
+
+
 async def test_migrations_go_down_to_nothing_and_up_again(sql_store: SqlStore) -> None:
     up = await list_tables(sql_store)
     assert await migrate_database(sql_store.engine, "base") is None
     assert await list_tables(sql_store) == {"alembic_version"}
-    assert await migrate_database(sql_store.engine) == latest_revision()
+    assert await migrate_database(sql_store.engine) == LATEST_REVISION
     assert await list_tables(sql_store) == up
     await sql_store.require_ready()
 
@@ -39,7 +46,7 @@ async def test_migrations_go_down_to_nothing_and_up_again(sql_store: SqlStore) -
 async def test_a_migration_that_is_done_already_changes_nothing(sql_store: SqlStore) -> None:
     async with sql_store.begin() as transaction:
         before = await transaction.get_generation()
-    assert await migrate_database(sql_store.engine) == latest_revision()
+    assert await migrate_database(sql_store.engine) == LATEST_REVISION
     async with sql_store.begin() as transaction:
         assert await transaction.get_generation() == before
 

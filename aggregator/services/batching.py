@@ -1,0 +1,87 @@
+"""Doing for many callers at once what would cost each of them as much alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Batcher(Generic[T, R]):
+    """Gathers what comes while a batch is worked on into the next; never waits for more.
+
+    Parameters
+    ----------
+    work
+        Does a batch, and returns for each item its result, or the error that is its alone. What it
+        raises is the error of all.
+    most
+        Items in a batch.
+    key
+        No two items of a batch have the same.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]],
+        *,
+        most: int,
+        key: Callable[[T], Hashable],
+    ) -> None:
+        self._work = work
+        self._most = most
+        self._key = key
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def submit(self, item: T) -> R:
+        """Return the result for an item; what its caller no longer waits for is done as well."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._run_batch(self._take())
+        finally:
+            self._task = None
+            for _, future in self._waiting:
+                future.cancel()
+            self._waiting.clear()
+
+    def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
+        """Take the first items with different keys; the rest stays in its order."""
+        taken: dict[Hashable, tuple[T, asyncio.Future[R]]] = {}
+        left = []
+        for entry in self._waiting:
+            key = self._key(entry[0])
+            if len(taken) < self._most and key not in taken:
+                taken[key] = entry
+            else:
+                left.append(entry)
+        self._waiting = left
+        return list(taken.values())
+
+    async def _run_batch(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
+        results: Sequence[R | Exception]
+        try:
+            results = await self._work([item for item, _ in batch])
+        except Exception as error:
+            results = [error] * len(batch)
+        finally:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                for _, future in batch:
+                    future.cancel()
+        for (_, future), result in zip(batch, results, strict=True):
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

@@ -1,0 +1,294 @@
+"""Storing uploads that have been verified: many in one transaction, each judged by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aggregator.ports import (
+    Clock,
+    DeviceRecord,
+    SketchRecord,
+    Store,
+    StudyRecord,
+    Transaction,
+)
+from aggregator.services.batching import Batcher
+from aggregator.services.enrolment import not_enrolled
+from aggregator.services.plans import PlanCache, unknown_study
+from aggregator.services.plausibility import require_disjoint
+from shared.errors import (
+    AccessError,
+    DuplicateUploadError,
+    NotFoundError,
+    PlanMismatchError,
+    SketchError,
+    StudyClosedError,
+    TransportError,
+)
+from shared.plan import SketchPlan
+from shared.wire import SketchMessage
+
+_MOST = 64
+"""Uploads in one transaction: the last waits no longer than a slow disk makes it anyway."""
+_Neighbours = tuple[SketchRecord | None, SketchRecord | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Upload:
+    """A message whose signature was verified.
+
+    Parameters
+    ----------
+    public_key
+        The key that it was verified with.
+    implausible
+        What the plan finds wrong with the sketch by itself.
+    """
+
+    message: SketchMessage
+    public_key: bytes
+    implausible: SketchError | None
+
+    @property
+    def sketch_id(self) -> bytes:
+        """The identity of the sketch."""
+        return self.message.header.sketch_id
+
+    @property
+    def device_id(self) -> bytes:
+        """The identity of its device."""
+        return self.message.header.device
+
+
+class UploadWriter:
+    """Stores uploads in the order in which they come, those that wait together in one commit."""
+
+    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
+        self._store = store
+        self._clock = clock
+        self._plans = plans
+        # One of each device, so that no two of a batch have to be compared with each other.
+        self._batches = Batcher[Upload, bool](
+            self._store_batch, most=_MOST, key=lambda upload: upload.device_id
+        )
+
+    async def store(self, upload: Upload) -> bool:
+        """Store an upload, and return whether this call stored it.
+
+        Raises
+        ------
+        SketchError
+            It is not taken, or the database does not answer.
+
+        Guarantees
+        ----------
+        When it returns, the sketch is committed. What is wrong with one upload, or with the
+        transaction that it is in, refuses no other.
+        """
+        return await self._batches.submit(upload)
+
+    async def _store_batch(self, uploads: Sequence[Upload]) -> Sequence[bool | Exception]:
+        try:
+            async with self._store.begin(write=True) as transaction:
+                return await self._store_all(transaction, uploads)
+        except TransportError:
+            raise
+        except Exception:
+            if len(uploads) == 1:
+                raise
+        return [await self._store_alone(upload) for upload in uploads]
+
+    async def _store_alone(self, upload: Upload) -> bool | Exception:
+        try:
+            (result,) = await self._store_batch([upload])
+        except Exception as error:
+            return error
+        return result
+
+    async def _store_all(
+        self, transaction: Transaction, uploads: Sequence[Upload]
+    ) -> Sequence[bool | Exception]:
+        # Locked, so that two windows of one stream are checked one after the other.
+        devices = await transaction.get_devices([u.device_id for u in uploads], lock=True)
+        studies = await _get_studies(transaction, uploads)
+        present = await transaction.get_sketches([upload.sketch_id for upload in uploads])
+        neighbours = await transaction.list_neighbours(
+            [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads]
+        )
+        judged: list[bool | Exception] = []
+        for upload, both in zip(uploads, neighbours, strict=True):
+            study = studies.get(upload.message.header.study)
+            try:
+                judged.append(
+                    await self._judge(
+                        upload,
+                        study,
+                        devices.get(upload.device_id),
+                        present.get(upload.sketch_id),
+                        both,
+                    )
+                )
+            except SketchError as error:
+                judged.append(error)
+        new = [u for u, verdict in zip(uploads, judged, strict=True) if verdict is True]
+        await self._write(transaction, new, studies)
+        return judged
+
+    async def _judge(
+        self,
+        upload: Upload,
+        study: StudyRecord | None,
+        device: DeviceRecord | None,
+        present: SketchRecord | None,
+        neighbours: _Neighbours,
+    ) -> bool:
+        """Tell whether an upload is new; raise the reason if it is refused."""
+        message = upload.message
+        if study is None:
+            raise unknown_study()
+        device = require_author(message, device)
+        if device.public_key != upload.public_key:
+            message.verify(device.public_key)
+        if present is not None:
+            _require_same(present, message)
+            return False
+        _require_included(device)
+        _require_accepted(study, message)
+        if upload.implausible is not None:
+            raise upload.implausible
+        plan = await self._plans.get(study)
+        require_disjoint(message.header, *neighbours, most_records=plan.most_records)
+        return True
+
+    async def _write(
+        self,
+        transaction: Transaction,
+        uploads: Sequence[Upload],
+        studies: Mapping[bytes, StudyRecord],
+    ) -> None:
+        if not uploads:
+            return
+        now = self._clock.now()
+        await transaction.add_sketches(
+            [(_to_record(upload.message, now), upload.message.payload) for upload in uploads]
+        )
+        devices = [upload.device_id for upload in uploads]
+        await transaction.touch_devices(devices, now=now, n_sketches=1)
+        # Last, for this row is locked until the commit and every upload to the study needs it.
+        for study_id in sorted({upload.message.header.study for upload in uploads}):
+            sizes = [
+                upload.message.header.n_records or 0
+                for upload in uploads
+                if upload.message.header.study == study_id
+            ]
+            await self._count(transaction, studies[study_id], sizes)
+
+    async def _count(
+        self, transaction: Transaction, study: StudyRecord, sizes: Sequence[int]
+    ) -> None:
+        plan = await self._plans.get(study)
+        if await transaction.count_sketch(
+            study.study_id,
+            n_sketches=len(sizes),
+            n_records=sum(sizes),
+            most_sketches=plan.most_sketches,
+            state="open",
+        ):
+            return
+        found = await transaction.get_study(study.study_id)
+        if found is None:
+            raise unknown_study()
+        _require_open(found)
+        raise _study_full(plan)
+
+
+async def _get_studies(
+    transaction: Transaction, uploads: Sequence[Upload]
+) -> dict[bytes, StudyRecord]:
+    wanted = sorted({upload.message.header.study for upload in uploads})
+    found = [await transaction.get_study(study_id) for study_id in wanted]
+    return {study.study_id: study for study in found if study is not None}
+
+
+def require_author(message: SketchMessage, device: DeviceRecord | None) -> DeviceRecord:
+    """Return the device if it is one of the study that a message is for.
+
+    Raises
+    ------
+    AccessError, NotFoundError
+        It is not enrolled, or in another study.
+    """
+    if device is None:
+        raise not_enrolled()
+    if device.study_id != message.header.study:
+        raise NotFoundError(
+            "is not enrolled in this study",
+            field="device",
+            fix="enrol with a token of this study",
+        )
+    return device
+
+
+def _require_same(present: SketchRecord, message: SketchMessage) -> None:
+    """Check that what is stored is this very sketch.
+
+    Envelopes are not compared: a device whose key was rotated may sign the same release again.
+    """
+    same_payload = present.payload_digest == message.header.payload_digest
+    if same_payload and present.header == message.header_bytes:
+        return
+    raise DuplicateUploadError(
+        "is stored with another payload or header",
+        field="sketch_id",
+        fix="stop this stream: the device was cloned, or restored from a backup",
+    )
+
+
+def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
+    _require_open(study)
+    if message.header.plan_digest != study.plan_digest:
+        raise PlanMismatchError(
+            "is not the digest of the study's plan",
+            field="plan_digest",
+            fix="fetch the study's plan again",
+        )
+
+
+def _require_included(device: DeviceRecord) -> None:
+    if device.excluded is not None:
+        raise AccessError(
+            "is excluded from the study", field="device", fix="ask the operator for the reason"
+        )
+
+
+def _require_open(study: StudyRecord) -> None:
+    if study.state != "open":
+        raise StudyClosedError("accepts no more sketches", field="study")
+
+
+def _study_full(plan: SketchPlan) -> StudyClosedError:
+    return StudyClosedError(
+        f"holds {plan.most_sketches} sketches, the most that its plan allows",
+        field="most_sketches",
+        fix="publish a new study",
+    )
+
+
+def _to_record(message: SketchMessage, now: float) -> SketchRecord:
+    header = message.header
+    first, last = header.slots or (None, None)
+    return SketchRecord(
+        sketch_id=header.sketch_id,
+        study_id=header.study,
+        device_id=header.device,
+        stream=header.stream,
+        sequence=header.sequence,
+        first_slot=first,
+        last_slot=last,
+        n_records=header.n_records,
+        payload_digest=header.payload_digest,
+        header=message.header_bytes,
+        signature=message.signature,
+        received=now,
+    )

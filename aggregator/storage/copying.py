@@ -1,0 +1,111 @@
+"""Copying a whole database into another, of the same kind or the other, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table, func, insert, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.storage.models import Base, Server, Study
+from aggregator.storage.schema import migrate_database
+from aggregator.storage.sql import SqlStore, SqlTransaction
+from aggregator.storage.sql.engine import mapped_errors
+from shared.errors import ConfigError, StoreError
+from shared.plan import decode_plan
+
+_PAGE = 500
+"""Rows at once: with payloads some megabytes."""
+
+
+async def copy_database(source: SqlStore, target: SqlStore) -> Mapping[str, int]:
+    """Copy every table into a database that holds nothing; return how many rows each has.
+
+    The target gets a generation of its own, so devices send it what the source took in later.
+
+    Raises
+    ------
+    ConfigError
+        The target holds something, or a schema is of another version.
+    StoreError
+        What arrived is not what was sent; nothing was changed.
+    TransportError
+        A database does not answer; nothing was changed but that empty tables may be there.
+
+    Guarantees
+    ----------
+    The source is read as it is at one moment. The rows of the target are committed together, after
+    their number was compared and every running sum checked against the sketches; a copy that is
+    interrupted leaves empty tables, and can be run again.
+    """
+    await source.require_ready()
+    with mapped_errors():
+        await migrate_database(target.engine)
+    async with source.begin() as reading, target.begin(write=True) as writing:
+        assert isinstance(reading, SqlTransaction)
+        assert isinstance(writing, SqlTransaction)
+        old, new = reading.connection, writing.connection
+        tables = [table for table in Base.metadata.sorted_tables if table is not Server.__table__]
+        for table in tables:
+            await _require_empty(new, table)
+        counts = {table.name: await _copy_table(old, new, table) for table in tables}
+        for table in tables:
+            await _require_count(old, new, table)
+        await _require_sums(writing)
+    return counts
+
+
+async def _require_empty(connection: AsyncConnection, table: Table) -> None:
+    if await _count(connection, table):
+        raise ConfigError(
+            f"has rows in {table.name}", field="to", fix="name a database that holds nothing"
+        )
+
+
+async def _count(connection: AsyncConnection, table: Table) -> int:
+    found = await connection.execute(select(func.count()).select_from(table))
+    return int(found.scalar_one())
+
+
+async def _copy_table(old: AsyncConnection, new: AsyncConnection, table: Table) -> int:
+    n_copied = 0
+    async for rows in _list_pages(old, table):
+        await new.execute(insert(table), rows)
+        n_copied += len(rows)
+    return n_copied
+
+
+async def _list_pages(
+    connection: AsyncConnection, table: Table
+) -> AsyncIterator[Sequence[dict[str, Any]]]:
+    key = tuple_(*table.primary_key.columns)
+    statement = select(table).order_by(*table.primary_key.columns).limit(_PAGE)
+    page = statement
+    while rows := [dict(row._mapping) for row in await connection.execute(page)]:
+        yield rows
+        last = tuple(rows[-1][column.name] for column in table.primary_key.columns)
+        page = statement.where(key > last)
+
+
+async def _require_count(old: AsyncConnection, new: AsyncConnection, table: Table) -> None:
+    sent, arrived = await _count(old, table), await _count(new, table)
+    if sent != arrived:
+        raise StoreError(
+            f"has {arrived} rows in {table.name}, and {sent} were sent", field="to", fix="try again"
+        )
+
+
+async def _require_sums(writing: SqlTransaction) -> None:
+    """Sum every sketch anew, and compare with the running sums that arrived."""
+    for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
+        plan = decode_plan(row.plan)
+        wrong = await writing.check_sums(
+            row.study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
+        )
+        if wrong:
+            raise StoreError(
+                f"has running sums that are not those of its sketches: {', '.join(wrong[:3])}",
+                field="to",
+                fix="check the source: the same sums may be wrong there",
+            )

@@ -1,0 +1,130 @@
+"""The rows and cells of many uploads, written at once: what uploads would leave, sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from aggregator.ports import SystemClock
+from aggregator.services import create_services
+from aggregator.storage import SqlStore
+from aggregator.storage.cells import Cell
+from aggregator.storage.checking import ExpectedCells
+from aggregator.storage.dyadic import shift_slot, smallest_node
+from aggregator.storage.merging import CellKey, Entry, Layout, encode_labels
+from aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
+from aggregator.storage.sql.cells import to_cell_row
+from aggregator.storage.summing import Row
+from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
+from shared.plan import plan_to_json
+
+_RECEIVED = 1_772_366_400.0
+_DEVICES_AT_ONCE = 1000
+
+
+async def prepare_study(store: SqlStore, fleet: Fleet) -> str:
+    """Create the study, enrol its devices, and return the key of an operator."""
+    services = create_services(store, SystemClock())
+    await services.studies.create(STUDY_NAME, plan_to_json(fleet.plan))
+    key, _ = await services.keys.create(name="benchmark", scope="operator")
+    rows = [_to_device_row(fleet, device) for device in fleet.devices]
+    async with store.engine.begin() as connection:
+        for start in range(0, len(rows), _DEVICES_AT_ONCE):
+            await connection.execute(insert(Device), rows[start : start + _DEVICES_AT_ONCE])
+        await connection.execute(update(Study).values(n_numbers=len(rows)))
+    return key
+
+
+def _to_device_row(fleet: Fleet, device: BenchDevice) -> dict[str, Any]:
+    return {
+        "device_id": device.device_id,
+        "study_id": fleet.study_id,
+        "number": device.number,
+        "public_key": device.public_key,
+        "labels": device.labels,
+        "enrolled": _RECEIVED,
+        "n_sketches": 0,
+    }
+
+
+async def load_windows(store: SqlStore, fleet: Fleet, n_windows: int) -> None:
+    """Store the sketches of all devices for the first windows, merged into cells.
+
+    The study must hold none yet.
+    """
+    plan = fleet.plan
+    root = smallest_node(shift_slot(0), shift_slot(n_windows - 1))
+    layout = Layout(width=plan.payload_width, n_coordinates=plan.n_coordinates)
+    cells = ExpectedCells(root, layout)
+    for sequence in range(n_windows):
+        messages = [fleet.sign(device, sequence) for device in fleet.devices]
+        async with store.engine.begin() as connection:
+            await connection.execute(insert(Sketch), [_to_row(fleet, m) for m in messages])
+            entries = [_to_entry(fleet, d, m) for d, m in zip(fleet.devices, messages, strict=True)]
+            await _save(connection, fleet, cells.add(entries))
+    async with store.engine.begin() as connection:
+        await _save(connection, fleet, cells.finish())
+        await connection.execute(update(CellRoot).values(level=root.level, first=root.first))
+        n_sketches = n_windows * fleet.n_devices
+        n_records = n_sketches * (messages[0].header.n_records or 0)
+        await connection.execute(update(Study).values(n_sketches=n_sketches, n_records=n_records))
+        await connection.execute(update(Device).values(last_seen=_RECEIVED, n_sketches=n_windows))
+
+
+async def _save(
+    connection: AsyncConnection, fleet: Fleet, cells: Iterable[tuple[CellKey, Cell]]
+) -> None:
+    rows = [to_cell_row(fleet.study_id, key, cell) for key, cell in cells]
+    if rows:
+        await connection.execute(insert(CellSum), rows)
+
+
+def _to_row(fleet: Fleet, message: Signed) -> dict[str, Any]:
+    header = message.header
+    assert header.slots is not None
+    return {
+        "sketch_id": header.sketch_id,
+        "study_id": header.study,
+        "device_id": header.device,
+        "stream": header.stream,
+        "sequence": header.sequence,
+        "first_slot": header.slots[0],
+        "last_slot": header.slots[1],
+        "n_records": header.n_records,
+        "payload_digest": header.payload_digest,
+        "header": message.header_bytes,
+        "signature": message.signature,
+        "received": _RECEIVED + header.sequence,
+        "state": "stored",
+        "payload": fleet.payloads[message.release],
+    }
+
+
+def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
+    header = message.header
+    return Entry(
+        row=Row(
+            header.sketch_id,
+            header.payload_digest,
+            device.number,
+            header.n_records,
+            fleet.payloads[message.release],
+        ),
+        labels=encode_labels(device.labels),
+        first_slot=header.sequence,
+        last_slot=header.sequence,
+    )
+
+
+async def check_sums(store: SqlStore, fleet: Fleet) -> list[str]:
+    """Sum every stored sketch anew, and name the cells that differ."""
+    async with store.begin() as transaction:
+        wrong = await transaction.check_sums(
+            fleet.study_id,
+            width=fleet.plan.payload_width,
+            n_coordinates=fleet.plan.n_coordinates,
+        )
+    return list(wrong)

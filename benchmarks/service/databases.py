@@ -1,0 +1,88 @@
+"""Databases to measure on: a SQLite file, and a database of its own on a Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from aggregator.settings import normalise_database_url
+from aggregator.storage import SqlStore, migrate_database
+from aggregator.storage.sql.engine import create_engine
+
+POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchDatabase:
+    """A database with the tables of this release.
+
+    Parameters
+    ----------
+    url
+        As `sfumato serve` takes it.
+    durability
+        The settings that make a commit survive a power cut, as the database itself states them.
+    """
+
+    url: str
+    kind: str
+    durability: str
+
+    def open_store(self) -> SqlStore:
+        """Open it."""
+        return SqlStore(create_engine(normalise_database_url(self.url)))
+
+    def size_mb(self) -> float:
+        """Return what it takes on disk, in MB."""
+        if self.kind == "sqlite":
+            return sum(p.stat().st_size for p in Path(self.url).parent.glob("bench.db*")) / 1e6
+        with psycopg.connect(self.url) as connection:
+            found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        assert found is not None
+        return int(found[0]) / 1e6
+
+
+@contextmanager
+def open_database(kind: str, folder: Path) -> Iterator[BenchDatabase]:
+    """Open an empty database, and drop it at the end."""
+    if kind == "sqlite":
+        path = folder / "bench.db"
+        asyncio.run(_migrate(str(path)))
+        yield BenchDatabase(url=str(path), kind=kind, durability="WAL synchronous=FULL")
+        for left in folder.glob("bench.db*"):
+            left.unlink()
+        return
+    name = f"sfumato_bench_{uuid.uuid4().hex[:12]}"
+    url = POSTGRES.rsplit("/", 1)[0] + f"/{name}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        durability = " ".join(
+            f"{setting}={_show(connection, setting)}" for setting in ("fsync", "synchronous_commit")
+        )
+    try:
+        asyncio.run(_migrate(url))
+        yield BenchDatabase(url=url, kind=kind, durability=durability)
+    finally:
+        with psycopg.connect(POSTGRES, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _show(connection: psycopg.Connection[Any], setting: str) -> str:
+    found = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
+    return str(found[0]) if found else "unknown"
+
+
+async def _migrate(url: str) -> None:
+    store = SqlStore(create_engine(normalise_database_url(url)))
+    try:
+        await migrate_database(store.engine)
+    finally:
+        await store.close()

@@ -1,0 +1,130 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select, update
+
+from aggregator.ports import SystemClock
+from aggregator.services import ServiceLimits, create_services
+from aggregator.storage import SqlStore
+from aggregator.storage.models import CellRoot, CellSum, Sketch, Study
+from benchmarks.service.bulk import check_sums, load_windows, prepare_study
+from benchmarks.service.databases import BenchDatabase, open_database
+from benchmarks.service.fleet import Fleet, make_plan
+from benchmarks.service.processes import running_servers
+from benchmarks.service.snapshots import draw_selections, measure_snapshots
+from benchmarks.service.uploads import measure_outage, measure_uploads, send
+
+PLAN = make_plan(n_frequencies=20)
+N_WINDOWS = 3
+
+
+async def read_rows(store: SqlStore) -> dict[str, list[Any]]:
+    """Read what uploads leave, but for when."""
+    sketches = [column for column in Sketch.__table__.columns if column.name != "received"]
+    statements = {
+        "sketches": select(*sketches).order_by(Sketch.sketch_id),
+        "roots": select(CellRoot),
+        "cells": select(CellSum).order_by(
+            CellSum.level, CellSum.first, CellSum.length, CellSum.labels
+        ),
+        "studies": select(Study.n_sketches, Study.n_records, Study.n_numbers),
+    }
+    async with store.engine.connect() as connection:
+        return {
+            name: list(await connection.execute(statement))
+            for name, statement in statements.items()
+        }
+
+
+async def upload_all(database: BenchDatabase, fleet: Fleet) -> dict[str, list[Any]]:
+    store = database.open_store()
+    await prepare_study(store, fleet)
+    services = create_services(store, SystemClock(), ServiceLimits())
+    for message in fleet.sign_windows(range(N_WINDOWS)):
+        body = message.head + fleet.payloads[message.release]
+        assert await services.sketches.receive(fleet.study_id, message.header.sketch_id, body)
+    assert await services.merger.merge_all() == N_WINDOWS * fleet.n_devices
+    rows = await read_rows(store)
+    await store.close()
+    return rows
+
+
+async def load_all(database: BenchDatabase, fleet: Fleet) -> dict[str, list[Any]]:
+    store = database.open_store()
+    await prepare_study(store, fleet)
+    await load_windows(store, fleet, N_WINDOWS)
+    assert await check_sums(store, fleet) == []
+    rows = await read_rows(store)
+    async with store.engine.begin() as connection:
+        await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
+    assert await check_sums(store, fleet)
+    await store.close()
+    return rows
+
+
+def test_what_is_loaded_in_bulk_is_what_uploads_leave(tmp_path: Path) -> None:
+    fleet = Fleet(10, PLAN)
+    with open_database("sqlite", tmp_path) as database:
+        uploaded = asyncio.run(upload_all(database, fleet))
+    with open_database("sqlite", tmp_path) as database:
+        loaded = asyncio.run(load_all(database, fleet))
+    assert len(uploaded["sketches"]) == 30
+    assert loaded == uploaded
+
+
+@pytest.mark.parametrize("rate", [None, 50.0])
+def test_the_load_client_sends_each_request_once(tmp_path: Path, rate: float | None) -> None:
+    fleet = Fleet(20, PLAN)
+    messages = list(fleet.sign_windows([0]))
+    with open_database("sqlite", tmp_path) as database:
+
+        async def prepare() -> None:
+            store = database.open_store()
+            await prepare_study(store, fleet)
+            await store.close()
+
+        asyncio.run(prepare())
+        with running_servers(database.url) as servers:
+            first, _ = send(fleet, servers, messages, tmp_path, connections=4, rate=rate)
+            again, _ = send(fleet, servers, messages, tmp_path, connections=4)
+    assert sorted(number for _, _, _, number in first.answered) == list(range(20))
+    assert {status for _, status, _, _ in first.answered} == {201}
+    assert {status for _, status, _, _ in again.answered} == {200}
+    if rate is not None:
+        # The last is due after 19 of 50 parts of a second, however fast the server is.
+        assert max(at for at, _, _, _ in first.answered) >= 0.38
+
+
+def test_an_outage_is_counted_to_the_last_sketch(tmp_path: Path) -> None:
+    rows = {
+        row.figure: row.value
+        for row in measure_outage("sqlite", tmp_path, devices=30, connections=10)
+    }
+    assert rows["acknowledged"] == 30
+
+
+def test_uploads_are_measured_beside_the_bare_endpoint(tmp_path: Path) -> None:
+    rows = {
+        row.figure: row.value
+        for row in measure_uploads("sqlite", tmp_path, replicas=1, seconds=1.0, runs=1)
+    }
+    assert rows["uploads_per_second"] > 0
+    assert 0 < rows["ratio_to_bare"] < 1
+    assert rows["p50_ms"] <= rows["p99_ms"]
+
+
+def test_snapshots_are_measured_at_each_size(tmp_path: Path) -> None:
+    sizes = {"1e2": (10, 10)}
+    rows = {row.figure: row.value for row in measure_snapshots("sqlite", tmp_path, sizes, runs=5)}
+    assert rows["ratio_to_1e2"] == 1
+    assert rows["latency_ms"] > 0
+
+
+def test_selections_are_different_and_in_order() -> None:
+    drawn = list(draw_selections(50, 40))
+    assert len({str(selection) for selection in drawn}) == 40
+    assert all(selection["first_slot"] <= selection["last_slot"] for selection in drawn)
+    assert np.mean([bool(selection["labels"]) for selection in drawn]) > 0.5
