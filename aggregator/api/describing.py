@@ -26,7 +26,9 @@ _SPECIAL: dict[tuple[str, str], set[str]] = {
         "store-conflict",
         "study-closed",
     },
-    ("get", "/v1/devices/me"): {"access-denied", "signature-invalid"},
+    ("get", "/v1/devices/me"): {"signature-invalid"},
+    ("put", "/v1/devices/me/heartbeat"): {"signature-invalid"},
+    ("get", "/v1/studies/{study}"): {"signature-invalid"},
     ("put", "/v1/studies/{study}/sketches/{sketch}"): {
         "access-denied",
         "duplicate-upload",

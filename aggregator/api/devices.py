@@ -1,30 +1,28 @@
-"""What a device asks about itself."""
+"""Devices: what they ask and say themselves, and what operators do about them."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from aggregator.api.dependencies import OPERATOR, Identity, Operator, ServicesDep
-from aggregator.api.schemas import (
+from aggregator.api.device_schemas import (
     DeviceStatusBody,
     ExclusionBody,
     ExclusionRequest,
+    HeartbeatRequest,
+    MomentBody,
     StreamBody,
-    maybe_rfc3339,
 )
+from aggregator.api.schemas import maybe_rfc3339
+from aggregator.api.signing import Device, Signed
 
 router = APIRouter(prefix="/v1/devices", tags=["devices"])
 
 
 @router.get("/me")
-async def get_own_device(request: Request, services: ServicesDep) -> DeviceStatusBody:
+async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusBody:
     """Tell a device how far its streams have come; it signs the request by RFC 9421."""
-    status = await services.enrolment.describe_device(
-        method=request.method,
-        path=request.url.path,
-        headers=request.headers,
-        body=await request.body(),
-    )
+    status = await services.devices.describe(signed)
     return DeviceStatusBody(
         device_id=status.device.device_id.hex(),
         study_id=status.device.study_id.hex(),
@@ -39,6 +37,22 @@ async def get_own_device(request: Request, services: ServicesDep) -> DeviceStatu
         server_time=status.server_time,
         generation=status.generation.hex(),
     )
+
+
+@router.put("/me/heartbeat")
+async def put_heartbeat(
+    device: Device, body: HeartbeatRequest, services: ServicesDep
+) -> MomentBody:
+    """Keep what a device says of itself, in the place of what it said before; it signs it.
+
+    Refusals of the plan by the device's owner are counted by rule in the study's refusals.
+    """
+    moment = await services.devices.note_heartbeat(
+        device,
+        body.model_dump(),
+        studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
+    )
+    return MomentBody(server_time=moment.server_time, generation=moment.generation.hex())
 
 
 @router.post("/{device}/exclude", tags=["operators"], dependencies=OPERATOR)

@@ -38,8 +38,10 @@ class StudyRecord:
     ----------
     plan, plan_digest
         The plan's encoding, and the SHA-256 of it.
+    accept_until
+        Until when a closed study takes sketches that were on their way; None for not at all.
     version
-        Counts the changes of ``state``, from 1.
+        Counts the changes of ``state`` and ``accept_until``, from 1.
     n_sketches, n_records
         What it holds; secret numbers of records add nothing.
     """
@@ -50,9 +52,16 @@ class StudyRecord:
     plan_digest: bytes
     created: float
     state: StudyState = "open"
+    accept_until: float | None = None
     version: int = 1
     n_sketches: int = 0
     n_records: int = 0
+
+    def accepts_sketches(self, now: float) -> bool:
+        """Tell whether a sketch may be stored now."""
+        if self.state == "open":
+            return True
+        return self.accept_until is not None and now < self.accept_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +86,8 @@ class DeviceRecord:
         The time of its last accepted request.
     excluded, reason
         When an operator excluded it, and why.
+    heartbeat, heartbeat_at
+        What it last said of itself, and when by the server's clock.
     """
 
     device_id: bytes
@@ -88,6 +99,8 @@ class DeviceRecord:
     n_sketches: int = 0
     excluded: float | None = None
     reason: str | None = None
+    heartbeat: Mapping[str, Any] | None = None
+    heartbeat_at: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,12 @@ class Transaction(Protocol):
         ...
 
     async def set_study_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        accept_until: float | None = None,
+        expected_version: int,
     ) -> bool:
         """Change the state and count the version up; false if the version is another."""
         ...
@@ -89,6 +94,16 @@ class Transaction(Protocol):
 
     async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
         """Note when a device was last seen, and that it has ``n_sketches`` more."""
+        ...
+
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself, in the place of what it said before."""
+        ...
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
         ...
 
     async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
@@ -127,9 +142,9 @@ class Transaction(Protocol):
         ...
 
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self, study_id: bytes, *, n_records: int, most_sketches: int, now: float
     ) -> bool:
-        """Add one sketch to a study's counts; false if it is full or in another state."""
+        """Add one sketch to a study's counts; false if it is full or accepts none now."""
         ...
 
     async def find_neighbours(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aggregator.ports import Clock, Store
 from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
+from aggregator.services.devices import DeviceService
 from aggregator.services.enrolment import EnrolmentService
 from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
@@ -48,6 +49,7 @@ class Services:
     merger: Merger
     studies: StudyService
     enrolment: EnrolmentService
+    devices: DeviceService
     exclusion: ExclusionService
     sketches: SketchService
     snapshots: SnapshotService
@@ -81,9 +83,8 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         tallies=tallies,
         merger=Merger(store, clock, plans, readiness, payload_seconds=limits.payload_seconds),
         studies=StudyService(store, clock, plans, tallies),
-        enrolment=EnrolmentService(
-            store, clock, plans, token_seconds=limits.token_seconds, rate=devices
-        ),
+        enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
+        devices=DeviceService(store, clock, rate=devices),
         exclusion=ExclusionService(store, clock, plans),
         sketches=SketchService(
             store,

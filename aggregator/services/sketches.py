@@ -14,7 +14,7 @@ from aggregator.ports import (
     StudyRecord,
     Transaction,
 )
-from aggregator.services.enrolment import require_device
+from aggregator.services.devices import require_device
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.plausibility import require_disjoint, require_plausible
 from aggregator.services.rates import RateLimit
@@ -146,13 +146,13 @@ class SketchService:
             return False
         _require_included(device)
         plan = await self._plans.get(study)
-        _require_accepted(study, message)
+        now = self._clock.now()
+        _require_accepted(study, message, now)
         require_plausible(message.header, message.payload, plan)
         below, above = await transaction.find_neighbours(
             device.device_id, message.header.stream, message.header.sequence
         )
         require_disjoint(message.header, below, above, most_records=plan.most_records)
-        now = self._clock.now()
         if not await transaction.add_sketch(_to_record(message, now), message.payload):
             # Another request stored this identity since it was looked up.
             if await _is_stored(transaction, message):
@@ -171,11 +171,11 @@ class SketchService:
             header.study,
             n_records=header.n_records or 0,
             most_sketches=plan.most_sketches,
-            state="open",
+            now=now,
         ):
             return
         study = await require_study(transaction, header.study)
-        _require_open(study)
+        _require_open(study, now)
         raise _study_full(plan)
 
     async def list_page(
@@ -232,8 +232,8 @@ def _require_address(message: SketchMessage, study_id: bytes, sketch_id: bytes) 
         raise MalformedMessageError("is not the one in the address", field="sketch_id", fix=fix)
 
 
-def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
-    _require_open(study)
+def _require_accepted(study: StudyRecord, message: SketchMessage, now: float) -> None:
+    _require_open(study, now)
     if message.header.plan_digest != study.plan_digest:
         raise PlanMismatchError(
             "is not the digest of the study's plan",
@@ -249,8 +249,8 @@ def _require_included(device: DeviceRecord) -> None:
         )
 
 
-def _require_open(study: StudyRecord) -> None:
-    if study.state != "open":
+def _require_open(study: StudyRecord, now: float) -> None:
+    if not study.accepts_sketches(now):
         raise StudyClosedError("accepts no more sketches", field="study")
 
 

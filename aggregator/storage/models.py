@@ -94,6 +94,7 @@ class Study(Base):
     plan_digest: Mapped[bytes]
     created: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))
+    accept_until: Mapped[float | None]
     version: Mapped[int]
     n_sketches: Mapped[int]
     n_records: Mapped[int]
@@ -132,6 +133,9 @@ class Device(Base):
     n_sketches: Mapped[int]
     excluded: Mapped[float | None]
     reason: Mapped[str | None]
+    heartbeat: Mapped[dict[str, Any] | None]
+    heartbeat_at: Mapped[float | None]
+    n_plan_refusals: Mapped[int] = mapped_column(default=0)
 
 
 class Sketch(Base):

@@ -30,6 +30,7 @@ from shared.wire import (
     encode_message,
     encode_payload,
     encode_proof_input,
+    sign_request,
 )
 
 SLOT = 480
@@ -93,6 +94,20 @@ class Device:
             "labels": self.labels,
             "proof": self.key.sign(proof_input).hex(),
         }
+
+    def sign(
+        self, method: str, path: str, *, now: float, body: bytes = b"", **more: str
+    ) -> dict[str, str]:
+        """Return the headers of a request that this device signs; ``more`` are others."""
+        headers = sign_request(
+            method=method,
+            path=path,
+            body=body,
+            device=self.device_id,
+            created=int(now),
+            sign=self.key.sign,
+        )
+        return headers | more
 
     def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
         """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""

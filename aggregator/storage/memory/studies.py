@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from aggregator.ports import (
     DeviceRecord,
@@ -14,6 +15,7 @@ from aggregator.ports import (
     TokenRecord,
 )
 from aggregator.ports.records import StudyState
+from aggregator.storage.heartbeats import count_rules
 from aggregator.storage.memory.tables import Tables
 
 
@@ -48,13 +50,20 @@ class StudyPart:
         return [r for r in records if after is None or (r.created, r.study_id) > after][:limit]
 
     async def set_study_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        accept_until: float | None = None,
+        expected_version: int,
     ) -> bool:
         """Change the state if the version is the expected one."""
         study = self._tables.studies.get(study_id)
         if study is None or study.version != expected_version:
             return False
-        self._tables.studies.put(study_id, replace(study, state=state, version=study.version + 1))
+        self._tables.studies.change(
+            study_id, state=state, accept_until=accept_until, version=study.version + 1
+        )
         return True
 
     async def count_devices(self, study_id: bytes) -> int:
@@ -94,6 +103,19 @@ class StudyPart:
         if device is not None:
             total = device.n_sketches + n_sketches
             self._tables.devices.put(device_id, replace(device, last_seen=now, n_sketches=total))
+
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself."""
+        if self._tables.devices.get(device_id) is not None:
+            self._tables.devices.change(
+                device_id, heartbeat=heartbeat, heartbeat_at=now, last_seen=now
+            )
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count the devices that refuse the plan."""
+        return count_rules(d.heartbeat or {} for d in await self.list_devices(study_id))
 
     async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
         """Return the devices of a study."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import and_, func, select, update
 
 from aggregator.ports import DeviceRecord, StreamRecord
+from aggregator.storage.heartbeats import count_rules
 from aggregator.storage.models import Device, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, to_record
 
@@ -39,6 +41,28 @@ class DeviceRows(Rows):
             .where(Device.device_id == device_id)
             .values(last_seen=now, n_sketches=Device.n_sketches + n_sketches)
         )
+
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself."""
+        said = {
+            "heartbeat": heartbeat,
+            "heartbeat_at": now,
+            "last_seen": now,
+            "n_plan_refusals": len(heartbeat["plan_refusals"]),
+        }
+        await self._connection.execute(
+            update(Device).where(Device.device_id == device_id).values(said)
+        )
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count the devices that refuse the plan."""
+        statement = select(Device.heartbeat).where(
+            Device.study_id == study_id, Device.n_plan_refusals > 0
+        )
+        found = await self._connection.execute(statement)
+        return count_rules(heartbeat or {} for heartbeat in found.scalars())
 
     async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
         """Return the devices of a study."""

@@ -292,15 +292,41 @@ class StoreContract:
         async with store.begin(write=True) as transaction:
             await transaction.add_study(STUDY)
 
-            async def count(state: Any = "open") -> bool:
+            async def count(now: float = 0.0) -> bool:
                 return await transaction.count_sketch(
-                    STUDY.study_id, n_records=1 << 40, most_sketches=2, state=state
+                    STUDY.study_id, n_records=1 << 40, most_sketches=2, now=now
                 )
 
-            assert not await count("closed")
-            assert [await count(), await count(), await count()] == [True, True, False]
+            async def change(version: int, state: Any, until: float | None = None) -> None:
+                assert await transaction.set_study_state(
+                    STUDY.study_id, state, accept_until=until, expected_version=version
+                )
+
+            await change(1, "closed")
+            assert not await count()
+            await change(2, "closed", 10.0)
+            assert [await count(10.0), await count(9.0)] == [False, True]
+            await change(3, "open")
+            assert [await count(11.0), await count()] == [True, False]
             found = await transaction.get_study(STUDY.study_id)
-        assert found == replace(STUDY, n_sketches=2, n_records=1 << 41)
+        assert found == replace(STUDY, version=4, n_sketches=2, n_records=1 << 41)
+
+    async def test_the_last_heartbeat_of_a_device_is_kept(self, store: Store) -> None:
+        refusal = {"study": "5f", "rule": "policy.max_epsilon", "detail": "nörd"}
+        said = {"agent": "0.1.0", "plan_refusals": [refusal, refusal]}
+        async with store.begin(write=True) as transaction:
+            await fill(transaction, n_devices=3)
+            first, second, _ = (name("device", number) for number in range(3))
+            await transaction.note_heartbeat(first, {"plan_refusals": []}, now=1.0)
+            for device in (first, second, name("nobody")):
+                await transaction.note_heartbeat(device, said, now=2.0)
+        async with store.begin() as transaction:
+            assert await transaction.count_plan_refusals(STUDY.study_id) == {
+                "policy.max_epsilon": 2
+            }
+            assert await transaction.count_plan_refusals(name("other")) == {}
+            found = await transaction.get_device(first)
+        assert found == make_device(0, heartbeat=said, heartbeat_at=2.0, last_seen=2.0)
 
     async def test_a_device_shows_when_it_was_seen_and_how_far_it_is(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:
