@@ -146,6 +146,18 @@ class NoticeBody(BaseModel):
     accept_until: str | None
 
 
+class WithdrawnBody(BaseModel):
+    """A study that is no more; what it held is being removed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"study_id": _ID, "name": "pumps", "state": "withdrawn"}}
+    )
+
+    study_id: str
+    name: str
+    state: Literal["withdrawn"] = "withdrawn"
+
+
 class TokenRequest(Request):
     """An enrolment token to be created; ``labels`` are forced on its devices."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
@@ -38,6 +38,7 @@ from aggregator.api.schemas import (
     StudyRequest,
     TokenBody,
     TokenRequest,
+    WithdrawnBody,
     maybe_rfc3339,
     to_rfc3339,
 )
@@ -45,7 +46,7 @@ from aggregator.api.signing import Reader
 from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
-from shared.errors import AccessError
+from shared.errors import AccessError, UnreadVersionError
 from shared.plan import encode_plan, plan_to_json
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
@@ -125,6 +126,24 @@ async def change_study(
         actor=key.key_id,
     )
     return _answer(summary)
+
+
+@router.delete("/{study}")
+async def withdraw_study(
+    study: Identity,
+    services: ServicesDep,
+    key: Operator,
+    confirm: Annotated[str, Query(description="the study's name, typed", max_length=200)],
+) -> WithdrawnBody:
+    """Withdraw a study, at once and for good, and remove all that it holds.
+
+    Every later call on it, uploads included, is answered with `study-withdrawn`, and the same name
+    and plan make no study again.
+    """
+    withdrawn = await services.withdrawals.withdraw(
+        bytes.fromhex(study), name=confirm, actor=key.key_id
+    )
+    return WithdrawnBody(study_id=study, name=withdrawn.name)
 
 
 @router.get(
@@ -294,7 +313,13 @@ def _etag(summary: StudySummary) -> str:
 
 def _version_in(if_match: str | None) -> int | None:
     """Return the life cycle's version in an ETag; one that was never given is stale."""
-    if if_match is None or if_match.strip() == "*":
+    if if_match is None:
+        raise UnreadVersionError(
+            "is missing, so that a change by somebody else could be undone unseen",
+            field="If-Match",
+            fix="read the study, and send its ETag in If-Match; `*` stands for whatever it is",
+        )
+    if if_match.strip() == "*":
         return None
     found = _ETAG.match(if_match.strip())
     return int(found.group(1)) if found else 0

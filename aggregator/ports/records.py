@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shared.privacy.weighting import SizeMoments, Weights
 
-StudyState = Literal["open", "closed"]
+StudyState = Literal["open", "closed", "withdrawn"]
 DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -20,6 +20,7 @@ AuditAction = Literal[
     "study.create",
     "study.open",
     "study.close",
+    "study.withdraw",
     "token.create",
     "generation.renew",
     "device.exclude",
@@ -32,7 +33,7 @@ PageKey = tuple[float, bytes]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """A study.
+    """A study; one that is withdrawn is there so that its identity is never used again.
 
     Parameters
     ----------
@@ -59,9 +60,9 @@ class StudyRecord:
 
     def accepts_sketches(self, now: float) -> bool:
         """Tell whether a sketch may be stored now."""
-        if self.state == "open":
-            return True
-        return self.accept_until is not None and now < self.accept_until
+        if self.state == "closed":
+            return self.accept_until is not None and now < self.accept_until
+        return self.state == "open"
 
 
 @dataclass(frozen=True, kw_only=True)

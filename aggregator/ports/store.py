@@ -52,7 +52,7 @@ class Transaction(Protocol):
         ...
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
-        """Return studies in the order of creation."""
+        """Return studies that are not withdrawn in the order of creation."""
         ...
 
     async def set_study_state(
@@ -64,6 +64,20 @@ class Transaction(Protocol):
         expected_version: int,
     ) -> bool:
         """Change the state and count the version up; false if the version is another."""
+        ...
+
+    async def withdraw_study(self, study_id: bytes) -> bool:
+        """Mark a study as withdrawn, at once and for good; false if it is so or there is none.
+
+        None of its sketches waits to be merged any more.
+        """
+        ...
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        """Remove up to ``most`` rows of what withdrawn studies held; return how many.
+
+        Their devices stay, without labels and heartbeats, so that they can be told.
+        """
         ...
 
     async def count_devices(self, study_id: bytes) -> int:

@@ -20,6 +20,7 @@ from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
 from aggregator.services.studies import StudyService
 from aggregator.services.tallies import Tallies
+from aggregator.services.withdrawal import WithdrawalService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ class Services:
     readiness: Readiness
     tallies: Tallies
     merger: Merger
+    withdrawals: WithdrawalService
     studies: StudyService
     enrolment: EnrolmentService
     devices: DeviceService
@@ -73,6 +75,7 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
     plans = PlanCache()
     tallies = Tallies(store)
     readiness = Readiness(store)
+    withdrawals = WithdrawalService(store, clock)
     snapshots = SnapshotService(store, clock, plans)
     devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
     keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
@@ -81,7 +84,10 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         clock=clock,
         readiness=readiness,
         tallies=tallies,
-        merger=Merger(store, clock, plans, readiness, payload_seconds=limits.payload_seconds),
+        merger=Merger(
+            store, clock, plans, readiness, withdrawals, payload_seconds=limits.payload_seconds
+        ),
+        withdrawals=withdrawals,
         studies=StudyService(store, clock, plans, tallies),
         enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
         devices=DeviceService(store, clock, rate=devices),

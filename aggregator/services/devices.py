@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator.ports import Clock, DeviceRecord, Store, StreamRecord, Transaction
+from aggregator.services.plans import require_present
 from aggregator.services.rates import RateLimit
 from shared.errors import AccessError, ConfigError
 from shared.wire import parse_request_signature, verify_request
@@ -51,6 +52,8 @@ class DeviceService:
         The device is not enrolled here.
     OverloadedError
         It asks too often.
+    StudyWithdrawnError
+        Its study was withdrawn.
     """
 
     def __init__(self, store: Store, clock: Clock, *, rate: RateLimit) -> None:
@@ -63,6 +66,7 @@ class DeviceService:
         signature = parse_request_signature(request.headers)
         async with self._store.begin() as transaction:
             device = await require_device(transaction, signature.device)
+            study = await transaction.get_study(device.study_id)
         verify_request(
             signature,
             method=request.method,
@@ -72,6 +76,7 @@ class DeviceService:
             now=self._clock.now(),
         )
         self._rate.spend(device.device_id)
+        require_present(study)
         return device
 
     async def describe(self, request: SignedRequest) -> DeviceStatus:

@@ -190,6 +190,20 @@ class Desk:
             f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body, headers=SKETCH
         )
 
+    async def change(
+        self, study: bytes, state: str, *, if_match: str = "*", **body: Any
+    ) -> httpx.Response:
+        """Open or close a study, as it is now or as it was read."""
+        headers = self.operator | {"If-Match": if_match}
+        url = f"/v1/studies/{study.hex()}"
+        return await self.http.patch(url, json={"state": state} | body, headers=headers)
+
+    async def withdraw(self, study: bytes, name: str = "pumps") -> httpx.Response:
+        """Withdraw a study."""
+        return await self.http.delete(
+            f"/v1/studies/{study.hex()}", params={"confirm": name}, headers=self.operator
+        )
+
     async def read(self, url: str, **options: Any) -> Any:
         """Read as an analyst."""
         answer = await self.http.get(url, headers=self.analyst, **options)

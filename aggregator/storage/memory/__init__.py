@@ -13,11 +13,12 @@ from aggregator.storage.memory.keys import KeyPart
 from aggregator.storage.memory.sketches import SketchPart
 from aggregator.storage.memory.studies import StudyPart
 from aggregator.storage.memory.tables import Tables
+from aggregator.storage.memory.withdrawal import WithdrawalPart
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryTransaction(StudyPart, SketchPart, ExclusionPart, DecodePart, KeyPart):
+class MemoryTransaction(StudyPart, SketchPart, ExclusionPart, WithdrawalPart, DecodePart, KeyPart):
     """One transaction on the tables of a store."""
 
 

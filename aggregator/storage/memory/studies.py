@@ -46,7 +46,8 @@ class StudyPart:
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies in the order of creation."""
-        records = sorted(self._tables.studies.rows.values(), key=lambda r: (r.created, r.study_id))
+        records = [r for r in self._tables.studies.rows.values() if r.state != "withdrawn"]
+        records.sort(key=lambda r: (r.created, r.study_id))
         return [r for r in records if after is None or (r.created, r.study_id) > after][:limit]
 
     async def set_study_state(

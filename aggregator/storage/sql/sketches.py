@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, or_, select, update
 
 from aggregator.ports import PageKey, RefusalRecord, SketchRecord
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
@@ -31,7 +31,9 @@ class SketchRows(Rows):
         self, study_id: bytes, *, n_records: int, most_sketches: int, now: float
     ) -> bool:
         """Add one sketch to the counts of a study."""
-        accepts = or_(Study.state == "open", Study.accept_until > now)
+        accepts = or_(
+            Study.state == "open", and_(Study.state == "closed", Study.accept_until > now)
+        )
         statement = (
             update(Study)
             .where(Study.study_id == study_id, Study.n_sketches < most_sketches, accepts)

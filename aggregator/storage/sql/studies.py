@@ -44,7 +44,7 @@ class StudyRows(Rows):
         """Return studies in the order of creation."""
         statement = (
             select(*columns_of(Study, StudyRecord))
-            .where(*follows(Study.created, Study.study_id, after))
+            .where(Study.state != "withdrawn", *follows(Study.created, Study.study_id, after))
             .order_by(Study.created, Study.study_id)
             .limit(limit)
         )

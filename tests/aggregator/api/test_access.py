@@ -11,6 +11,7 @@ KEY = "ab" * 8
 OPERATOR_CALLS = [
     ("POST", "/v1/studies"),
     ("PATCH", f"/v1/studies/{STUDY}"),
+    ("DELETE", f"/v1/studies/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/tokens"),
     ("POST", "/v1/keys"),
     ("GET", "/v1/keys"),

@@ -26,10 +26,6 @@ async def ask(server: Server, device: Device, study: bytes, etag: str = "") -> h
     return await server.desk.http.get(path, headers=headers | {"If-None-Match": etag})
 
 
-async def change(desk: Desk, study: bytes, body: Any) -> httpx.Response:
-    return await desk.http.patch(f"/v1/studies/{study.hex()}", json=body, headers=desk.operator)
-
-
 def refusal(study: bytes, rule: str) -> dict[str, str]:
     return {"study": study.hex(), "rule": rule, "detail": "epsilon is 10, and 4 is allowed"}
 
@@ -144,7 +140,7 @@ async def test_a_device_polls_its_study_and_learns_only_of_its_life_cycle(server
     await desk.put(study, *device.message(study, make_plan()))
     assert (await ask(server, device, study, etag)).status_code == 304
     until = "2026-03-01T13:00:00.000000Z"
-    await change(desk, study, {"state": "closed", "accept_until": until})
+    await desk.change(study, "closed", accept_until=until)
     closed = await ask(server, device, study, etag)
     assert closed.status_code == 200
     assert (closed.json()["state"], closed.json()["accept_until"]) == ("closed", until)
@@ -171,7 +167,7 @@ async def test_a_closed_study_takes_what_was_on_its_way_until_a_time(server: Ser
     token = await desk.make_token(study)
     await desk.enrol(study, device)
     until = "2026-03-01T14:00:00+01:00"
-    closed = await change(desk, study, {"state": "closed", "accept_until": until})
+    closed = await desk.change(study, "closed", accept_until=until)
     assert closed.json()["accept_until"] == "2026-03-01T13:00:00.000000Z"
     newcomer = await desk.http.post("/v1/enrolments", json=Device(2).enrolment(token, study))
     assert_problem(newcomer, "study-closed", 403, "study_id")
@@ -196,5 +192,5 @@ async def test_a_closed_study_takes_what_was_on_its_way_until_a_time(server: Ser
 )
 async def test_a_time_that_makes_no_sense_is_refused(desk: Desk, body: dict[str, str]) -> None:
     study = await desk.publish(make_plan())
-    assert_problem(await change(desk, study, body), "request-invalid", 422, "accept_until")
+    assert_problem(await desk.change(study, **body), "request-invalid", 422, "accept_until")
     assert (await desk.read(f"/v1/studies/{study.hex()}"))["state"] == "open"

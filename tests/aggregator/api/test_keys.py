@@ -148,7 +148,8 @@ async def read_audit(desk: Desk, **options: Any) -> dict[str, Any]:
 
 async def operate(desk: Desk) -> list[httpx.Response]:
     """Do everything that changes something and needs an operator; one answer for each action."""
-    study = (await desk.publish(make_plan())).hex()
+    published = await desk.publish(make_plan())
+    study = published.hex()
     headers, device = desk.operator, Device(1)
     key = await desk.http.post("/v1/keys", json={"name": "n", "scope": "enrol"}, headers=headers)
     url = f"/v1/studies/{study}"
@@ -161,8 +162,9 @@ async def operate(desk: Desk) -> list[httpx.Response]:
         token,
         await desk.http.post(exclusion, json={"reason": "withdrawn"}, headers=headers),
         await desk.http.delete(f"/v1/keys/{key.json()['key_id']}", headers=headers),
-        await desk.http.patch(url, json={"state": "closed"}, headers=headers),
-        await desk.http.patch(url, json={"state": "open"}, headers=headers),
+        await desk.change(published, "closed"),
+        await desk.change(published, "open"),
+        await desk.withdraw(published),
     ]
 
 
@@ -179,6 +181,7 @@ async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -
         "study.close",
         "study.create",
         "study.open",
+        "study.withdraw",
         "token.create",
     ]
     assert {entry["actor"] for entry in entries} == {operator["key_id"]}
@@ -205,6 +208,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
     assert changing == {
         ("post", "/v1/studies"),
         ("patch", "/v1/studies/{study}"),
+        ("delete", "/v1/studies/{study}"),
         ("post", "/v1/studies/{study}/tokens"),
         ("post", "/v1/devices/{device}/exclude"),
         ("post", "/v1/keys"),
@@ -224,14 +228,9 @@ async def test_the_audit_log_holds_no_secret(desk: Desk) -> None:
 async def test_what_is_refused_or_changes_nothing_is_not_in_the_audit_log(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     before = await read_audit(desk)
-    await desk.http.patch(
-        f"/v1/studies/{study.hex()}", json={"state": "open"}, headers=desk.operator
-    )
-    await desk.http.patch(
-        f"/v1/studies/{study.hex()}",
-        json={"state": "closed"},
-        headers={**desk.operator, "If-Match": '"9.9.9"'},
-    )
+    await desk.change(study, "open")
+    await desk.change(study, "closed", if_match='"9.9.9"')
+    await desk.withdraw(study, name="another")
     await desk.http.delete(f"/v1/keys/{'ab' * 8}", headers=desk.operator)
     assert await read_audit(desk) == before
 

@@ -311,6 +311,55 @@ class StoreContract:
             found = await transaction.get_study(STUDY.study_id)
         assert found == replace(STUDY, version=4, n_sketches=2, n_records=1 << 41)
 
+    async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(
+        self, store: Store
+    ) -> None:
+        other = replace(STUDY, study_id=name("other"), name="other")
+        device = make_device(9, study_id=other.study_id)
+        sketch = make_sketch(9, 0, study_id=other.study_id)
+        async with store.begin(write=True) as transaction:
+            await queue(transaction, 1, 2)
+            for number in range(2):
+                await transaction.add_device(make_device(number))
+                await transaction.add_sketch(make_sketch(number, 0), make_payload(number, 0))
+            await merge(transaction)
+            await transaction.add_sketch(make_sketch(1, 1), make_payload(1, 1))
+            await transaction.count_refusal(STUDY.study_id, "signature-invalid")
+            await transaction.add_study(other)
+            await transaction.add_device(device)
+            await transaction.add_sketch(sketch, make_payload(9, 0))
+        async with store.begin(write=True) as transaction:
+            assert await transaction.purge_withdrawn(most=100) == 0
+            assert not await transaction.withdraw_study(name("nobody"))
+            assert await transaction.withdraw_study(STUDY.study_id)
+            assert not await transaction.withdraw_study(STUDY.study_id)
+            assert await transaction.list_unmerged() == [other.study_id]
+            assert not await transaction.count_sketch(
+                STUDY.study_id, n_records=1, most_sketches=9, now=0.0
+            )
+        counts: list[int] = []
+        while not counts or counts[-1]:
+            async with store.begin(write=True) as transaction:
+                counts.append(await transaction.purge_withdrawn(most=2))
+        assert max(counts) == 2
+        async with store.begin() as transaction:
+            study = await transaction.get_study(STUDY.study_id)
+            assert study == replace(STUDY, state="withdrawn", version=2)
+            assert await transaction.list_studies(after=None, limit=9) == [other]
+            assert await transaction.list_sketches(STUDY.study_id, after=None, limit=9) == []
+            assert await transaction.get_decode(name("decode", 1)) is None
+            assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
+            assert await transaction.list_refusals(STUDY.study_id) == []
+            assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
+            assert await transaction.list_streams(name("device", 1)) == []
+            assert await transaction.get_device(device.device_id) == device
+            totals = await transaction.sum_sketches(
+                other.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
+            )
+            counted = await transaction.count_totals()
+        assert_totals(totals, [make_sums(9, 0).tolist()], [10])
+        assert (counted.n_studies, counted.n_devices) == (1, 1)
+
     async def test_the_last_heartbeat_of_a_device_is_kept(self, store: Store) -> None:
         refusal = {"study": "5f", "rule": "policy.max_epsilon", "detail": "nörd"}
         said = {"agent": "0.1.0", "plan_refusals": [refusal, refusal]}
