@@ -11,7 +11,7 @@ _WITH_KEY = {"access-denied"}
 _WITH_PATH = {"not-found", "request-invalid"}
 _WITH_QUERY = {"request-invalid"}
 _WITH_BODY = {"request-timeout", "too-large", "media-type-unsupported", "request-invalid"}
-_OF_STUDY = ("/v1/studies/{study}", "/v1/snapshots/", "/v1/decodes/", "/v1/devices/{device}/")
+_OF_STUDY = ("/v1/studies/{study}", "/v1/snapshots/", "/v1/decodes/", "/v1/devices/{device}")
 _SPECIAL: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/studies"): {
         "plan-invalid",
@@ -31,6 +31,7 @@ _SPECIAL: dict[tuple[str, str], set[str]] = {
     },
     ("get", "/v1/devices/me"): {"signature-invalid", "study-withdrawn"},
     ("put", "/v1/devices/me/heartbeat"): {"signature-invalid", "study-withdrawn"},
+    ("post", "/v1/devices/me/keys"): {"signature-invalid", "store-conflict", "study-withdrawn"},
     ("get", "/v1/studies/{study}"): {"signature-invalid", "study-withdrawn"},
     ("put", "/v1/studies/{study}/sketches/{sketch}"): {
         "access-denied",

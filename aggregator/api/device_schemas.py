@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 
-from aggregator.api.schemas import Hex, Items, Request, SmallText
+from aggregator.api.schemas import Hex, Items, Request, Signature, SmallText
 
+StreamName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Sequence = Annotated[StrictInt, Field(ge=0, lt=1 << 53)]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
 _ID = "5f" * 32
@@ -132,26 +134,117 @@ class DeviceStatusBody(BaseModel):
     generation: str
 
 
+_DEVICE: dict[str, Any] = {
+    "device_id": "9b" * 32,
+    "study_id": _ID,
+    "state": "enrolled",
+    "labels": {"site": "north"},
+    "enrolled": _TIME,
+    "last_seen": _TIME,
+    "n_sketches": 3,
+    "streams": [{"stream": "main", "last_sequence": 4, "last_slot": 491}],
+    "heartbeat": _HEARTBEAT | {"received": _TIME},
+}
+
+
 class DeviceBody(BaseModel):
     """A device as the analyst sees it; its heartbeat is what it last said of itself."""
 
+    model_config = ConfigDict(json_schema_extra={"example": _DEVICE})
+
+    device_id: str
+    study_id: str
+    state: Literal["enrolled", "revoked", "excluded"]
+    labels: dict[str, str]
+    enrolled: str
+    last_seen: str | None
+    n_sketches: int
+    streams: list[StreamBody]
+    heartbeat: HeartbeatBody | None
+
+
+class DeviceKeyBody(BaseModel):
+    """A key of a device; one that was replaced verifies up to ``last_sequences``, and no more."""
+
+    key_id: str
+    public_key: str
+    state: Literal["present", "retired", "revoked"]
+    retired: str | None
+    last_sequences: dict[str, int] | None
+
+
+class DeviceDetailsBody(DeviceBody):
+    """A device with its keys, the present one first."""
+
     model_config = ConfigDict(
         json_schema_extra={
-            "example": {
-                "device_id": "9b" * 32,
-                "labels": {"site": "north"},
-                "last_seen": _TIME,
-                "n_sketches": 3,
-                "heartbeat": _HEARTBEAT | {"received": _TIME},
+            "example": _DEVICE
+            | {
+                "excluded": None,
+                "reason": None,
+                "revoked": None,
+                "keys": [
+                    {
+                        "key_id": "9b" * 32,
+                        "public_key": "d7" * 32,
+                        "state": "present",
+                        "retired": None,
+                        "last_sequences": None,
+                    }
+                ],
             }
         }
     )
 
+    excluded: str | None
+    reason: str | None
+    revoked: str | None
+    keys: list[DeviceKeyBody]
+
+
+class RotationRequest(Request):
+    """A device's next key, and how far the present one has signed in each stream.
+
+    The proof is a signature by the next key over device, key and `last_sequences`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "public_key": "d7" * 32,
+                "last_sequences": {"main": 41},
+                "proof": "3c" * 64,
+            }
+        },
+    )
+
+    public_key: Hex
+    last_sequences: Annotated[dict[StreamName, Sequence], Field(max_length=1000)]
+    proof: Signature
+
+
+class RotationBody(BaseModel):
+    """A device and the key that it signs with from now on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"device_id": "9b" * 32, "key_id": "51" * 32}}
+    )
+
     device_id: str
-    labels: dict[str, str]
-    last_seen: str | None
-    n_sketches: int
-    heartbeat: HeartbeatBody | None
+    key_id: str
+
+
+class RevocationRequest(Request):
+    """Why a key is revoked; without a key, it is the device."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"reason": "gateway was stolen", "key_id": None}},
+    )
+
+    reason: SmallText
+    key_id: Hex | None = None
 
 
 class RefusalBody(BaseModel):

@@ -21,8 +21,6 @@ from aggregator.api.dependencies import (
     encode_page,
 )
 from aggregator.api.device_schemas import (
-    DeviceBody,
-    HeartbeatBody,
     PlanRefusalBody,
     RefusalBody,
     RefusalsBody,
@@ -30,7 +28,6 @@ from aggregator.api.device_schemas import (
 from aggregator.api.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.api.result_schemas import PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
-    Items,
     NoticeBody,
     Paged,
     StateRequest,
@@ -207,24 +204,6 @@ async def create_token(
     return TokenBody(token=secret, max_uses=token.max_uses, expires=to_rfc3339(token.expires))
 
 
-@router.get("/{study}/devices", dependencies=ANALYST)
-async def list_devices(study: Identity, services: ServicesDep) -> Items[DeviceBody]:
-    """List the devices of a study in the order of enrolment."""
-    found = await services.studies.list_devices(bytes.fromhex(study))
-    return Items[DeviceBody](
-        items=[
-            DeviceBody(
-                device_id=device.device_id.hex(),
-                labels=dict(device.labels),
-                last_seen=maybe_rfc3339(device.last_seen),
-                n_sketches=device.n_sketches,
-                heartbeat=_to_heartbeat(device),
-            )
-            for device in found
-        ]
-    )
-
-
 @router.get("/{study}/refusals", dependencies=ANALYST)
 async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
     """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
@@ -280,13 +259,6 @@ def _conditional(body: BaseModel, etag: str, unless: str | None) -> Response:
     if is_known(etag, unless):
         return answer_not_modified(headers)
     return JSONResponse(body.model_dump(), headers=headers)
-
-
-def _to_heartbeat(device: DeviceRecord) -> HeartbeatBody | None:
-    if device.heartbeat is None or device.heartbeat_at is None:
-        return None
-    said = dict(device.heartbeat) | {"received": to_rfc3339(device.heartbeat_at)}
-    return HeartbeatBody.model_validate(said)
 
 
 def _to_body(summary: StudySummary) -> StudyBody:

@@ -24,6 +24,7 @@ AuditAction = Literal[
     "token.create",
     "generation.renew",
     "device.exclude",
+    "device.revoke",
 ]
 LOCAL_ACTOR = "local"
 """Who acts by a command on the database itself, without a key."""
@@ -75,42 +76,6 @@ class TokenRecord:
     expires: float
     labels: Mapping[str, str] | None = None
     uses: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceRecord:
-    """An enrolled key.
-
-    Parameters
-    ----------
-    last_seen
-        The time of its last accepted request.
-    excluded, reason
-        When an operator excluded it, and why.
-    heartbeat, heartbeat_at
-        What it last said of itself, and when by the server's clock.
-    """
-
-    device_id: bytes
-    study_id: bytes
-    public_key: bytes
-    labels: Mapping[str, str]
-    enrolled: float
-    last_seen: float | None = None
-    n_sketches: int = 0
-    excluded: float | None = None
-    reason: str | None = None
-    heartbeat: Mapping[str, Any] | None = None
-    heartbeat_at: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamRecord:
-    """How far a stream of a device has come."""
-
-    stream: str
-    last_sequence: int
-    last_slot: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

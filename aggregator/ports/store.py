@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from aggregator.ports.devices import DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.ports.records import (
     AuditRecord,
     DecodeRecord,
     DecodeState,
-    DeviceRecord,
     ExcludedSketches,
     KeyRecord,
     PageKey,
@@ -23,7 +23,6 @@ from aggregator.ports.records import (
     SketchTotals,
     SnapshotRecord,
     StoreTotals,
-    StreamRecord,
     StudyRecord,
     StudyState,
     TokenRecord,
@@ -120,8 +119,26 @@ class Transaction(Protocol):
         """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
         ...
 
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study in the order of enrolment."""
+    async def list_devices(
+        self, study_id: bytes | None, *, after: PageKey | None, limit: int
+    ) -> Sequence[DeviceRecord]:
+        """Return devices in the order of enrolment, of one study or of all that are there."""
+        ...
+
+    async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
+        """Give a device another key and keep the old one; false if that was retired before."""
+        ...
+
+    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
+        """Return the keys that a device has replaced, the latest last."""
+        ...
+
+    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
+        """Store anew how far a retired key went, and whether it is revoked."""
+        ...
+
+    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
+        """Take nothing more from a device; false if it is so already."""
         ...
 
     async def exclude_device(
@@ -143,6 +160,12 @@ class Transaction(Protocol):
 
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""
+        ...
+
+    async def list_streams_of(
+        self, device_ids: Sequence[bytes]
+    ) -> Mapping[bytes, Sequence[StreamRecord]]:
+        """Return the streams of several devices; those that have none are left out."""
         ...
 
     # Sketches

@@ -16,6 +16,7 @@ from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
+from aggregator.services.roster import RosterService
 from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
 from aggregator.services.studies import StudyService
@@ -52,6 +53,7 @@ class Services:
     studies: StudyService
     enrolment: EnrolmentService
     devices: DeviceService
+    roster: RosterService
     exclusion: ExclusionService
     sketches: SketchService
     snapshots: SnapshotService
@@ -91,6 +93,7 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         studies=StudyService(store, clock, plans, tallies),
         enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
         devices=DeviceService(store, clock, rate=devices),
+        roster=RosterService(store, clock),
         exclusion=ExclusionService(store, clock, plans),
         sketches=SketchService(
             store,

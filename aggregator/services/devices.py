@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.ports import Clock, DeviceRecord, Store, StreamRecord, Transaction
+from aggregator.ports import (
+    Clock,
+    DeviceRecord,
+    RetiredKeyRecord,
+    Store,
+    StreamRecord,
+    Transaction,
+)
+from aggregator.services.device_keys import repeat_change, require_valid, take_key
 from aggregator.services.plans import require_present
 from aggregator.services.rates import RateLimit
-from shared.errors import AccessError, ConfigError
-from shared.wire import parse_request_signature, verify_request
+from shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from shared.wire import (
+    RequestSignature,
+    encode_rotation_input,
+    parse_request_signature,
+    verify_proof,
+    verify_request,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +64,7 @@ class DeviceService:
     SignatureError
         Its signature is missing, too old or does not verify.
     AccessError
-        The device is not enrolled here.
+        The device is not enrolled here, or revoked.
     OverloadedError
         It asks too often.
     StudyWithdrawnError
@@ -63,21 +78,117 @@ class DeviceService:
 
     async def authenticate(self, request: SignedRequest) -> DeviceRecord:
         """Return the device that signed a request, without holding up any writer."""
+        device, _ = await self._identify(request, retired_too=False)
+        return device
+
+    async def _identify(
+        self, request: SignedRequest, *, retired_too: bool
+    ) -> tuple[DeviceRecord, RetiredKeyRecord | None]:
+        """Return a device and, if one that it has replaced signed, that key."""
         signature = parse_request_signature(request.headers)
         async with self._store.begin() as transaction:
             device = await require_device(transaction, signature.device)
             study = await transaction.get_study(device.study_id)
+            retired = await transaction.list_retired_keys(device.device_id) if retired_too else ()
+        signer = None
+        try:
+            self._verify(signature, request, device.public_key)
+        except SignatureError:
+            signer = self._find_retired(signature, request, retired)
+            if signer is None:
+                raise
+        self._rate.spend(device.device_id)
+        require_present(study)
+        require_valid(device, signer)
+        return device, signer
+
+    def _find_retired(
+        self,
+        signature: RequestSignature,
+        request: SignedRequest,
+        retired: Sequence[RetiredKeyRecord],
+    ) -> RetiredKeyRecord | None:
+        for key in retired:
+            with suppress(SignatureError):
+                self._verify(signature, request, key.public_key)
+                return key
+        return None
+
+    def _verify(
+        self, signature: RequestSignature, request: SignedRequest, public_key: bytes
+    ) -> None:
         verify_request(
             signature,
             method=request.method,
             path=request.path,
             body=request.body,
-            public_key=device.public_key,
+            public_key=public_key,
             now=self._clock.now(),
         )
-        self._rate.spend(device.device_id)
-        require_present(study)
-        return device
+
+    async def change_key(
+        self,
+        request: SignedRequest,
+        *,
+        public_key: bytes,
+        last_sequences: Mapping[str, int],
+        proof: bytes,
+    ) -> tuple[DeviceRecord, bool]:
+        """Give a device another key; the same again, signed by the old key, is the same.
+
+        Parameters
+        ----------
+        last_sequences
+            The last sketch of each stream that the old key has signed: it verifies none after.
+        proof
+            Of possession, by the new key.
+
+        Returns
+        -------
+        device, is_new
+            The device, and whether this call changed its key.
+
+        Raises
+        ------
+        SignatureError
+            The proof does not verify, or the key that signed was replaced by another.
+        ConfigError
+            The key is or was in use.
+        StoreError
+            The device has replaced too many, or changes to another key at the same time.
+        """
+        found, signer = await self._identify(request, retired_too=True)
+        device_id = found.device_id
+        told = encode_rotation_input(
+            device=device_id, public_key=public_key, last_sequences=last_sequences
+        )
+        verify_proof(told, public_key=public_key, proof=proof)
+        async with self._store.begin(write=True) as transaction:
+            # Locked, so that no upload of the device is under way meanwhile.
+            device = await require_device(transaction, device_id, lock=True)
+            if signer is not None:
+                for retired in await transaction.list_retired_keys(device_id):
+                    signer = retired if retired.key_id == signer.key_id else signer
+                require_valid(device, signer)
+                await repeat_change(
+                    transaction, signer, public_key=public_key, last_sequences=last_sequences
+                )
+                return device, False
+            require_valid(device, None)
+            if device.public_key != found.public_key:
+                raise StoreError(
+                    "is being replaced by another request",
+                    field="public_key",
+                    fix="send the same again",
+                )
+            await take_key(
+                transaction,
+                device,
+                public_key=public_key,
+                last_sequences=last_sequences,
+                now=self._clock.now(),
+            )
+            return await require_device(transaction, device_id), True
 
     async def describe(self, request: SignedRequest) -> DeviceStatus:
         """Tell a device how far its streams have come."""

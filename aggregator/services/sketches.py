@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from aggregator.ports import (
     Clock,
     DeviceRecord,
     PageKey,
+    RetiredKeyRecord,
     SketchRecord,
     Store,
     StudyRecord,
     Transaction,
 )
+from aggregator.services.device_keys import find_signer, require_valid
 from aggregator.services.devices import require_device
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.plausibility import require_disjoint, require_plausible
@@ -36,6 +39,13 @@ from shared.wire import SketchMessage, decode_message, problem_type_of
 ENVELOPE_BYTES = 2048
 """What a message may be longer than its payload."""
 _MOST_LIMITS = 4096
+
+
+class _Author(NamedTuple):
+    """A device, and the key that signed if the device has replaced it since."""
+
+    device: DeviceRecord
+    signer: RetiredKeyRecord | None
 
 
 class SketchService:
@@ -116,7 +126,7 @@ class SketchService:
         try:
             message = decode_message(body)
             author = await self._authenticate(study_id, sketch_id, message)
-            self._rate.spend(author.device_id)
+            self._rate.spend(author.device.device_id)
             async with self._store.begin(write=True) as transaction:
                 return await self._store_once(transaction, message, author)
         except SketchError as error:
@@ -125,26 +135,27 @@ class SketchService:
 
     async def _authenticate(
         self, study_id: bytes, sketch_id: bytes, message: SketchMessage
-    ) -> DeviceRecord:
-        """Return the device that signed a message, without holding up any writer."""
+    ) -> _Author:
+        """Return who signed a message, without holding up any writer."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             _require_address(message, study_id, sketch_id)
             device = await _require_author(transaction, message)
-        message.verify(device.public_key)
-        return device
+            return _Author(device, await find_signer(transaction, device, message))
 
     async def _store_once(
-        self, transaction: Transaction, message: SketchMessage, author: DeviceRecord
+        self, transaction: Transaction, message: SketchMessage, author: _Author
     ) -> bool:
         study = await require_study(transaction, message.header.study)
         # Locked, so that two windows of one stream are checked one after the other.
         device = await _require_author(transaction, message, lock=True)
-        if device.public_key != author.public_key:
-            message.verify(device.public_key)
+        signer = author.signer
+        if signer is not None or device.public_key != author.device.public_key:
+            signer = await find_signer(transaction, device, message)
         if await _is_stored(transaction, message):
             return False
         _require_included(device)
+        require_valid(device, signer)
         plan = await self._plans.get(study)
         now = self._clock.now()
         _require_accepted(study, message, now)

@@ -10,7 +10,6 @@ from typing import Any
 from aggregator.ports import (
     LOCAL_ACTOR,
     Clock,
-    DeviceRecord,
     PageKey,
     RefusalRecord,
     Store,
@@ -173,12 +172,6 @@ class StudyService:
             study = await require_study(transaction, study_id)
             n_devices = await transaction.count_devices(study_id)
         return StudySummary(study=study, n_devices=n_devices)
-
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study; raises as :meth:`get`."""
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            return await transaction.list_devices(study_id)
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return how often sketches were refused, by problem; raises as :meth:`get`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -30,6 +31,7 @@ from shared.wire import (
     encode_message,
     encode_payload,
     encode_proof_input,
+    encode_rotation_input,
     sign_request,
 )
 
@@ -81,6 +83,26 @@ class Device:
         self.key = Ed25519PrivateKey.from_private_bytes(secret)
         self.public_key = self.key.public_key().public_bytes_raw()
         self.device_id = device_id_of(self.public_key)
+
+    def with_key(self, seed: int) -> Device:
+        """Return the same device with another key; its identity stays."""
+        other = Device(seed, self.labels)
+        other.seed, other.device_id = self.seed, self.device_id
+        return other
+
+    def rotation(self, successor: Device, **last_sequences: int) -> bytes:
+        """Return the body of a change to the key of ``successor``."""
+        told = encode_rotation_input(
+            device=self.device_id,
+            public_key=successor.public_key,
+            last_sequences=last_sequences,
+        )
+        body = {
+            "public_key": successor.public_key.hex(),
+            "last_sequences": last_sequences,
+            "proof": successor.key.sign(told).hex(),
+        }
+        return json.dumps(body).encode()
 
     def enrolment(self, token: str, study: bytes) -> dict[str, Any]:
         """Return the body of an enrolment."""

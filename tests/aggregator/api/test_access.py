@@ -18,11 +18,14 @@ OPERATOR_CALLS = [
     ("DELETE", f"/v1/keys/{KEY}"),
     ("GET", "/v1/audit"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
+    ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]
 ANALYST_CALLS = [
     ("GET", "/v1/studies"),
     ("GET", f"/v1/studies/{STUDY}"),
     ("GET", f"/v1/studies/{STUDY}/devices"),
+    ("GET", "/v1/devices"),
+    ("GET", f"/v1/devices/{STUDY}"),
     ("GET", f"/v1/studies/{STUDY}/sketches"),
     ("GET", f"/v1/studies/{STUDY}/refusals"),
     ("GET", f"/v1/studies/{STUDY}/utility"),
@@ -38,6 +41,7 @@ PUBLIC_CALLS = [
     ("POST", "/v1/enrolments"),
     ("GET", "/v1/devices/me"),
     ("PUT", "/v1/devices/me/heartbeat"),
+    ("POST", "/v1/devices/me/keys"),
     ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),

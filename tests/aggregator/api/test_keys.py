@@ -156,11 +156,12 @@ async def operate(desk: Desk) -> list[httpx.Response]:
     token = await desk.http.post(f"{url}/tokens", json={"max_uses": 2}, headers=headers)
     enrolment = device.enrolment(token.json()["token"], bytes.fromhex(study))
     await desk.http.post("/v1/enrolments", json=enrolment)
-    exclusion = f"/v1/devices/{device.device_id.hex()}/exclude"
+    url = f"/v1/devices/{device.device_id.hex()}"
     return [
         key,
         token,
-        await desk.http.post(exclusion, json={"reason": "withdrawn"}, headers=headers),
+        await desk.http.post(f"{url}/exclude", json={"reason": "withdrawn"}, headers=headers),
+        await desk.http.post(f"{url}/revoke", json={"reason": "stolen"}, headers=headers),
         await desk.http.delete(f"/v1/keys/{key.json()['key_id']}", headers=headers),
         await desk.change(published, "closed"),
         await desk.change(published, "open"),
@@ -176,6 +177,7 @@ async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -
     entries = [e for e in (await read_audit(desk))["items"] if e["actor"] != "local"]
     assert sorted(entry["action"] for entry in entries) == [
         "device.exclude",
+        "device.revoke",
         "key.create",
         "key.revoke",
         "study.close",
@@ -211,6 +213,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("delete", "/v1/studies/{study}"),
         ("post", "/v1/studies/{study}/tokens"),
         ("post", "/v1/devices/{device}/exclude"),
+        ("post", "/v1/devices/{device}/revoke"),
         ("post", "/v1/keys"),
         ("delete", "/v1/keys/{key}"),
     }
