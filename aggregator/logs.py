@@ -24,8 +24,8 @@ def _create_console() -> structlog.dev.ConsoleRenderer:
 def describe_cause(error: BaseException) -> str:
     """Return the kind of what caused an error, and the first line that its library says.
 
-    For logs and local commands only: it may name hosts, databases and users. Drivers put no password
-    and, unlike SQLAlchemy around them, no parameters in it.
+    For logs and local commands only: it may name hosts, databases and users. Drivers put no
+    password and, unlike SQLAlchemy around them, no parameters in it.
     """
     cause = error.__cause__ or error
     said = getattr(cause, "orig", None) or cause

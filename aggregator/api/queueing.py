@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,6 +17,7 @@ from shared.errors import OverloadedError, TransportError
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """Answered even when the queue is full: they tell that it is."""
 
+EVENTS_PATH = re.compile(r"^/v1/decodes/[^/]+/events$")
 _RETRY_AFTER_S = 2.0
 _MOST_UPLOADING = 256
 """Uploads worked on at once: they are stored many in one transaction, and hold no connection."""
@@ -101,10 +105,16 @@ class Turn:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        queue = self._queue
-        async with queue.turns if study_of_upload(scope) is None else queue.uploads:
-            queue.n_running += 1
+        async with self._choose_turn(scope):
+            self._queue.n_running += 1
             try:
                 await self._app(scope, receive, send)
             finally:
-                queue.n_running -= 1
+                self._queue.n_running -= 1
+
+    def _choose_turn(self, scope: Scope) -> AbstractAsyncContextManager[Any]:
+        """Return what a request waits for."""
+        if EVENTS_PATH.match(scope["path"]):
+            # A stream of events works for a moment now and then; it would keep a turn for minutes.
+            return nullcontext()
+        return self._queue.turns if study_of_upload(scope) is None else self._queue.uploads

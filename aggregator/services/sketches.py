@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from aggregator.ports import Clock, PageKey, SketchRecord, Store
 from aggregator.services.authors import Author, Authors
-from aggregator.services.plans import PlanCache, require_study, unknown_study
+from aggregator.services.device_keys import find_signer
+from aggregator.services.plans import PlanCache, require_present, require_study
 from aggregator.services.plausibility import require_plausible
 from aggregator.services.rates import RateLimit
 from aggregator.services.storing import Upload, UploadWriter, require_author
@@ -119,24 +120,41 @@ class SketchService:
             with suppress(SignatureError):
                 return await self._verify_by(author, study_id, sketch_id, message)
         author = await self._authors.find(study_id, device_id)
-        return await self._verify_by(author, study_id, sketch_id, message)
+        return await self._verify_by(author, study_id, sketch_id, message, retired_too=True)
 
     async def _verify_by(
-        self, author: Author, study_id: bytes, sketch_id: bytes, message: SketchMessage
+        self,
+        author: Author,
+        study_id: bytes,
+        sketch_id: bytes,
+        message: SketchMessage,
+        *,
+        retired_too: bool = False,
     ) -> Upload:
-        if author.study is None:
-            raise unknown_study()
+        study = require_present(author.study)
         _require_address(message, study_id, sketch_id)
         device = require_author(message, author.device)
-        message.verify(device.public_key)
-        plan = await self._plans.get(author.study)
+        signer = None
+        try:
+            message.verify(device.public_key)
+        except SignatureError:
+            if not retired_too:
+                raise
+            async with self._store.begin() as transaction:
+                signer = await find_signer(transaction, device, message)
+        plan = await self._plans.get(study)
         # Found now, for it takes longer than all else, and told in its turn.
         implausible: SketchError | None = None
         try:
             require_plausible(message.header, message.payload, plan)
         except SketchError as error:
             implausible = error
-        return Upload(message=message, public_key=device.public_key, implausible=implausible)
+        return Upload(
+            message=message,
+            public_key=device.public_key,
+            signer=signer,
+            implausible=implausible,
+        )
 
     async def list_page(
         self, study_id: bytes, *, after: PageKey | None, limit: int

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from aggregator.ports import (
     Clock,
     DeviceRecord,
+    RetiredKeyRecord,
     SketchRecord,
     Store,
     StudyRecord,
     Transaction,
 )
 from aggregator.services.batching import Batcher
-from aggregator.services.enrolment import not_enrolled
-from aggregator.services.plans import PlanCache, unknown_study
+from aggregator.services.device_keys import find_signer, require_valid
+from aggregator.services.devices import not_enrolled
+from aggregator.services.plans import PlanCache, require_present, require_study
 from aggregator.services.plausibility import require_disjoint
 from shared.errors import (
     AccessError,
@@ -41,13 +43,16 @@ class Upload:
     Parameters
     ----------
     public_key
-        The key that it was verified with.
+        The device's key when it was verified.
+    signer
+        The key that the device had replaced by then, if that one signed.
     implausible
         What the plan finds wrong with the sketch by itself.
     """
 
     message: SketchMessage
     public_key: bytes
+    signer: RetiredKeyRecord | None
     implausible: SketchError | None
 
     @property
@@ -116,12 +121,15 @@ class UploadWriter:
         neighbours = await transaction.list_neighbours(
             [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads]
         )
+        now = self._clock.now()
         judged: list[bool | Exception] = []
         for upload, both in zip(uploads, neighbours, strict=True):
             study = studies.get(upload.message.header.study)
             try:
                 judged.append(
                     await self._judge(
+                        transaction,
+                        now,
                         upload,
                         study,
                         devices.get(upload.device_id),
@@ -132,11 +140,13 @@ class UploadWriter:
             except SketchError as error:
                 judged.append(error)
         new = [u for u, verdict in zip(uploads, judged, strict=True) if verdict is True]
-        await self._write(transaction, new, studies)
+        await self._write(transaction, new, studies, now)
         return judged
 
     async def _judge(
         self,
+        transaction: Transaction,
+        now: float,
         upload: Upload,
         study: StudyRecord | None,
         device: DeviceRecord | None,
@@ -145,16 +155,17 @@ class UploadWriter:
     ) -> bool:
         """Tell whether an upload is new; raise the reason if it is refused."""
         message = upload.message
-        if study is None:
-            raise unknown_study()
+        study = require_present(study)
         device = require_author(message, device)
-        if device.public_key != upload.public_key:
-            message.verify(device.public_key)
+        signer = upload.signer
+        if signer is not None or device.public_key != upload.public_key:
+            signer = await find_signer(transaction, device, message)
         if present is not None:
             _require_same(present, message)
             return False
         _require_included(device)
-        _require_accepted(study, message)
+        require_valid(device, signer)
+        _require_accepted(study, message, now)
         if upload.implausible is not None:
             raise upload.implausible
         plan = await self._plans.get(study)
@@ -166,10 +177,10 @@ class UploadWriter:
         transaction: Transaction,
         uploads: Sequence[Upload],
         studies: Mapping[bytes, StudyRecord],
+        now: float,
     ) -> None:
         if not uploads:
             return
-        now = self._clock.now()
         await transaction.add_sketches(
             [(_to_record(upload.message, now), upload.message.payload) for upload in uploads]
         )
@@ -182,10 +193,10 @@ class UploadWriter:
                 for upload in uploads
                 if upload.message.header.study == study_id
             ]
-            await self._count(transaction, studies[study_id], sizes)
+            await self._count(transaction, studies[study_id], sizes, now)
 
     async def _count(
-        self, transaction: Transaction, study: StudyRecord, sizes: Sequence[int]
+        self, transaction: Transaction, study: StudyRecord, sizes: Sequence[int], now: float
     ) -> None:
         plan = await self._plans.get(study)
         if await transaction.count_sketch(
@@ -193,13 +204,10 @@ class UploadWriter:
             n_sketches=len(sizes),
             n_records=sum(sizes),
             most_sketches=plan.most_sketches,
-            state="open",
+            now=now,
         ):
             return
-        found = await transaction.get_study(study.study_id)
-        if found is None:
-            raise unknown_study()
-        _require_open(found)
+        _require_open(await require_study(transaction, study.study_id), now)
         raise _study_full(plan)
 
 
@@ -245,8 +253,8 @@ def _require_same(present: SketchRecord, message: SketchMessage) -> None:
     )
 
 
-def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
-    _require_open(study)
+def _require_accepted(study: StudyRecord, message: SketchMessage, now: float) -> None:
+    _require_open(study, now)
     if message.header.plan_digest != study.plan_digest:
         raise PlanMismatchError(
             "is not the digest of the study's plan",
@@ -262,8 +270,8 @@ def _require_included(device: DeviceRecord) -> None:
         )
 
 
-def _require_open(study: StudyRecord) -> None:
-    if study.state != "open":
+def _require_open(study: StudyRecord, now: float) -> None:
+    if not study.accepts_sketches(now):
         raise StudyClosedError("accepts no more sketches", field="study")
 
 

@@ -96,7 +96,7 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
         "SFUMATO_URL": url,
         "SFUMATO_AGENT_SERVER": url,
     }
-    server = [
+    server: list[str | Path] = [
         BIN / "sfumato", "serve", "--port", str(port), "--no-worker",
         "--tls-cert", shared / "certificate/server.pem",
         "--tls-key", shared / "certificate/server.key",

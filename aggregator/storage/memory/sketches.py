@@ -11,7 +11,6 @@ from aggregator.ports import (
     SketchRecord,
     SnapshotRecord,
 )
-from aggregator.ports.records import StudyState
 from aggregator.storage.cells import sketch_taken
 from aggregator.storage.memory.tables import Tables
 
@@ -54,12 +53,12 @@ class SketchPart:
         *,
         n_records: int,
         most_sketches: int,
-        state: StudyState,
+        now: float,
         n_sketches: int = 1,
     ) -> bool:
         """Add sketches to the counts of a study."""
         study = self._tables.studies.get(study_id)
-        if study is None or study.state != state:
+        if study is None or not study.accepts_sketches(now):
             return False
         if study.n_sketches + n_sketches > most_sketches:
             return False

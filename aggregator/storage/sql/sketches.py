@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 
-from sqlalchemy import TextClause, insert, select, text, update
+from sqlalchemy import TextClause, and_, insert, or_, select, text, update
 
 from aggregator.ports import PageKey, RefusalRecord, SketchRecord
-from aggregator.ports.records import StudyState
 from aggregator.storage.cells import sketch_taken
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
@@ -62,17 +61,17 @@ class SketchRows(Rows):
         *,
         n_records: int,
         most_sketches: int,
-        state: StudyState,
+        now: float,
         n_sketches: int = 1,
     ) -> bool:
         """Add sketches to the counts of a study."""
+        accepts = or_(
+            Study.state == "open", and_(Study.state == "closed", Study.accept_until > now)
+        )
+        fits = Study.n_sketches <= most_sketches - n_sketches
         statement = (
             update(Study)
-            .where(
-                Study.study_id == study_id,
-                Study.n_sketches <= most_sketches - n_sketches,
-                Study.state == state,
-            )
+            .where(Study.study_id == study_id, fits, accepts)
             .values(n_sketches=Study.n_sketches + n_sketches, n_records=Study.n_records + n_records)
             .returning(Study.n_sketches)
         )
