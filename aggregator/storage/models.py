@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
@@ -155,6 +156,9 @@ class RetiredKey(Base):
     revoked: Mapped[float | None]
 
 
+_HELD = text("payload IS NOT NULL")
+
+
 class Sketch(Base):
     """Sketches; the payload may go after its retention, the rest stays."""
 
@@ -163,6 +167,8 @@ class Sketch(Base):
         UniqueConstraint("device_id", "stream", "sequence"),
         Index(None, "study_id", "received", "sketch_id"),
         Index(None, "study_id", "first_slot"),
+        # For retention, which asks each minute which payloads have become old.
+        Index("ix_sketches_held", "received", sqlite_where=_HELD, postgresql_where=_HELD),
     )
 
     sketch_id: Mapped[bytes] = mapped_column(primary_key=True)

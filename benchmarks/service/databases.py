@@ -50,6 +50,15 @@ class BenchDatabase:
         return int(found[0]) / 1e6
 
 
+def is_postgres_there() -> bool:
+    """Tell whether a Postgres answers."""
+    try:
+        psycopg.connect(POSTGRES, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
 @contextmanager
 def open_database(kind: str, folder: Path) -> Iterator[BenchDatabase]:
     """Open an empty database, and drop it at the end."""

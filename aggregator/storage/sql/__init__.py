@@ -15,6 +15,7 @@ from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
 from aggregator.storage.sql.exclusion import ExclusionRows
 from aggregator.storage.sql.keys import KeyRows
+from aggregator.storage.sql.merging import MergeRows
 from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
 from aggregator.storage.sql.studies import StudyRows
@@ -28,6 +29,7 @@ class SqlTransaction(
     DeviceRows,
     SketchRows,
     ExclusionRows,
+    MergeRows,
     WithdrawalRows,
     SnapshotRows,
     DecodeRows,

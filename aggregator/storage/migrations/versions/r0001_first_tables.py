@@ -176,6 +176,10 @@ def _create_sketches() -> None:
     )
     _index("sketches", "study_id", "received", "sketch_id")
     _index("sketches", "study_id", "first_slot")
+    held = sa.text("payload IS NOT NULL")
+    op.create_index(
+        "ix_sketches_held", "sketches", ["received"], sqlite_where=held, postgresql_where=held
+    )
     op.create_table(
         "refusals",
         _binary("study_id"),

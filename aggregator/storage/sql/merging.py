@@ -1,0 +1,89 @@
+"""Adding the sketches that wait to the cells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import delete, func, select, update
+
+from aggregator.ports import PreparedMerge
+from aggregator.storage.cells import Cell, add_cells
+from aggregator.storage.dyadic import Node
+from aggregator.storage.merging import Addition, CellKey, Layout, raise_root, sum_up
+from aggregator.storage.models import CellRoot, PendingSketch
+from aggregator.storage.sql.cells import CellRows, select_pending, to_entry, to_root
+
+
+class MergeRows(CellRows):
+    """Statements of merging; see the port for their meaning."""
+
+    async def list_unmerged(self) -> Sequence[bytes]:
+        """Return the studies with sketches that wait."""
+        statement = select(PendingSketch.study_id).distinct()
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def merge_sketches(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> int:
+        """Add waiting sketches to the cells."""
+        if await self._lock_root(study_id, skip_locked=True) is None:
+            return 0
+        prepared = await self.prepare_merge(
+            study_id, width=width, n_coordinates=n_coordinates, most=most
+        )
+        return 0 if prepared is None else await self.apply_merge(prepared)
+
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> Addition | None:
+        """Sum waiting sketches."""
+        root = await self._read_root(study_id)
+        statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
+        entries = [to_entry(row) for row in await self._connection.execute(statement)]
+        if not entries:
+            return None
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        # In a thread, for it takes longer than any request may wait.
+        return await asyncio.to_thread(sum_up, study_id, entries, root, layout)
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was summed to the cells."""
+        assert isinstance(prepared, Addition)
+        study_id, layout = prepared.study_id, prepared.layout
+        found = await self._lock_root(study_id, skip_locked=True)
+        # Only who holds the root takes sketches from those that wait.
+        which = PendingSketch.sketch_id.in_(prepared.sketch_ids)
+        waiting = select(func.count()).select_from(PendingSketch).where(which)
+        n_waiting = (await self._connection.execute(waiting)).scalar_one()
+        if found is None or to_root(found) != prepared.old:
+            return 0
+        if n_waiting != len(prepared.sketch_ids):
+            return 0
+        await self._move_root(study_id, prepared.old, prepared.new)
+        await self._add_cells(study_id, prepared.cells, layout)
+        await self._connection.execute(delete(PendingSketch).where(which))
+        return n_waiting
+
+    async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
+        """Raise the root: all that was collected is in the new one too."""
+        if new is None or new == old:
+            return
+        if old is not None:
+            top = await self._load(study_id, [old])
+            await self._save(study_id, raise_root(top, old, new))
+        await self._connection.execute(
+            update(CellRoot)
+            .where(CellRoot.study_id == study_id)
+            .values(level=new.level, first=new.first)
+        )
+
+    async def _add_cells(
+        self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
+    ) -> None:
+        present = await self._load(study_id, {node for node, _ in more})
+        total = {
+            key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
+            for key, cell in more.items()
+        }
+        await self._save(study_id, total)
