@@ -94,6 +94,7 @@ def create_interface(
         description=_DESCRIPTION,
         version=metadata.version("sfumato"),
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         dependencies=[Depends(require_media_type)],
     )
