@@ -17,6 +17,7 @@ from aggregator.api import (
     events,
     keys,
     operations,
+    plans,
     problems,
     sketches,
     snapshots,
@@ -105,6 +106,7 @@ def create_interface(
     app.state.metrics = Metrics()
     for module in (
         studies,
+        plans,
         enrolments,
         devices,
         sketches,

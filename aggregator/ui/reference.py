@@ -73,19 +73,22 @@ def _tag_of(call: Document) -> str:
 
 
 def _render_call(document: Document, method: str, path: str, call: Document) -> str:
+    summary, _, rest = str(call.get("description") or call["summary"]).partition("\n\n")
     parts = [
-        _render_text(call.get("description", "")),
+        _render_text(rest),
         f"<p>Needs {_render_callers(call)}.</p>",
         _render_parameters(call.get("parameters", [])),
     ]
     if "requestBody" in call:
         parts += ["<h4>Body</h4>", _render_content(document, call["requestBody"]["content"])]
+    seen: dict[str, str] = {}
     for status, response in call["responses"].items():
         if status.startswith(("2", "3")):
+            shown = _render_content(document, response.get("content", {}))
+            first = seen.setdefault(shown, status)
             parts.append(f"<h4>Answer {escape(status)}</h4>")
-            parts.append(_render_content(document, response.get("content", {})))
+            parts.append(shown if first == status else f"<p>as {escape(first)}</p>")
     parts.append(_render_problems(call["responses"]))
-    summary = str(call.get("description") or call["summary"]).partition(".")[0].partition("\n")[0]
     return (
         f'<details id="{escape(call["operationId"])}"><summary>'
         f'<b class="{method}">{method.upper()}</b> <code>{escape(path)}</code> '
