@@ -15,6 +15,7 @@ from aggregator.ports import Clock, Store, SystemClock
 from aggregator.services import ServiceLimits, Services, create_services
 from aggregator.settings import Settings
 from aggregator.storage import MemoryStore, open_store, prepare_database
+from aggregator.ui import add_reference
 from aggregator.worker import Worker, WorkerProcesses
 from shared.errors import ConfigError, TransportError
 
@@ -59,7 +60,9 @@ def create_app(
             await asyncio.gather(*tasks)
             await store.close()
 
-    return create_interface(services, _interface_limits(settings), lifespan=lifespan)
+    app = create_interface(services, _interface_limits(settings), lifespan=lifespan)
+    add_reference(app)
+    return app
 
 
 def _service_limits(settings: Settings) -> ServiceLimits:

@@ -13,9 +13,14 @@ from aggregator.api.etags import (
     answer_not_modified,
     is_known,
 )
-from aggregator.api.result_schemas import DecodeBody, DecodeRequest, ResultBody
+from aggregator.api.result_schemas import (
+    DecodeBody,
+    DecodeRequest,
+    ResultBody,
+    SnapshotRequest,
+)
 from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
-from aggregator.ports import DecodeRecord
+from aggregator.ports import DecodeRecord, Selection
 
 router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)
 
@@ -30,6 +35,8 @@ async def create_decode(
     decode, queued = await services.decodes.create(
         bytes.fromhex(study),
         snapshot_id=bytes.fromhex(body.snapshot_id) if body.snapshot_id else None,
+        selection=None if body.selection is None else to_selection(body.selection),
+        weighting=None if body.selection is None else body.selection.weighting,
         n_clusters=body.n_clusters,
         decoder=body.decoder,
         settings=body.settings,
@@ -74,6 +81,11 @@ def _headers_of(decode: DecodeRecord) -> dict[str, str]:
     if decode.state == "succeeded":
         return {"ETag": '"succeeded"', "Cache-Control": IMMUTABLE}
     return {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+
+
+def to_selection(body: SnapshotRequest) -> Selection:
+    """Return the selection that a request names."""
+    return Selection(first_slot=body.first_slot, last_slot=body.last_slot, labels=body.labels)
 
 
 def to_body(decode: DecodeRecord) -> DecodeBody:

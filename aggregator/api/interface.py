@@ -17,6 +17,7 @@ from aggregator.api import (
     events,
     keys,
     operations,
+    plans,
     problems,
     sketches,
     snapshots,
@@ -94,6 +95,7 @@ def create_interface(
         description=_DESCRIPTION,
         version=metadata.version("sfumato"),
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         dependencies=[Depends(require_media_type)],
     )
@@ -104,6 +106,7 @@ def create_interface(
     app.state.metrics = Metrics()
     for module in (
         studies,
+        plans,
         enrolments,
         devices,
         sketches,

@@ -134,13 +134,17 @@ class SnapshotSumsBody(SnapshotBody):
 
 
 class DecodeRequest(Request):
-    """A decode to be queued; a null snapshot stands for everything that is there now."""
+    """A decode to be queued, of a snapshot or of a selection, which is frozen first.
+
+    With neither, of everything that is there now.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
             "example": {
                 "snapshot_id": None,
+                "selection": {"first_slot": 480, "labels": {"site": "north"}},
                 "n_clusters": 5,
                 "decoder": "mixture",
                 "settings": {"n_replicates": 12},
@@ -150,6 +154,7 @@ class DecodeRequest(Request):
     )
 
     snapshot_id: Hex | None = None
+    selection: SnapshotRequest | None = None
     n_clusters: StrictInt
     decoder: SmallText | None = None
     settings: dict[SmallText, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(

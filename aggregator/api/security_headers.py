@@ -13,13 +13,6 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-# The one page with scripts: it shows OpenAPI and holds no secret.
-_DOCS_POLICY = (
-    "default-src 'none'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
-    "script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "style-src 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "img-src data: https://fastapi.tiangolo.com"
-)
 _HSTS = "max-age=31536000"
 
 
@@ -40,8 +33,7 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                policy = _DOCS_POLICY if scope["path"] == "/docs" else _POLICY
-                headers.setdefault("Content-Security-Policy", policy)
+                headers.setdefault("Content-Security-Policy", _POLICY)
                 # Over plain HTTP browsers ignore it, and a proxy in front may end TLS.
                 if scope["scheme"] == "https":
                     headers.setdefault("Strict-Transport-Security", _HSTS)

@@ -1,11 +1,11 @@
-"""Studies, their plans, tokens, devices, refusals, privacy and utility."""
+"""Studies, their tokens, refusals, privacy and utility."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
@@ -44,11 +44,9 @@ from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
 from shared.errors import AccessError, UnreadVersionError
-from shared.plan import encode_plan, plan_to_json
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
-CBOR = "application/cbor"
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
@@ -141,56 +139,6 @@ async def withdraw_study(
         bytes.fromhex(study), name=confirm, actor=key.key_id
     )
     return WithdrawnBody(study_id=study, name=withdrawn.name)
-
-
-@router.get(
-    "/{study}/plan",
-    responses=NOT_MODIFIED
-    | {
-        200: {
-            "content": {
-                "application/json": {
-                    "example": {
-                        "name": "weather",
-                        "plan": {"format_version": 1},
-                        "plan_digest": "a0" * 32,
-                    }
-                },
-                CBOR: {"schema": {"type": "string", "format": "binary"}},
-            }
-        }
-    },
-    response_class=JSONResponse,
-)
-async def get_plan(
-    study: Identity,
-    services: ServicesDep,
-    request: Request,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Show a study's plan, as JSON or, with `Accept: application/cbor`, as the hashed bytes.
-
-    The study's identity is the hash of the name and the plan's digest, so that whoever knows it can
-    check that this is the plan.
-    """
-    record, plan = await services.studies.get_plan(bytes.fromhex(study))
-    is_cbor = CBOR in request.headers.get("accept", "")
-    # A plan never changes, but a study may be withdrawn.
-    headers = {
-        "Vary": "Accept",
-        "Cache-Control": "public, no-cache",
-        "ETag": f'"{record.plan_digest.hex()}.{"cbor" if is_cbor else "json"}"',
-    }
-    if is_known(headers["ETag"], if_none_match):
-        return answer_not_modified(headers)
-    if is_cbor:
-        return Response(encode_plan(plan), media_type=CBOR, headers=headers)
-    document = {
-        "name": record.name,
-        "plan": plan_to_json(plan),
-        "plan_digest": record.plan_digest.hex(),
-    }
-    return JSONResponse(document, headers=headers)
 
 
 @router.post("/{study}/tokens", status_code=201)

@@ -19,9 +19,9 @@ from aggregator.ports import (
 )
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.problems import build_problem
-from aggregator.services.snapshots import SnapshotService
+from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from shared.cbor import encode_deterministic
-from shared.errors import DecodingError, NotFoundError
+from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.wire import problem_document
 
 _DOMAIN = "sfumato/v1/decode"
@@ -45,6 +45,8 @@ class DecodeService:
         study_id: bytes,
         *,
         snapshot_id: bytes | None,
+        selection: Selection | None = None,
+        weighting: str | None = None,
         n_clusters: int,
         decoder: str | None,
         settings: Mapping[str, Setting],
@@ -52,21 +54,21 @@ class DecodeService:
     ) -> tuple[DecodeRecord, bool]:
         """Queue a decode, or return the same one asked for before; and whether it was queued.
 
-        One that failed or was cancelled is queued anew. Without a snapshot, everything that the
-        study holds now is frozen first.
+        One that failed or was cancelled is queued anew. Without a snapshot, the selection is frozen
+        first: everything that the study holds now, if none is given.
 
         Raises
         ------
         NotFoundError
             There is no such study, or no such snapshot in it.
         ConfigError
-            The study holds no sketch.
+            There are both a snapshot and a selection, or the selection cannot be frozen.
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
         name = decoder or default_solver
         solver = require_solver(name, settings)
-        snapshot = await self._find_snapshot(study_id, snapshot_id)
+        snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
         # Refuses what could never be decoded before it is queued.
@@ -87,10 +89,22 @@ class DecodeService:
             queued = queued or await transaction.requeue_decode(record.decode_id)
             return await _require_decode(transaction, record.decode_id), queued
 
-    async def _find_snapshot(self, study_id: bytes, snapshot_id: bytes | None) -> SnapshotRecord:
+    async def _find_snapshot(
+        self,
+        study_id: bytes,
+        snapshot_id: bytes | None,
+        selection: Selection | None,
+        weighting: str | None,
+    ) -> SnapshotRecord:
         if snapshot_id is None:
-            snapshot, _ = await self._snapshots.create(study_id, Selection())
+            snapshot, _ = await self._snapshots.create(
+                study_id, selection or Selection(), weighting=weighting or DEFAULT_WEIGHTING
+            )
             return snapshot
+        if selection is not None:
+            raise ConfigError(
+                "stands beside a snapshot, which has one", field="selection", fix="give one of them"
+            )
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
         snapshot = await self._snapshots.get(snapshot_id)

@@ -39,6 +39,7 @@ ANALYST_CALLS = [
 PUBLIC_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/privacy"),
     ("GET", f"/v1/studies/{STUDY}/plan"),
+    ("GET", f"/v1/studies/{STUDY}/frequencies"),
     ("POST", "/v1/enrolments"),
     ("GET", "/v1/devices/me"),
     ("PUT", "/v1/devices/me/heartbeat"),

@@ -204,3 +204,21 @@ async def test_an_unknown_decode_or_snapshot_is_not_found(desk: Desk) -> None:
         assert_problem(answer, "not-found", 404, what)
     answer = await desk.http.delete(f"/v1/decodes/{'ab' * 32}", headers=desk.analyst)
     assert_problem(answer, "not-found", 404, "decode")
+
+
+async def test_a_decode_of_a_selection_is_that_of_its_snapshot(desk: Desk) -> None:
+    plan, devices = make_plan(), [Device(1), Device(2, {"site": "south"})]
+    study = await desk.publish(plan)
+    await desk.enrol(study, *devices)
+    for device in devices:
+        assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+    url, selection = f"/v1/studies/{study.hex()}", {"labels": {"site": "south"}}
+    decode = await desk.post(f"{url}/decodes", {"n_clusters": 2, "selection": selection})
+    assert decode.status_code == 202, decode.text
+    snapshot = await desk.post(f"{url}/snapshots", selection)
+    assert (snapshot.status_code, snapshot.json()["n_devices"]) == (200, 1)
+    identity = snapshot.json()["snapshot_id"]
+    assert decode.json()["snapshot_id"] == identity
+    both = {"n_clusters": 2, "selection": selection, "snapshot_id": identity}
+    answer = await desk.post(f"{url}/decodes", both)
+    assert_problem(answer, "request-invalid", 422, "selection")

@@ -108,9 +108,31 @@ async def test_anyone_reads_the_plan_as_json_or_as_the_hashed_bytes(desk: Desk) 
     assert decode_plan(as_bytes.content) == plan
 
 
+async def test_anyone_reads_the_frequencies_that_follow_from_the_plan(desk: Desk) -> None:
+    plan = make_plan()
+    url = f"/v1/studies/{(await desk.publish(plan)).hex()}/frequencies"
+    answer = await desk.http.get(url)
+    found = answer.json()
+    assert found["dimensions"] == ["pressure", "flow"]
+    assert found["turns"] == plan.frequencies.turns.tolist()
+    assert found["angular"] == plan.frequencies.to_angular(plan.quantiser).tolist()
+    assert found["digest"] == plan.frequencies.digest.hex()
+    known = {"If-None-Match": answer.headers["etag"]}
+    assert (await desk.http.get(url, headers=known)).status_code == 304
+
+
 async def test_an_unknown_study_is_not_found_anywhere(desk: Desk) -> None:
     unknown = "ab" * 32
-    for path in ("", "/plan", "/devices", "/refusals", "/sketches", "/privacy", "/utility"):
+    for path in (
+        "",
+        "/plan",
+        "/frequencies",
+        "/devices",
+        "/refusals",
+        "/sketches",
+        "/privacy",
+        "/utility",
+    ):
         answer = await desk.http.get(f"/v1/studies/{unknown}{path}", headers=desk.operator)
         assert_problem(answer, "not-found", 404, "study")
     for path, body in (
