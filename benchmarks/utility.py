@@ -5,8 +5,8 @@ experiments may vary. Relative SSE as in :mod:`benchmarks.decoding`, on the seed
 with d = k = 10 and n = 2e5. The predicted band is that of ``shared.privacy.utility`` at the SNR
 that the server estimates from the sketch, median over the runs; ``share_within_band`` counts the
 runs that ended inside their own. Noise is spread over L sketches of equal size, or of log-normal
-sizes under either weighting; ``alpha=0.1`` are the seed paper's masks. m is the planner's choice
-for each noise, as in :mod:`benchmarks.decoding`.
+sizes under either weighting; ``alpha=0.1`` are the seed paper's masks. m and the radius law are
+the planner's choice for each noise, as in :mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,9 @@ __all__ = ["MixtureDecoder"]
 
 _DRAWS_PER_MEMBER = 4
 _UNEXPLAINED = 1e-5
+# Where noise is not weak, richer mixtures explain more of the noise than of what was left, unless
+# k atoms leave several times its energy.
+_CLEARLY = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ def _find_members(
     n_clusters = len(best.atoms)
     excess = best.misfit - compute_floor(target, n_clusters)
     noise = target.n_frequencies * target.noise_variance
-    if excess > max(noise, _UNEXPLAINED * target.signal_energy):
+    if excess > max((1.0 if weak else _CLEARLY) * noise, _UNEXPLAINED * target.signal_energy):
         members = fit_over_complete(
             target, n_clusters, rng=for_fits, monitor=monitor.part(0.0, 0.8)
         )

@@ -314,3 +314,23 @@ def test_every_answer_is_whole(
         seed=seed,
     )
     assert_is_whole(solve(problem, MixtureDecoder(n_replicates=2)), problem)
+
+
+def test_richer_mixtures_wait_at_strong_noise_until_k_atoms_clearly_fail(
+    make_problem: MakeProblem,
+) -> None:
+    rng = np.random.default_rng(0)
+    # Flat clusters: round atoms leave a little.
+    records = np.repeat([[-4.0, 0.0], [4.0, 3.0]], 1000, axis=0)
+    records = records + rng.normal(size=(2000, 2)) * [2.0, 0.3]
+    for noise_variance, is_rich in ((1e-7, True), (7e-3, False)):
+        problem = make_problem(
+            records,
+            n_clusters=2,
+            n_frequencies=60,
+            half_width=10.0,
+            noise_variance=noise_variance,
+        )
+        mixture = solve(problem).mixture
+        assert mixture is not None
+        assert (len(mixture.weights) > 2) == is_rich
