@@ -14,16 +14,24 @@ from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
 from aggregator.storage.sql.exclusion import ExclusionRows
+from aggregator.storage.sql.inspection import InspectionRows
 from aggregator.storage.sql.keys import KeyRows
 from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
 from aggregator.storage.sql.studies import StudyRows
 
-__all__ = ["SqlStore"]
+__all__ = ["SqlStore", "SqlTransaction"]
 
 
 class SqlTransaction(
-    StudyRows, DeviceRows, SketchRows, ExclusionRows, SnapshotRows, DecodeRows, KeyRows
+    StudyRows,
+    DeviceRows,
+    SketchRows,
+    ExclusionRows,
+    SnapshotRows,
+    DecodeRows,
+    KeyRows,
+    InspectionRows,
 ):
     """One database transaction."""
 
