@@ -191,7 +191,7 @@ def test_the_service_keeps_its_description_along_every_link(
             case.validate_response(response, checks=CHECKS)
 
     for number in range(8):
-        walk = seed(number)(type("SeededWalk", (Walk,), {}))
+        walk: Any = seed(number)(type("SeededWalk", (Walk,), {}))
         # Walks change the server, so a beginning that two share may lead elsewhere the second time.
         with suppress(FlakyStrategyDefinition):
             walk.run(

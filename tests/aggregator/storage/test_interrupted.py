@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic import command
 from sqlalchemy import inspect
 
 from aggregator.settings import normalise_database_url
@@ -40,14 +42,14 @@ async def test_a_way_down_that_is_interrupted_keeps_every_table(
     sql_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await list_tables(sql_store)
-    downgrade = schema.command.downgrade
+    downgrade = command.downgrade
 
-    def fail_after(*arguments: object) -> None:
-        downgrade(*arguments)  # type: ignore[arg-type]
+    def fail_after(*arguments: Any) -> None:
+        downgrade(*arguments)
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema.command, "downgrade", fail_after)
+        patch.setattr(command, "downgrade", fail_after)
         with pytest.raises(RuntimeError, match="killed"):
             await migrate_database(sql_store.engine, "base")
     assert sorted(await list_tables(sql_store)) == sorted(before)
