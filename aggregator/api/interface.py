@@ -28,6 +28,7 @@ from aggregator.api.body_limit import BodyLimit
 from aggregator.api.describing import describe_problems
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.linking import describe_links
 from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
 from aggregator.api.queueing import Door, RequestQueue, Turn
@@ -66,12 +67,12 @@ centroids from the sum. Errors are RFC 9457 problem documents; every type has a 
 
 
 class _Described(FastAPI):
-    """An application whose OpenAPI names every problem."""
+    """An application whose OpenAPI names every problem, and what each answer leads to."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the description, made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = describe_problems(super().openapi())
+            self.openapi_schema = describe_links(describe_problems(super().openapi()))
         return self.openapi_schema
 
 

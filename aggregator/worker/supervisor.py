@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from types import TracebackType
 
 import structlog
@@ -14,6 +15,8 @@ from aggregator.settings import Settings
 _PATIENCE_S = 5.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
+_STEADY_S = 10.0
+"""A worker that ran so long could work: its end is an accident, not one of a row of failures."""
 
 log = structlog.get_logger("aggregator.worker")
 
@@ -73,8 +76,11 @@ class WorkerProcesses:
                 stdin=asyncio.subprocess.DEVNULL,
             )
             self._processes.add(process)
+            started = time.monotonic()
             status = await process.wait()
             self._processes.discard(process)
+            if time.monotonic() - started >= _STEADY_S:
+                pause = _FIRST_PAUSE_S
             log.warning("worker ended, starting another", status=status, pause_s=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)

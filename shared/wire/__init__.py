@@ -21,6 +21,7 @@ from shared.wire.message import (
     SketchHeader,
     SketchMessage,
     compute_sketch_id,
+    decode_header,
     decode_message,
     encode_message,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "SketchMessage",
     "compute_sketch_id",
     "compute_study_id",
+    "decode_header",
     "decode_message",
     "decode_payload",
     "device_id_of",

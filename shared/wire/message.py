@@ -155,7 +155,7 @@ def decode_message(data: bytes) -> SketchMessage:
                 field="message",
                 fix="see shared/wire/sketch.cddl",
             )
-    header = _header_from_map(decode_deterministic(header_bytes, what="header"))
+    header = decode_header(header_bytes)
     _require_protected(protected, header.device)
     _require(len(payload) == header.payload_length, "payload", "must have the length in the header")
     return SketchMessage(
@@ -165,6 +165,11 @@ def decode_message(data: bytes) -> SketchMessage:
         protected_bytes=protected,
         signature=sig,
     )
+
+
+def decode_header(data: bytes) -> SketchHeader:
+    """Decode the signed part of a message by itself. Raises as :func:`decode_message`."""
+    return _header_from_map(decode_deterministic(data, what="header"))
 
 
 def _signature_input(protected: bytes, header_bytes: bytes) -> bytes:

@@ -14,6 +14,7 @@ from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
 from aggregator.storage.sql.exclusion import ExclusionRows
+from aggregator.storage.sql.inspection import InspectionRows
 from aggregator.storage.sql.keys import KeyRows
 from aggregator.storage.sql.merging import MergeRows
 from aggregator.storage.sql.sketches import SketchRows
@@ -34,6 +35,7 @@ class SqlTransaction(
     SnapshotRows,
     DecodeRows,
     KeyRows,
+    InspectionRows,
 ):
     """One database transaction."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.cli import audit, key, migrate, serve, worker
+from aggregator.cli import audit, check_store, key, migrate, serve, worker
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
@@ -19,7 +19,7 @@ def database(tmp_path: Path) -> str:
     return str(tmp_path / "commands.db")
 
 
-@pytest.mark.parametrize("command", [serve, worker, key, audit, migrate])
+@pytest.mark.parametrize("command", [serve, worker, key, audit, migrate, check_store])
 def test_each_command_helps_with_examples(
     command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,135 @@
+"""`sfumato check-store`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from aggregator.cli.arguments import (
+    EXIT_FAILED,
+    add_database,
+    create_parser,
+    read_settings,
+    run,
+)
+from aggregator.services.plans import PlanCache
+from aggregator.storage import SqlStore, open_store
+from aggregator.storage.models import CellSum, Sketch, Study
+from aggregator.storage.sql import SqlTransaction
+from shared.errors import ConfigError, PlanError, WireError
+
+_EXAMPLES = """\
+  sfumato check-store --database sfumato.db
+  sfumato check-store --database postgresql://sfumato@db/sfumato --json"""
+_MOST_SHOWN = 1000
+"""Faults of one check that are named; all are counted."""
+
+
+@dataclass(kw_only=True)
+class CheckReport:
+    """What one check found."""
+
+    check: str
+    n_checked: int
+    n_faults: int = 0
+    faults: tuple[str, ...] = ()
+
+    async def take(self, found: AsyncIterator[str]) -> CheckReport:
+        """Count faults, and name the first of them."""
+        async for fault in found:
+            self.n_faults += 1
+            if len(self.faults) < _MOST_SHOWN:
+                self.faults += (fault,)
+        return self
+
+
+def check_store(argv: list[str]) -> int:
+    """Read the whole database and say whether all of it fits together.
+
+    Returns
+    -------
+    int
+        0 when it does, 1 for a fault or a database that does not answer, 2 for wrong options.
+    """
+    parser = create_parser(
+        "check-store",
+        "Sum every stored sketch anew and compare; check digests, headers, counts and references.\n"
+        "It changes nothing, and servers may run meanwhile: it looks at one moment.",
+        _EXAMPLES,
+    )
+    add_database(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return run(parser, argv, lambda arguments: asyncio.run(_check(arguments)))
+
+
+async def _check(arguments: argparse.Namespace) -> int:
+    settings = read_settings(config=arguments.config, database_url=arguments.database_url)
+    store = open_store(settings.database_url)
+    if not isinstance(store, SqlStore):
+        raise ConfigError(
+            "in memory cannot be reached from here", field="database", fix="give a database"
+        )
+    try:
+        await store.require_ready()
+        async with store.begin() as transaction:
+            reports = await _inspect(cast("SqlTransaction", transaction))
+    finally:
+        await store.close()
+    ok = not any(report.n_faults for report in reports)
+    if arguments.json:
+        print(json.dumps({"ok": ok, "checks": [asdict(report) for report in reports]}))
+    else:
+        _print_table(reports)
+    return 0 if ok else EXIT_FAILED
+
+
+async def _inspect(transaction: SqlTransaction) -> list[CheckReport]:
+    n_studies = await transaction.count_rows(Study)
+    n_sketches = await transaction.count_rows(Sketch)
+    n_cells = await transaction.count_rows(CellSum)
+    n_rows = await transaction.count_all_rows()
+    checks = (
+        ("file", n_rows, transaction.find_file_faults()),
+        ("plans", n_studies, transaction.find_plan_faults()),
+        ("sketches", n_sketches, transaction.find_sketch_faults()),
+        ("counts", n_studies, transaction.find_count_faults()),
+        ("references", n_rows, transaction.find_orphans()),
+        ("sums", n_cells, _find_sum_faults(transaction)),
+    )
+    return [
+        await CheckReport(check=name, n_checked=count).take(found) for name, count, found in checks
+    ]
+
+
+async def _find_sum_faults(transaction: SqlTransaction) -> AsyncIterator[str]:
+    """Compare the cells of every study with the sums of its sketches."""
+    plans = PlanCache()
+    for study_id in await transaction.list_study_ids():
+        study = await transaction.get_study(study_id)
+        assert study is not None
+        where = f"study {study_id.hex()}"
+        try:
+            plan = await plans.get(study)
+            wrong = await transaction.check_sums(
+                study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
+            )
+        except (PlanError, WireError) as error:
+            yield f"{where}: cannot be summed anew ({error})"
+            continue
+        for cell in wrong:
+            yield f"{where}: {cell} is not the sum of its sketches"
+
+
+def _print_table(reports: list[CheckReport]) -> None:
+    print(f"{'check':<12}{'rows':>12}{'faults':>10}")
+    for report in reports:
+        print(f"{report.check:<12}{report.n_checked:>12}{report.n_faults:>10}")
+    for report in reports:
+        for fault in report.faults:
+            print(f"{report.check}: {fault}")
+        if report.n_faults > len(report.faults):
+            print(f"{report.check}: and {report.n_faults - len(report.faults)} more")

@@ -1,0 +1,164 @@
+"""Bodies that are made to hurt, messages of releases to come, and clocks that are wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cbor2
+import pytest
+
+from shared.cbor import encode_deterministic
+from shared.plan import plan_to_json
+from shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.serving import Server
+
+pytestmark = pytest.mark.anyio
+
+JSON = {"Content-Type": "application/json"}
+DEPTH = 20_000
+
+
+async def list_json_calls(desk: Desk) -> list[tuple[str, str]]:
+    """Return every call that takes JSON, as method and address."""
+    described = (await desk.http.get("/openapi.json")).json()["paths"]
+    return [
+        (method, path.replace("{study}", "ab" * 32).replace("{device}", "cd" * 32))
+        for path, calls in described.items()
+        for method, call in calls.items()
+        if "application/json" in call.get("requestBody", {}).get("content", {})
+    ]
+
+
+NESTED = {
+    "lists": b"[" * DEPTH + b"]" * DEPTH,
+    "objects": b'{"a":' * DEPTH + b"0" + b"}" * DEPTH,
+    "in a field": b'{"name":"x","plan":' + b"[" * DEPTH + b"]" * DEPTH + b"}",
+    "never closed": b"[" * DEPTH,
+}
+ODD = {
+    "no JSON": b"\xff\xfe",
+    "half a surrogate": b'{"name":"\\ud800","plan":{}}',
+    "a huge number": b'{"max_uses":1' + b"0" * 5000 + b"}",
+    "a number that is none": b'{"max_uses":NaN}',
+    "a number beyond floats": b'{"max_uses":1e999}',
+    "zero bytes": b'{"name":"a\\u0000b","token":"a\\u0000b","reason":"a\\u0000b","plan":{}}',
+    "a field twice": b'{"max_uses":1,"max_uses":0}',
+}
+
+
+@pytest.mark.parametrize("body", (NESTED | ODD).values(), ids=(NESTED | ODD).keys())
+async def test_no_body_of_json_makes_a_call_fail(desk: Desk, body: bytes) -> None:
+    for method, url in await list_json_calls(desk):
+        answer = await desk.http.request(method, url, content=body, headers=desk.operator | JSON)
+        assert 400 <= answer.status_code < 500, (method, url, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("depth", [15, 17, 400, DEPTH])
+@pytest.mark.parametrize("opening", [b"\x81", b"\xd2", b"\xa1\x00"])
+async def test_nested_messages_are_refused_and_counted(
+    desk: Desk, depth: int, opening: bytes
+) -> None:
+    study = await desk.publish(make_plan())
+    # Within the limit of a message of this plan, so that it is parsed at all.
+    body = (opening * depth)[:2400] + b"\x00"
+    answer = await desk.put(study, "cd" * 32, body)
+    assert_problem(answer, "malformed-message", 400, "message")
+
+
+async def test_cbor_bombs_are_refused_by_the_service(server: Server) -> None:
+    desk = server.desk
+    study = await desk.publish(make_plan())
+    value: list[Any] = []
+    for _ in range(40):
+        value = [value, value]
+    bombs = [
+        cbor2.dumps(value, value_sharing=True),
+        cbor2.dumps(["x" * 100] * 500, string_referencing=True),
+        b"\x82\x5b" + ((1 << 63) - 1).to_bytes(8, "big"),
+        b"\x9b" + ((1 << 64) - 1).to_bytes(8, "big"),
+    ]
+    for bomb in bombs:
+        answer = await desk.put(study, "cd" * 32, bomb)
+        assert_problem(answer, "malformed-message", 400, "message")
+    await server.services.tallies.flush()
+    refusals = await desk.read(f"/v1/studies/{study.hex()}/refusals")
+    assert refusals["items"] == [{"problem": "malformed-message", "count": len(bombs)}]
+
+
+async def test_a_plan_of_a_version_to_come_is_refused_by_its_version(desk: Desk) -> None:
+    document = plan_to_json(make_plan()) | {"format_version": 2, "a field to come": True}
+    body = {"name": "pumps", "plan": document}
+    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert_problem(answer, "unsupported-version", 422, "format_version")
+
+
+@pytest.mark.parametrize(("field", "value"), [(1, 2), (2, "shares.v1"), (2, "local.v2")])
+async def test_a_message_of_a_version_to_come_is_refused_and_shelved(
+    desk: Desk, field: int, value: object
+) -> None:
+    plan, device = make_plan(), Device(1)
+    study = await desk.publish(plan)
+    await desk.enrol(study, device)
+    sketch, body = device.message(study, plan)
+    envelope, payload = cbor2.loads(body)
+    protected, _, header_bytes, _ = envelope.value
+    header = encode_deterministic(dict(cbor2.loads(header_bytes)) | {field: value})
+    signature = device.key.sign(encode_deterministic(["Signature1", protected, b"", header]))
+    changed = encode_deterministic([cbor2.CBORTag(18, [protected, {}, header, signature]), payload])
+    answer = await desk.put(study, sketch, changed)
+    assert_problem(answer, "unsupported-version", 422, "header")
+    error = error_from_problem(answer.json(), answer.status_code)
+    assert problem_type_of(type(error)).action is DeviceAction.SHELVE
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "is_taken"), [(-301, False), (-299, True), (299, True), (301, False)]
+)
+async def test_the_clock_of_a_device_may_be_wrong_by_minutes(
+    server: Server, skew_s: int, is_taken: bool
+) -> None:
+    desk, device = server.desk, Device(1)
+    study = await desk.publish(make_plan())
+    await desk.enrol(study, device)
+    headers = sign_request(
+        method="GET",
+        path="/v1/devices/me",
+        body=b"",
+        device=device.device_id,
+        created=int(server.clock.now()) + skew_s,
+        sign=device.key.sign,
+    )
+    answer = await desk.http.get("/v1/devices/me", headers=headers)
+    if is_taken:
+        # The device learns how wrong it is.
+        assert answer.json()["server_time"] == server.clock.now()
+        return
+    assert_problem(answer, "signature-invalid", 422, "Signature")
+    assert "clock" in json.dumps(answer.json())
+
+
+async def test_a_server_whose_clock_is_put_back_counts_on(server: Server) -> None:
+    desk, device, plan = server.desk, Device(1), make_plan()
+    study = await desk.publish(plan)
+    await desk.enrol(study, device)
+    for sequence in range(4):
+        slots = (480 + sequence, 480 + sequence)
+        message = device.message(study, plan, sequence=sequence, slots=slots)
+        assert (await desk.put(study, *message)).status_code == 201
+        assert (await desk.put(study, *message)).status_code == 200
+        server.clock.seconds -= 86_400.0
+        await server.services.merger.merge_all()
+    seen: list[int] = []
+    page: str | None = None
+    while True:
+        options = {"limit": 1} | ({"page": page} if page else {})
+        listed = await desk.read(f"/v1/studies/{study.hex()}/sketches", params=options)
+        seen += [item["sequence"] for item in listed["items"]]
+        page = listed["next_page"]
+        if page is None:
+            break
+    assert sorted(seen) == [0, 1, 2, 3]
+    assert await server.services.merger.check(study) == []

@@ -1,0 +1,234 @@
+"""`sfumato check-store` over a database that is sound, and over one that somebody tampered with."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from sqlalchemy import make_url, text
+
+from aggregator.cli import check_store
+from aggregator.settings import normalise_database_url
+from aggregator.storage import SqlStore, migrate_database
+from aggregator.storage.sql.engine import create_engine
+from tests.aggregator.databases import POSTGRES, open_postgres
+from tests.aggregator.fleet import SLOT, Device, make_plan
+from tests.aggregator.serving import open_server
+
+pytestmark = pytest.mark.anyio
+
+KEPT, LIAR = Device(1), Device(2, {"site": "south"})
+
+
+@dataclass
+class Filled:
+    """A database that holds merged, waiting and excluded sketches."""
+
+    url: str
+    store: SqlStore
+
+    async def change(self, *statements: str) -> None:
+        """Change it behind the server's back."""
+        async with self.store.engine.begin() as connection:
+            for statement in statements:
+                await connection.execute(text(statement))
+
+    async def check(self, *options: str) -> int:
+        """Run the command in a thread, for it has a loop of its own."""
+        return await anyio.to_thread.run_sync(check_store, ["--database", self.url, *options])
+
+
+async def fill(store: SqlStore) -> None:
+    plan = make_plan()
+    async with open_server(store) as server:
+        desk = server.desk
+        study = await desk.publish(plan)
+        await desk.enrol(study, KEPT, LIAR)
+        sums = {device.seed: device.release(plan, noise_seed=1) for device in (KEPT, LIAR)}
+        for i in range(3):
+            for device in (KEPT, LIAR):
+                slots = (SLOT + 2 * i, SLOT + 2 * i + 1)
+                message = device.message(study, plan, sums[device.seed], sequence=i, slots=slots)
+                assert (await desk.put(study, *message)).status_code == 201
+            if i == 1:
+                await server.services.merger.merge_all()
+        url = f"/v1/devices/{LIAR.device_id.hex()}/exclude"
+        answer = await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+        assert answer.status_code == 200
+        made = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 2})
+        assert made.status_code == 202
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def filled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Filled]:
+    if request.param == "postgres":
+        async with open_postgres() as store:
+            await migrate_database(store.engine)
+            async with store.engine.connect() as connection:
+                schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
+            address = make_url(POSTGRES).set(query={"options": f"-csearch_path={schema}"})
+            await fill(store)
+            yield Filled(address.render_as_string(hide_password=False), store)
+        return
+    path = str(tmp_path / "store.db")
+    store = SqlStore(create_engine(normalise_database_url(path)))
+    await migrate_database(store.engine)
+    await fill(store)
+    yield Filled(path, store)
+    await store.close()
+
+
+def find(document: dict[str, Any], check: str) -> list[str]:
+    """Return the faults of one check."""
+    (report,) = (one for one in document["checks"] if one["check"] == check)
+    faults: list[str] = report["faults"]
+    assert report["n_faults"] == len(faults)
+    return faults
+
+
+async def test_a_sound_database_passes_every_check(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await filled.check("--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"]
+    assert not any(report["n_faults"] for report in document["checks"])
+    counts = {report["check"]: report["n_checked"] for report in document["checks"]}
+    assert counts["sketches"] == 6
+    assert min(counts.values()) > 0
+    assert await filled.check() == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["check", "rows", "faults"]
+    assert len(table) == 1 + len(document["checks"])
+
+
+FIRST = "(SELECT sketch_id FROM sketches WHERE state = 'stored' ORDER BY sketch_id LIMIT 1)"
+MERGED = (
+    "(SELECT sketch_id FROM sketches WHERE state = 'stored' "
+    "AND sketch_id NOT IN (SELECT sketch_id FROM pending_sketches) LIMIT 1)"
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "fault", "statement"),
+    [
+        (
+            "sketches",
+            "does not have its digest",
+            "UPDATE sketches SET payload = (SELECT payload FROM sketches WHERE state = 'excluded' "
+            f"LIMIT 1) WHERE sketch_id = {FIRST}",
+        ),
+        (
+            "sketches",
+            "n_records is not what its device signed",
+            f"UPDATE sketches SET n_records = n_records + 1 WHERE sketch_id = {FIRST}",
+        ),
+        (
+            "sketches",
+            "first_slot is not what its device signed",
+            f"UPDATE sketches SET first_slot = first_slot - 1 WHERE sketch_id = {FIRST}",
+        ),
+        (
+            "sketches",
+            "the header cannot be read",
+            f"UPDATE sketches SET header = plan_digest FROM studies WHERE sketch_id = {FIRST}",
+        ),
+        ("plans", "the plan does not have its digest", "UPDATE studies SET plan_digest = study_id"),
+        ("counts", "says 4 sketches, and has 3", "UPDATE studies SET n_sketches = n_sketches + 1"),
+        ("counts", "says 1499 records", "UPDATE studies SET n_records = n_records - 1"),
+        ("counts", "says 7 sketches", "UPDATE devices SET n_sketches = 7"),
+        (
+            "sums",
+            "is not the sum of its sketches",
+            "UPDATE cells SET n_records = '17' WHERE labels = '{}'",
+        ),
+        (
+            "sums",
+            "is not the sum of its sketches",
+            f"INSERT INTO pending_sketches SELECT sketch_id, study_id FROM sketches "
+            f"WHERE sketch_id = {MERGED}",
+        ),
+        ("sums", "is not the sum of its sketches", "DELETE FROM cells"),
+        ("sums", "is not the sum of its sketches", "DELETE FROM pending_sketches"),
+        (
+            "references",
+            "waits for a sum, and has nothing to add",
+            "UPDATE sketches SET payload = NULL WHERE sketch_id IN "
+            "(SELECT sketch_id FROM pending_sketches)",
+        ),
+        ("references", "has no root", "DELETE FROM cell_roots"),
+        ("references", "contradict each other", "UPDATE decodes SET state = 'succeeded'"),
+    ],
+)
+async def test_what_was_tampered_with_is_named(
+    filled: Filled,
+    capsys: pytest.CaptureFixture[str],
+    check: str,
+    fault: str,
+    statement: str,
+) -> None:
+    await filled.change(statement)
+    assert await filled.check("--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert not document["ok"]
+    assert any(fault in line for line in find(document, check)), document
+
+
+async def test_rows_that_name_what_is_not_there_are_found(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if filled.store.engine.dialect.name != "sqlite":
+        # Postgres keeps references by itself, whatever is asked.
+        with pytest.raises(Exception, match="violates foreign key"):
+            await filled.change("DELETE FROM sketches")
+        return
+    connection = sqlite3.connect(filled.url)
+    connection.execute("DELETE FROM snapshots")
+    connection.execute(f"DELETE FROM devices WHERE device_id = x'{KEPT.device_id.hex()}'")
+    connection.commit()
+    connection.close()
+    assert await filled.check() == 1
+    assert "its snapshot_id is not there" in capsys.readouterr().out
+    assert await filled.check("--json") == 1
+    orphans = find(json.loads(capsys.readouterr().out), "references")
+    assert any(line.startswith("decodes ") and "snapshot_id" in line for line in orphans)
+    assert sum(line.startswith("sketches ") and "device_id" in line for line in orphans) == 3
+
+
+async def test_a_torn_file_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "torn.db"
+    store = SqlStore(create_engine(normalise_database_url(str(path))))
+    await migrate_database(store.engine)
+    await fill(store)
+    await store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    (page,) = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'sketches' LIMIT 1"
+    ).fetchone()
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * page_size + 8 : page * page_size] = bytes(page_size - 8)
+    path.write_bytes(data)
+    status = await anyio.to_thread.run_sync(check_store, ["--database", str(path)])
+    shown = capsys.readouterr()
+    assert status == 1, shown
+
+
+def test_a_store_in_memory_cannot_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_store(["--database", "memory:"]) == 2
+    assert "in memory" in capsys.readouterr().err
+
+
+def test_a_database_that_is_not_there_is_no_fault_of_its_contents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_store(["--database", str(tmp_path / "none.db")]) == 2
+    assert "sfumato migrate" in capsys.readouterr().err

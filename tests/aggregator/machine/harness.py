@@ -1,0 +1,164 @@
+"""A server over a database, the model beside it, and what must hold after every step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from aggregator.ports import Selection, join_limbs
+from shared.wire import encode_payload
+from tests.aggregator.fleet import Device
+from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases
+from tests.aggregator.machine.replicas import PLAN, Replica
+from tests.aggregator.machine.worlds import Fate, World
+from tests.aggregator.serving import SteppedClock
+
+T = TypeVar("T")
+
+N_REPLICAS = 2
+N_ENROLLED = 3
+STREAMS = ("day", "night")
+LABELS: tuple[dict[str, str], ...] = ({}, {"site": "north"}, {"site": "south"})
+fates: st.SearchStrategy[Fate] = st.sampled_from(
+    ["none", "none", "none", "before commit", "after commit"]
+)
+which = st.integers(0, 30)
+"""Picks one of a list, whatever its length."""
+replicas = st.integers(0, N_REPLICAS - 1)
+devices = st.integers(0, len(DEVICES) - 1)
+
+
+class Harness(RuleBasedStateMachine):
+    """The parts that rules work on.
+
+    Devices live outside the server: what they have released stays released though the server is put
+    back to an older state.
+    """
+
+    make_world: Callable[[], World]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self.clock = SteppedClock()
+        self.now_slot = int(self.clock.now()) // PLAN.window.length_s
+        self.world = type(self).make_world()
+        self.model = Model()
+        self.replicas: list[Replica] = []
+        self.released: list[Release] = []
+        self.outbox: list[Release] = []
+        self.n_coordinates_used = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return self._runner.run(work)
+
+    @initialize()
+    def open_study(self) -> None:
+        """Begin with a study, its operator and some enrolled devices."""
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        await self.world.open()
+        first = Replica.start(self.world, self.clock, ("", ""))
+        operator, _ = await first.services.keys.create(name="op", scope="operator")
+        analyst, _ = await first.services.keys.create(name="ana", scope="analyst")
+        await first.stop()
+        self.keys = (operator, analyst)
+        self.replicas = [self._start() for _ in range(N_REPLICAS)]
+        self.study = await self.replicas[0].desk.publish(PLAN)
+        await self.replicas[0].desk.enrol(self.study, *DEVICES[:N_ENROLLED])
+        self.model.enrolled |= set(range(N_ENROLLED))
+
+    def _start(self) -> Replica:
+        return Replica.start(self.world, self.clock, self.keys)
+
+    async def restart(self, number: int) -> None:
+        """End a process and start another in its place."""
+        await self.replicas[number].stop()
+        self.replicas[number] = self._start()
+
+    def teardown(self) -> None:
+        """Remove everything."""
+        self.run(self._close())
+        self._runner.close()
+
+    async def _close(self) -> None:
+        for replica in self.replicas:
+            await replica.stop()
+        if self.replicas:
+            await self.world.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the study."""
+        return f"/v1/studies/{self.study.hex()}"
+
+    @property
+    def can_release(self) -> bool:
+        """Whether a coordinate is left that no sketch has."""
+        return self.n_coordinates_used < PLAN.n_coordinates
+
+    def pick(self, items: Sequence[T], number: int) -> T:
+        """Return one of a list."""
+        return items[number % len(items)]
+
+    def make_release(
+        self, device: int, stream: str, sequence: int, slots: tuple[int, int], **changes: Any
+    ) -> Release:
+        """Make a sketch that adds 1 at a coordinate that no other has; its size is its own too."""
+        coordinate = self.n_coordinates_used
+        self.n_coordinates_used += 1
+        n_records = 500 + coordinate
+        values = np.zeros(PLAN.n_coordinates, dtype=np.int64)
+        values[coordinate] = 1
+        signer: Device = changes.pop("signer", DEVICES[device])
+        sketch_id, body = signer.message(
+            self.study,
+            PLAN,
+            payload=encode_payload(values, PLAN.payload_width),
+            device=DEVICES[device].device_id,
+            stream=stream,
+            sequence=sequence,
+            slots=slots,
+            n_records=n_records,
+        )
+        return Release(device, stream, sequence, slots, n_records, coordinate, sketch_id, body)
+
+    def stored(self) -> list[Release]:
+        """Return what is stored."""
+        return list(self.model.stored.values())
+
+    @invariant()
+    def sums_are_exact(self) -> None:
+        """Every sketch is in the sum once, and the cells are the sums of the rows."""
+        if self.replicas:
+            self.run(self._check())
+
+    async def _check(self) -> None:
+        services = self.replicas[0].services
+        async with services.store.begin() as transaction:
+            found = await transaction.sum_sketches(
+                self.study,
+                Selection(),
+                width=PLAN.payload_width,
+                n_coordinates=PLAN.n_coordinates,
+            )
+            study = await transaction.get_study(self.study)
+        counted = self.model.select(Selection())
+        assert {
+            "sums": found.sums.tolist(),
+            "size_sums": join_limbs(found.size_sums),
+            "moments": found.moments,
+            "n_devices": found.n_devices,
+            "members": found.members,
+        } == sum_releases(counted, PLAN.n_coordinates)
+        assert study is not None
+        assert study.n_sketches == len(counted)
+        assert study.n_records == sum(release.n_records for release in counted)
+        assert await services.merger.check(self.study) == []

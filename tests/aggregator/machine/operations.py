@@ -1,0 +1,229 @@
+"""What operators, analysts and time do to a server."""
+
+from __future__ import annotations
+
+import copy
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from aggregator.ports import Selection
+from tests.aggregator.machine.harness import (
+    LABELS,
+    N_REPLICAS,
+    Harness,
+    devices,
+    fates,
+    replicas,
+    which,
+)
+from tests.aggregator.machine.model import DEVICES, sum_releases
+from tests.aggregator.machine.replicas import PAYLOAD_S, PLAN, Replica
+from tests.aggregator.machine.worlds import Fate, Killed
+
+_MOST_BACKUPS = 2
+
+
+class OperationRules(Harness):
+    """Closing, merging, snapshots, exclusion, retention, backups, restarts and keys."""
+
+    backups: list[object]
+
+    @rule(number=replicas, is_open=st.booleans(), fate=fates)
+    def open_or_close(self, number: int, is_open: bool, fate: Fate) -> None:
+        """Close the study, or open it again; what was read before is stale then."""
+        # Open most of the time, or little would happen.
+        self.run(self._set_state(number, is_open or not self.model.is_open, fate))
+
+    async def _set_state(self, number: int, is_open: bool, fate: Fate) -> None:
+        replica = self.replicas[number]
+        desk, body = replica.desk, {"state": "open" if is_open else "closed"}
+        read = await desk.http.get(self.url, headers=desk.analyst)
+        assert read.json()["state"] == ("open" if self.model.is_open else "closed")
+        headers = desk.operator | {"If-Match": read.headers["etag"]}
+        replica.store.fate = fate
+        try:
+            answer = await desk.http.patch(self.url, json=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+            if is_open != self.model.is_open:
+                again = await desk.http.patch(self.url, json=body, headers=headers)
+                assert again.status_code == 412, again.text
+        except Killed:
+            await self.restart(number)
+            if fate == "before commit":
+                return
+        finally:
+            replica.store.fate = "none"
+        self.model.is_open = is_open
+
+    @rule(number=replicas, fate=fates)
+    def merge(self, number: int, fate: Fate) -> None:
+        """Add what waits to the cells; the process may be killed meanwhile."""
+        self.run(self._merge(number, fate))
+
+    async def _merge(self, number: int, fate: Fate) -> None:
+        replica = self.replicas[number]
+        replica.store.fate = fate
+        try:
+            assert await replica.services.merger.merge_all() == len(self.model.waiting)
+        except Killed:
+            await self.restart(number)
+            if fate == "before commit":
+                return
+        finally:
+            replica.store.fate = "none"
+        self.model.waiting.clear()
+
+    @rule(
+        number=replicas,
+        first=st.none() | which,
+        last=st.none() | which,
+        labels=st.sampled_from(LABELS),
+    )
+    def snapshot(
+        self, number: int, first: int | None, last: int | None, labels: dict[str, str]
+    ) -> None:
+        """Freeze a selection whose ends are those of sketches, and compare it number by number."""
+        ends = sorted({slot for r in self.stored() for slot in r.slots}) or [0]
+        bounds = [None if end is None else self.pick(ends, end) for end in (first, last)]
+        if None not in bounds:
+            bounds.sort(key=lambda end: end or 0)
+        selection = Selection(first_slot=bounds[0], last_slot=bounds[1], labels=labels)
+        self.run(self._snapshot(self.replicas[number], selection))
+
+    async def _snapshot(self, replica: Replica, selection: Selection) -> None:
+        body = {
+            "first_slot": selection.first_slot,
+            "last_slot": selection.last_slot,
+            "labels": dict(selection.labels),
+        }
+        answer = await replica.desk.post(f"{self.url}/snapshots", body)
+        counted = self.model.select(selection)
+        if not counted:
+            assert answer.status_code == 422, answer.text
+            return
+        assert answer.status_code in (200, 201), answer.text
+        shown = await replica.desk.read(answer.headers["location"])
+        wanted = sum_releases(counted, PLAN.n_coordinates)
+        assert (shown["sums"], shown["size_sums"]) == (wanted["sums"], wanted["size_sums"])
+        assert shown["n_sketches"] == len(counted)
+        assert shown["n_devices"] == wanted["n_devices"]
+        assert shown["moments"]["third"] == wanted["moments"].third
+        known = self.model.snapshots.setdefault(shown["snapshot_id"], shown)
+        assert (answer.status_code == 201) == (known is shown)
+        self._require_same(shown, known)
+
+    @staticmethod
+    def _require_same(shown: dict[str, object], known: dict[str, object]) -> None:
+        """Check that a snapshot is what it was, but for the devices that were excluded since."""
+        assert shown | {"excluded_devices": []} == known | {"excluded_devices": []}
+
+    @precondition(lambda self: self.model.snapshots)
+    @rule(pick=which, number=replicas)
+    def read_a_snapshot(self, pick: int, number: int) -> None:
+        """Whatever happened since, a snapshot is the same."""
+        key = self.pick(sorted(self.model.snapshots), pick)
+        shown = self.run(self.replicas[number].desk.read(f"/v1/snapshots/{key}"))
+        self._require_same(shown, self.model.snapshots[key])
+
+    @precondition(lambda self: len(self.model.excluded) < 2)
+    @rule(device=devices, number=replicas, fate=fates)
+    def exclude(self, device: int, number: int, fate: Fate) -> None:
+        """Exclude a device: its sketches leave the sums, those without payload stay."""
+        if device in self.model.enrolled:
+            self.run(self._exclude(device, number, fate))
+
+    async def _exclude(self, device: int, number: int, fate: Fate) -> None:
+        replica = self.replicas[number]
+        url = f"/v1/devices/{DEVICES[device].device_id.hex()}/exclude"
+        after = copy.deepcopy(self.model)
+        after.exclude(device)
+        own = {key for key, release in self.model.stored.items() if release.device == device}
+        replica.store.fate = fate
+        try:
+            answer = await replica.desk.http.post(
+                url, json={"reason": "tampered with"}, headers=replica.desk.operator
+            )
+            assert answer.status_code == 200, answer.text
+            counts = (answer.json()["n_subtracted"], answer.json()["n_kept"])
+            assert counts == (len(own & after.gone), len(own - after.gone))
+        except Killed:
+            await self.restart(number)
+            if fate == "before commit":
+                return
+        finally:
+            replica.store.fate = "none"
+        self.model = after
+
+    @rule(seconds=st.sampled_from([20.0, 90.0, 50_000.0]))
+    def let_time_pass(self, seconds: float) -> None:
+        """Leases run out, and payloads grow old."""
+        self.clock.seconds += seconds
+
+    @rule(number=replicas, days=st.sampled_from([0.0, 0.6, 1.5]), fate=fates)
+    def collect_garbage(self, number: int, days: float, fate: Fate) -> None:
+        """Drop the payloads that were kept long enough; those that wait for a cell are not."""
+        if days:
+            self.run(self._merge(number, "none"))
+        self.clock.seconds += days * PAYLOAD_S
+        self.run(self._collect_garbage(number, fate))
+
+    async def _collect_garbage(self, number: int, fate: Fate) -> None:
+        replica = self.replicas[number]
+        old = self.model.find_old(self.clock.now() - PAYLOAD_S)
+        replica.store.fate = fate
+        try:
+            assert await replica.services.merger.drop_payloads() == len(old)
+        except Killed:
+            await self.restart(number)
+            if fate == "before commit":
+                return
+        finally:
+            replica.store.fate = "none"
+        self.model.dropped |= old
+
+    @rule(number=replicas)
+    def restart_a_replica(self, number: int) -> None:
+        """A process ends in order, and another takes its place."""
+        self.run(self.restart(number))
+
+    @rule()
+    def back_up(self) -> None:
+        """Copy the database as it is."""
+        held = self.__dict__.setdefault("backups", [])
+        if len(held) < _MOST_BACKUPS:
+            held.append((self.run(self.world.back_up()), copy.deepcopy(self.model)))
+
+    @precondition(lambda self: self.__dict__.get("backups"))
+    @rule(pick=which)
+    def restore(self, pick: int) -> None:
+        """Put an older copy in place; devices can tell by the generation, and send again."""
+        self.run(self._restore(*self.pick(self.__dict__["backups"], pick)))
+
+    async def _restore(self, backup: object, model: object) -> None:
+        for replica in self.replicas:
+            await replica.stop()
+        await self.world.restore(backup)
+        self.model = copy.deepcopy(model)  # type: ignore[assignment]
+        self.replicas = [self._start() for _ in range(N_REPLICAS)]
+        async with self.replicas[0].store.begin(write=True) as transaction:
+            before = await transaction.get_generation()
+            assert await transaction.renew_generation() != before
+
+    @rule(number=replicas)
+    def use_a_revoked_key(self, number: int) -> None:
+        """A key is good until it is revoked, on every process."""
+        self.run(self._use_a_revoked_key(self.replicas[number], self.replicas[-1 - number]))
+
+    async def _use_a_revoked_key(self, here: Replica, there: Replica) -> None:
+        operator = here.desk.operator
+        body = {"name": "guest", "scope": "analyst"}
+        made = (await here.desk.http.post("/v1/keys", json=body, headers=operator)).json()
+        guest = {"Authorization": f"Bearer {made['key']}"}
+        assert (await there.desk.http.get(self.url, headers=guest)).status_code == 200
+        url = f"/v1/keys/{made['key_id']}"
+        assert (await here.desk.http.delete(url, headers=operator)).status_code == 200
+        for replica in (here, there):
+            assert (await replica.desk.http.get(self.url, headers=guest)).status_code == 401
+            refused = await replica.desk.http.post(f"{self.url}/snapshots", json={}, headers=guest)
+            assert refused.status_code == 401

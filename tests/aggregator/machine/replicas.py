@@ -1,0 +1,71 @@
+"""Server processes over one database, inside the test's process: started, used, and gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import httpx
+from fastapi import FastAPI
+
+from aggregator.app import create_app
+from aggregator.services import Services
+from aggregator.settings import Settings
+from shared.core import SketchAccumulator
+from shared.plan import SketchPlan
+from tests.aggregator.fleet import Desk, make_plan
+from tests.aggregator.machine.worlds import Fate, KillableStore, Killed, World
+from tests.aggregator.serving import SteppedClock
+
+__all__ = ["PAYLOAD_S", "PLAN", "Replica"]
+
+PAYLOAD_S = 86_400.0
+# No example may be slowed down by a rate; other tests are about those.
+_SETTINGS = Settings(
+    n_workers=0,
+    payload_days=PAYLOAD_S / 86_400.0,
+    device_rate=1e6,
+    device_burst=10**6,
+    key_rate=1e6,
+    key_burst=10**6,
+)
+PLAN: SketchPlan = make_plan(n_frequencies=64)
+assert SketchAccumulator(PLAN.operator(b"")).sums.size == PLAN.n_coordinates
+
+
+@dataclass
+class Replica:
+    """One process: an application with its own connections and caches."""
+
+    app: FastAPI
+    store: KillableStore
+    desk: Desk
+
+    @classmethod
+    def start(cls, world: World, clock: SteppedClock, keys: tuple[str, str]) -> Replica:
+        """Start one."""
+        store = KillableStore(world.connect())
+        app = create_app(_SETTINGS, store=store, clock=clock)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+        http = httpx.AsyncClient(transport=transport, base_url="http://aggregator")
+        return cls(app, store, Desk(http, *keys))
+
+    @property
+    def services(self) -> Services:
+        """Return the services behind the interface."""
+        services: Services = self.app.state.services
+        return services
+
+    async def put(self, study: bytes, sketch: str, body: bytes, fate: Fate = "none") -> int | None:
+        """Upload, and return the status; None if the process was killed meanwhile."""
+        self.store.fate = fate
+        try:
+            return (await self.desk.put(study, sketch, body)).status_code
+        except Killed:
+            return None
+        finally:
+            self.store.fate = "none"
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        await self.desk.http.aclose()
+        await self.store.close()

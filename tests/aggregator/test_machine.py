@@ -1,0 +1,165 @@
+"""Whatever happens, in whatever order, over every store: each sketch is in the sum exactly once.
+
+A few examples of sixty steps run by default. ``SFUMATO_MACHINE=200`` runs so many over each store,
+of a hundred steps each and newly drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+from unittest.mock import ANY as ALWAYS
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from aggregator.ports import SketchRecord, Transaction
+from aggregator.storage import MemoryStore
+from aggregator.storage.memory import MemoryTransaction
+from aggregator.storage.memory.tables import Table
+from tests.aggregator.databases import open_postgres
+from tests.aggregator.machine.decodes import DecodeRules
+from tests.aggregator.machine.operations import OperationRules
+from tests.aggregator.machine.uploads import UploadRules
+from tests.aggregator.machine.worlds import MemoryWorld, PostgresWorld, SqliteWorld, World
+
+_FULL = int(os.environ.get("SFUMATO_MACHINE", "0"))
+
+
+class Machine(UploadRules, OperationRules, DecodeRules):
+    """All rules together."""
+
+
+def run_machine(make_world: Callable[[], World], n_examples: int, **changes: Any) -> None:
+    """Run examples over a kind of world."""
+    kind = type("MachineOver", (Machine,), {"make_world": staticmethod(make_world)})
+    chosen: dict[str, Any] = {
+        "max_examples": _FULL or n_examples,
+        "stateful_step_count": 100 if _FULL else 60,
+        "derandomize": not _FULL,
+        "database": None,
+        "deadline": None,
+        "suppress_health_check": list(HealthCheck),
+    }
+    run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
+
+
+def require_postgres() -> None:
+    """Skip the test where no Postgres answers."""
+
+    async def look() -> None:
+        async with open_postgres():
+            return
+
+    asyncio.run(look())
+
+
+class CountsReplays(MemoryTransaction):
+    """Does not find again what is merged, and so adds it once more."""
+
+    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
+        if sketch_id in self._tables.pending.rows:
+            return await super().get_sketch(sketch_id)
+        return None
+
+    async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
+        self._tables.sketches.put(record.sketch_id, record)
+        self._tables.payloads.put(record.sketch_id, payload)
+        self._tables.pending.put(record.sketch_id, record.study_id)
+        return True
+
+
+class ForgetsExclusion(MemoryTransaction):
+    """Marks a device, and leaves its sketches in the sums."""
+
+    async def exclude_device(self, device_id: bytes, *, now: float, **_others: Any) -> bool:
+        self._tables.devices.change(device_id, excluded=now, reason="")
+        return True
+
+
+class DropsWhatWaits(MemoryTransaction):
+    """Drops the payloads of sketches that are in no cell yet."""
+
+    async def drop_payloads(self, *, received_before: float, most: int) -> int:
+        await super().drop_payloads(received_before=received_before, most=most)
+        waiting = list(self._tables.pending.rows)
+        for sketch_id in waiting:
+            self._tables.pending.remove(sketch_id)
+        return 0
+
+
+class StoresLateAnswers(MemoryTransaction):
+    """Lets a worker answer that lost its lease."""
+
+    async def finish_decode(self, decode_id: bytes, token: bytes, **ended: Any) -> bool:
+        held = self._tables.decodes.rows[decode_id].lease_token or token
+        return await super().finish_decode(decode_id, held, **ended)
+
+
+class TrustsOtherBytes(MemoryTransaction):
+    """Takes whatever comes under a known identity for the same sketch."""
+
+    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
+        found = await super().get_sketch(sketch_id)
+        return None if found is None else _Agreeable(**asdict(found))
+
+
+class _Agreeable(SketchRecord):
+    """Says that it has any payload and any header."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return ALWAYS if name in ("payload_digest", "header") else super().__getattribute__(name)
+
+
+def make_faulty(kind: type[MemoryTransaction]) -> type[MemoryStore]:
+    """Return a store whose transactions have a fault."""
+
+    class FaultyStore(MemoryStore):
+        @asynccontextmanager
+        async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
+            async with super().begin(write=write):
+                yield kind(self._tables)
+
+    return FaultyStore
+
+
+class LosesOnCrash(MemoryStore):
+    """Takes back rows after a crash, and forgets what waited for a cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables.pending = Table([])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        LosesOnCrash,
+        *map(
+            make_faulty,
+            [CountsReplays, ForgetsExclusion, DropsWhatWaits, StoresLateAnswers, TrustsOtherBytes],
+        ),
+    ],
+    ids=["crash", "replay", "exclusion", "garbage", "late answer", "other bytes"],
+)
+def test_a_store_with_a_fault_is_found_out(make: type[MemoryStore]) -> None:
+    with pytest.raises(AssertionError):
+        run_machine(lambda: MemoryWorld(make), 100, phases=[Phase.generate])
+
+
+def test_each_sketch_is_counted_once_in_memory() -> None:
+    run_machine(MemoryWorld, 20)
+
+
+def test_each_sketch_is_counted_once_in_sqlite() -> None:
+    run_machine(SqliteWorld, 8)
+
+
+def test_each_sketch_is_counted_once_in_postgres() -> None:
+    require_postgres()
+    run_machine(PostgresWorld, 6)

@@ -1,0 +1,44 @@
+"""A few thousand executions of each fuzz target; ``SFUMATO_FUZZ=1000000`` for as many as that."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.targets import TARGETS
+
+pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
+
+N_RUNS = int(os.environ.get("SFUMATO_FUZZ", "3000"))
+
+
+def fuzz(target: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", target, str(N_RUNS), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"planted"}))
+def test_a_parser_raises_nothing_but_its_own_errors(target: str, tmp_path: Path) -> None:
+    done = fuzz(target, tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert f"Done {N_RUNS} in" in done.stderr
+
+
+def test_the_fuzzer_finds_a_fault_that_is_there(tmp_path: Path) -> None:
+    done = fuzz("planted", tmp_path)
+    assert done.returncode != 0
+    assert "RuntimeError: found" in done.stdout + done.stderr
+    (found,) = tmp_path.glob("crash-*")
+    assert found.read_bytes().startswith(b"\xd2\x84")
+
+
+@pytest.mark.parametrize("target", sorted(set(TARGETS)))
+def test_every_target_takes_its_seeds(target: str) -> None:
+    for seed in TARGETS[target].seeds():
+        TARGETS[target].parse(seed)
