@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from importlib import metadata
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
+from shared import __version__
 from shared.errors import SignatureError, SketchError, TransportError
 from shared.wire import (
     PROBLEM_MEDIA_TYPE,
@@ -102,6 +103,8 @@ class ServerClient:
         The device's identity and Ed25519 signature.
     clock
         Seconds since 1970-01-01 UTC.
+    context
+        What verifies the server's certificate; httpx's own rules when not given.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class ServerClient:
         device: bytes,
         sign: Callable[[bytes], bytes],
         clock: Callable[[], float] = time.time,
+        context: SSLContext | None = None,
     ) -> None:
         self._device = device
         self._sign = sign
@@ -118,7 +122,8 @@ class ServerClient:
         self._http = httpx.Client(
             base_url=address,
             timeout=_TIMEOUT,
-            headers={"User-Agent": f"sfumato-agent/{metadata.version('sfumato')}"},
+            headers={"User-Agent": f"sfumato-agent/{__version__}"},
+            verify=True if context is None else context,
         )
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from device_agent.certificates import make_context
 from device_agent.settings import Settings, StreamSettings
 from device_agent.store import (
     DeviceKey,
@@ -97,8 +98,20 @@ def open_device(settings: Settings) -> Iterator[Device]:
 
 
 def connect(settings: Settings, key: DeviceKey, clock: Clock) -> ServerClient:
-    """Return a client of the server; close it."""
-    return ServerClient(settings.server, device=key.device_id, sign=key.sign, clock=clock)
+    """Return a client of the server; close it.
+
+    Raises
+    ------
+    ConfigError
+        The files that the connection needs cannot be used.
+    """
+    return ServerClient(
+        settings.server,
+        device=key.device_id,
+        sign=key.sign,
+        clock=clock,
+        context=make_context(settings.house.tls),
+    )
 
 
 def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
