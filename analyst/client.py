@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +16,8 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import DecodingError, TransportError
+from analyst.connection import Connection
+from shared.errors import DecodingError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import error_from_problem
 
@@ -85,6 +87,8 @@ class Client:
         An API key of scope analyst or operator; public resources need none.
     timeout
         Seconds to wait for one answer.
+    patience_s
+        Most seconds that one call waits where the server is busy and says when to come again.
 
     Raises
     ------
@@ -94,10 +98,16 @@ class Client:
         From every call: the class that the server's problem document names.
     """
 
-    def __init__(self, url: str, *, key: str | None = None, timeout: float = 30.0) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+        self._server = Connection(self.url, key=key, timeout=timeout, patience_s=patience_s)
 
     def __enter__(self) -> Self:
         return self
@@ -112,47 +122,70 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._server.close()
 
     def is_ready(self) -> bool:
         """Tell whether the server and its database answer."""
         try:
-            return self._http.get("/readyz").status_code == httpx.codes.OK
+            return self._server.http.get("/readyz").status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
     def create_study(self, name: str, plan: SketchPlan) -> dict[str, Any]:
         """Publish a study; the same name and plan again return the same study."""
-        return self._call("POST", "/v1/studies", {"name": name, "plan": plan_to_json(plan)})
+        return self._server.call("POST", "/v1/studies", {"name": name, "plan": plan_to_json(plan)})
 
     def studies(self) -> Iterator[dict[str, Any]]:
         """Yield every study."""
-        return self._pages("/v1/studies")
+        return self._server.pages("/v1/studies")
 
     def study(self, study_id: str) -> dict[str, Any]:
         """Return a study: name, state, counts."""
-        return self._call("GET", f"/v1/studies/{study_id}")
+        return self._server.call("GET", f"/v1/studies/{study_id}")
 
     def plan(self, study_id: str) -> SketchPlan:
         """Return a study's plan, verified."""
-        return plan_from_json(self._call("GET", f"/v1/studies/{study_id}/plan")["plan"])
+        return plan_from_json(self._server.call("GET", f"/v1/studies/{study_id}/plan")["plan"])
 
-    def set_state(self, study_id: str, state: str) -> dict[str, Any]:
-        """Open or close a study: ``state`` is ``open`` or ``closed``."""
-        return self._call("PATCH", f"/v1/studies/{study_id}", {"state": state})
+    def set_state(
+        self, study_id: str, state: str, *, accept_until: datetime | None = None
+    ) -> dict[str, Any]:
+        """Open or close a study as it is now: ``state`` is ``open`` or ``closed``.
+
+        Parameters
+        ----------
+        accept_until
+            Until when the study, closed, still takes sketches that are on their way; with a time
+            zone.
+
+        Raises
+        ------
+        StaleVersionError
+            Somebody else changed it at the same time.
+        """
+        path = f"/v1/studies/{study_id}"
+        body: dict[str, Any] = {"state": state}
+        if accept_until is not None:
+            body["accept_until"] = accept_until.isoformat()
+        etag = self._server.send("GET", path).headers.get("ETag", "*")
+        return self._server.call("PATCH", path, body, headers={"If-Match": etag})
+
+    def withdraw_study(self, study_id: str, *, name: str) -> dict[str, Any]:
+        """Remove a study and all that it holds, for good; ``name`` is its name, to confirm."""
+        return self._server.call("DELETE", f"/v1/studies/{study_id}", params={"confirm": name})
 
     def create_token(self, study_id: str, *, max_uses: int = 1) -> str:
         """Return a new enrolment token; it is shown this once."""
-        answer = self._call("POST", f"/v1/studies/{study_id}/tokens", {"max_uses": max_uses})
+        answer = self._server.call("POST", f"/v1/studies/{study_id}/tokens", {"max_uses": max_uses})
         return str(answer["token"])
 
     def sketches(self, study_id: str) -> Iterator[dict[str, Any]]:
         """Yield the sketches of a study."""
-        return self._pages(f"/v1/studies/{study_id}/sketches")
+        return self._server.pages(f"/v1/studies/{study_id}/sketches")
 
     def devices(self, study_id: str) -> Iterator[dict[str, Any]]:
         """Yield the devices of a study, with when each was last seen."""
-        return self._pages(f"/v1/studies/{study_id}/devices")
+        return self._server.pages(f"/v1/studies/{study_id}/devices")
 
     def snapshot(
         self,
@@ -170,7 +203,7 @@ class Client:
             "labels": dict(labels or {}),
             "weighting": weighting,
         }
-        return self._call("POST", f"/v1/studies/{study_id}/snapshots", selection)
+        return self._server.call("POST", f"/v1/studies/{study_id}/snapshots", selection)
 
     def decode(
         self,
@@ -190,49 +223,16 @@ class Client:
             "settings": dict(settings or {}),
             "seed": seed,
         }
-        answer = self._call("POST", f"/v1/studies/{study_id}/decodes", request)
+        answer = self._server.call("POST", f"/v1/studies/{study_id}/decodes", request)
         return Decode(self, str(answer["decode_id"]))
 
     def decode_state(self, decode_id: str) -> dict[str, Any]:
         """Return a decode: state, progress, result or problem."""
-        return self._call("GET", f"/v1/decodes/{decode_id}")
+        return self._server.call("GET", f"/v1/decodes/{decode_id}")
 
     def cancel(self, decode_id: str) -> None:
         """Cancel a decode."""
-        self._call("DELETE", f"/v1/decodes/{decode_id}")
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        params: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        try:
-            answer = self._http.request(method, path, json=body, params=params)
-        except httpx.TransportError as error:
-            raise TransportError(
-                f"{self.url} does not answer ({type(error).__name__})",
-                field="url",
-                fix="check that the aggregator runs there, for instance with `sfumato serve`",
-            ) from error
-        if answer.is_success:
-            return dict(answer.json()) if answer.content else {}
-        try:
-            document = answer.json()
-        except ValueError:
-            document = {}
-        problem = document if isinstance(document, dict) else {}
-        raise error_from_problem(problem, answer.status_code)
-
-    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        page: str | None = None
-        while True:
-            answer = self._call("GET", path, params={"page": page} if page else None)
-            yield from answer["items"]
-            page = answer.get("next_page")
-            if not page:
-                return
+        self._server.call("DELETE", f"/v1/decodes/{decode_id}")
 
 
 class Decode:

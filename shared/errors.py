@@ -22,7 +22,9 @@
     │   ├── NotFoundError            no such study, device, sketch or decode
     │   ├── DuplicateUploadError     other bytes under an identity that is already taken
     │   ├── StudyClosedError         the study does not accept this any more
-    │   └── StaleVersionError        what was to be changed has changed since it was read
+    │   ├── StudyWithdrawnError      the study was deleted, and its identity is not used again
+    │   ├── StaleVersionError        what was to be changed has changed since it was read
+    │   └── UnreadVersionError       the request does not say what it read before
     ├── AccessError                  a key or token is missing, unknown, used up or too weak
     ├── TransportError               the server did not answer, or refused
     │   ├── OverloadedError          too much was asked at once, or by one sender
@@ -138,8 +140,16 @@ class StudyClosedError(StoreError):
     """The study does not accept this any more."""
 
 
+class StudyWithdrawnError(StoreError):
+    """The study was deleted, and its identity is not used again."""
+
+
 class StaleVersionError(StoreError):
     """What was to be changed has changed since it was read."""
+
+
+class UnreadVersionError(StoreError):
+    """The request does not say which version of what it changes was read before."""
 
 
 class AccessError(SketchError):

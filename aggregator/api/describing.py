@@ -11,22 +11,28 @@ _WITH_KEY = {"access-denied"}
 _WITH_PATH = {"not-found", "request-invalid"}
 _WITH_QUERY = {"request-invalid"}
 _WITH_BODY = {"request-timeout", "too-large", "media-type-unsupported", "request-invalid"}
+_OF_STUDY = ("/v1/studies/{study}", "/v1/snapshots/", "/v1/decodes/", "/v1/devices/{device}")
 _SPECIAL: dict[tuple[str, str], set[str]] = {
     ("post", "/v1/studies"): {
         "plan-invalid",
         "plan-mismatch",
         "privacy-invalid",
+        "study-withdrawn",
         "unsupported-version",
     },
-    ("patch", "/v1/studies/{study}"): {"precondition-failed"},
+    ("patch", "/v1/studies/{study}"): {"precondition-failed", "precondition-required"},
     ("post", "/v1/enrolments"): {
         "access-denied",
         "not-found",
         "signature-invalid",
         "store-conflict",
         "study-closed",
+        "study-withdrawn",
     },
-    ("get", "/v1/devices/me"): {"access-denied", "signature-invalid"},
+    ("get", "/v1/devices/me"): {"signature-invalid", "study-withdrawn"},
+    ("put", "/v1/devices/me/heartbeat"): {"signature-invalid", "study-withdrawn"},
+    ("post", "/v1/devices/me/keys"): {"signature-invalid", "store-conflict", "study-withdrawn"},
+    ("get", "/v1/studies/{study}"): {"signature-invalid", "study-withdrawn"},
     ("put", "/v1/studies/{study}/sketches/{sketch}"): {
         "access-denied",
         "duplicate-upload",
@@ -77,6 +83,7 @@ def problems_of(method: str, path: str, call: dict[str, Any]) -> list[ProblemTyp
     slugs |= _WITH_KEY if "security" in call else set()
     slugs |= _WITH_PATH if "path" in places else set()
     slugs |= _WITH_QUERY if "query" in places else set()
+    slugs |= {"study-withdrawn"} if path.startswith(_OF_STUDY) else set()
     slugs |= _WITH_BODY if "requestBody" in call else set()
     return [problem for problem in problem_types() if problem.slug in slugs]
 

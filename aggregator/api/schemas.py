@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StringConstraints,
+)
 
 T = TypeVar("T")
 
@@ -17,12 +25,23 @@ Signature = Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")]
 SmallText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Labels = dict[SmallText, SmallText]
 _BELOW_2_53 = 1 << 53
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
 Slot = Annotated[StrictInt, Field(gt=-_BELOW_2_53, lt=_BELOW_2_53)]
 
 
 def to_rfc3339(seconds: float) -> str:
     """Return a time as RFC 3339 text in UTC, to the microsecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def _require_sensible(time: datetime) -> datetime:
+    # Years at the ends of the calendar leave it in another time zone.
+    if not _FIRST_YEAR <= time.year <= _LAST_YEAR:
+        raise ValueError(f"must be in the years {_FIRST_YEAR} to {_LAST_YEAR}")
+    return time
+
+
+Time = Annotated[AwareDatetime, AfterValidator(_require_sensible)]
 
 
 def maybe_rfc3339(seconds: float | None) -> str | None:
@@ -63,11 +82,15 @@ class StudyRequest(Request):
 
 
 class StateRequest(Request):
-    """A study's next state."""
+    """A study's next state; closed, it takes what was on its way until ``accept_until``."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"state": "closed"}})
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"state": "closed", "accept_until": _TIME}},
+    )
 
     state: Literal["open", "closed"]
+    accept_until: Time | None = None
 
 
 class StudyBody(BaseModel):
@@ -80,6 +103,7 @@ class StudyBody(BaseModel):
                 "name": "pumps",
                 "plan_digest": "a0" * 32,
                 "state": "open",
+                "accept_until": None,
                 "created": _TIME,
                 "n_sketches": 120,
                 "n_records": 240000,
@@ -92,10 +116,46 @@ class StudyBody(BaseModel):
     name: str
     plan_digest: str
     state: str
+    accept_until: str | None
     created: str
     n_sketches: int
     n_records: int | None
     n_devices: int
+
+
+class NoticeBody(BaseModel):
+    """What a device learns about its study: its life cycle, and none of its counts."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "study_id": _ID,
+                "name": "pumps",
+                "plan_digest": "a0" * 32,
+                "state": "closed",
+                "accept_until": _TIME,
+            }
+        },
+    )
+
+    study_id: str
+    name: str
+    plan_digest: str
+    state: str
+    accept_until: str | None
+
+
+class WithdrawnBody(BaseModel):
+    """A study that is no more; what it held is being removed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"study_id": _ID, "name": "pumps", "state": "withdrawn"}}
+    )
+
+    study_id: str
+    name: str
+    state: Literal["withdrawn"] = "withdrawn"
 
 
 class TokenRequest(Request):
@@ -157,90 +217,6 @@ class EnrolmentBody(BaseModel):
     device_id: str
     study_id: str
     labels: dict[str, str]
-
-
-class StreamBody(BaseModel):
-    """How far a stream has come."""
-
-    stream: str
-    last_sequence: int
-    last_slot: int | None
-
-
-class ExclusionRequest(Request):
-    """Why a device is excluded."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"reason": "sensor was tampered with"}}
-    )
-
-    reason: SmallText
-
-
-class ExclusionBody(BaseModel):
-    """An excluded device, and what became of its sketches."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "device_id": "9b" * 32,
-                "study_id": _ID,
-                "excluded": _TIME,
-                "reason": "sensor was tampered with",
-                "n_subtracted": 12,
-                "n_kept": 0,
-            }
-        }
-    )
-
-    device_id: str
-    study_id: str
-    excluded: str
-    reason: str
-    n_subtracted: int
-    n_kept: int
-
-
-class DeviceStatusBody(BaseModel):
-    """What a device learns about itself."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "device_id": "9b" * 32,
-                "study_id": _ID,
-                "streams": [{"stream": "main", "last_sequence": 4, "last_slot": 491}],
-                "server_time": 1772366400.0,
-                "generation": "0c" * 16,
-            }
-        }
-    )
-
-    device_id: str
-    study_id: str
-    streams: list[StreamBody]
-    server_time: float
-    generation: str
-
-
-class DeviceBody(BaseModel):
-    """A device as the analyst sees it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "device_id": "9b" * 32,
-                "labels": {"site": "north"},
-                "last_seen": _TIME,
-                "n_sketches": 3,
-            }
-        }
-    )
-
-    device_id: str
-    labels: dict[str, str]
-    last_seen: str | None
-    n_sketches: int
 
 
 class StoredBody(BaseModel):
@@ -346,14 +322,3 @@ class AuditBody(BaseModel):
     action: str
     target: str
     details: dict[str, Any]
-
-
-class RefusalBody(BaseModel):
-    """How often sketches were refused with one problem."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"problem": "signature-invalid", "count": 2}}
-    )
-
-    problem: str
-    count: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from aggregator.api.dependencies import (
     ANALYST,
@@ -19,22 +20,30 @@ from aggregator.api.dependencies import (
     decode_page,
     encode_page,
 )
+from aggregator.api.device_schemas import (
+    PlanRefusalBody,
+    RefusalBody,
+    RefusalsBody,
+)
+from aggregator.api.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.api.result_schemas import PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
-    DeviceBody,
-    Items,
+    NoticeBody,
     Paged,
-    RefusalBody,
     StateRequest,
     StudyBody,
     StudyRequest,
     TokenBody,
     TokenRequest,
+    WithdrawnBody,
     maybe_rfc3339,
     to_rfc3339,
 )
+from aggregator.api.signing import Reader
+from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
+from shared.errors import AccessError, UnreadVersionError
 from shared.plan import encode_plan, plan_to_json
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
@@ -71,18 +80,24 @@ async def list_studies(
 
 @router.get(
     "/{study}",
-    dependencies=ANALYST,
-    response_model=StudyBody,
-    responses={304: {"description": "not modified since the ETag"}},
+    response_model=StudyBody | NoticeBody,
+    responses=NOT_MODIFIED,
 )
 async def get_study(
     study: Identity,
     services: ServicesDep,
-    if_none_match: Annotated[str | None, Header()] = None,
+    reader: Reader,
+    if_none_match: IfNoneMatch = None,
 ) -> Any:
-    """Show a study."""
-    summary = await services.studies.get(bytes.fromhex(study))
-    return _answer(summary, unless=if_none_match)
+    """Show a study; a device that signs the request sees its life cycle alone.
+
+    What a device sees has an ETag that changes with the life cycle only, so that it can ask often.
+    """
+    study_id = bytes.fromhex(study)
+    if reader is not None:
+        _require_enrolled(reader, study_id)
+        return _notify(await services.studies.get_record(study_id), unless=if_none_match)
+    return _answer(await services.studies.get(study_id), unless=if_none_match)
 
 
 @router.patch(
@@ -96,22 +111,42 @@ async def change_study(
     key: Operator,
     if_match: Annotated[str | None, Header()] = None,
 ) -> Any:
-    """Open or close a study.
+    """Open or close a study; closed, it takes until `accept_until` what was on its way.
 
     `If-Match` compares the life cycle alone: sketches that arrive meanwhile do not make it stale.
     """
     summary = await services.studies.set_state(
         bytes.fromhex(study),
         body.state,
+        accept_until=None if body.accept_until is None else body.accept_until.timestamp(),
         expected_version=_version_in(if_match),
         actor=key.key_id,
     )
     return _answer(summary)
 
 
+@router.delete("/{study}")
+async def withdraw_study(
+    study: Identity,
+    services: ServicesDep,
+    key: Operator,
+    confirm: Annotated[str, Query(description="the study's name, typed", max_length=200)],
+) -> WithdrawnBody:
+    """Withdraw a study, at once and for good, and remove all that it holds.
+
+    Every later call on it, uploads included, is answered with `study-withdrawn`, and the same name
+    and plan make no study again.
+    """
+    withdrawn = await services.withdrawals.withdraw(
+        bytes.fromhex(study), name=confirm, actor=key.key_id
+    )
+    return WithdrawnBody(study_id=study, name=withdrawn.name)
+
+
 @router.get(
     "/{study}/plan",
-    responses={
+    responses=NOT_MODIFIED
+    | {
         200: {
             "content": {
                 "application/json": {
@@ -127,15 +162,28 @@ async def change_study(
     },
     response_class=JSONResponse,
 )
-async def get_plan(study: Identity, services: ServicesDep, request: Request) -> Response:
+async def get_plan(
+    study: Identity,
+    services: ServicesDep,
+    request: Request,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
     """Show a study's plan, as JSON or, with `Accept: application/cbor`, as the hashed bytes.
 
     The study's identity is the hash of the name and the plan's digest, so that whoever knows it can
     check that this is the plan.
     """
     record, plan = await services.studies.get_plan(bytes.fromhex(study))
-    headers = {"Vary": "Accept", "Cache-Control": "public, max-age=3600"}
-    if CBOR in request.headers.get("accept", ""):
+    is_cbor = CBOR in request.headers.get("accept", "")
+    # A plan never changes, but a study may be withdrawn.
+    headers = {
+        "Vary": "Accept",
+        "Cache-Control": "public, no-cache",
+        "ETag": f'"{record.plan_digest.hex()}.{"cbor" if is_cbor else "json"}"',
+    }
+    if is_known(headers["ETag"], if_none_match):
+        return answer_not_modified(headers)
+    if is_cbor:
         return Response(encode_plan(plan), media_type=CBOR, headers=headers)
     document = {
         "name": record.name,
@@ -156,29 +204,18 @@ async def create_token(
     return TokenBody(token=secret, max_uses=token.max_uses, expires=to_rfc3339(token.expires))
 
 
-@router.get("/{study}/devices", dependencies=ANALYST)
-async def list_devices(study: Identity, services: ServicesDep) -> Items[DeviceBody]:
-    """List the devices of a study in the order of enrolment."""
-    found = await services.studies.list_devices(bytes.fromhex(study))
-    return Items[DeviceBody](
-        items=[
-            DeviceBody(
-                device_id=device.device_id.hex(),
-                labels=dict(device.labels),
-                last_seen=maybe_rfc3339(device.last_seen),
-                n_sketches=device.n_sketches,
-            )
-            for device in found
-        ]
-    )
-
-
 @router.get("/{study}/refusals", dependencies=ANALYST)
-async def list_refusals(study: Identity, services: ServicesDep) -> Items[RefusalBody]:
-    """Count refused sketches by problem."""
-    found = await services.studies.list_refusals(bytes.fromhex(study))
-    items = [RefusalBody(problem=record.problem, count=record.count) for record in found]
-    return Items[RefusalBody](items=items)
+async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
+    """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
+    study_id = bytes.fromhex(study)
+    found = await services.studies.list_refusals(study_id)
+    rules = await services.studies.count_plan_refusals(study_id)
+    return RefusalsBody(
+        items=[RefusalBody(problem=record.problem, count=record.count) for record in found],
+        plan_refusals=[
+            PlanRefusalBody(rule=rule, n_devices=n) for rule, n in sorted(rules.items())
+        ],
+    )
 
 
 @router.get("/{study}/privacy")
@@ -195,12 +232,33 @@ async def get_utility(study: Identity, services: ServicesDep) -> UtilityBody:
     return UtilityBody.model_validate(utility, from_attributes=True)
 
 
+def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
+    if device.study_id != study_id:
+        raise AccessError(
+            "is not enrolled in this study", field="device", fix="ask about the study of this key"
+        )
+
+
+def _notify(study: StudyRecord, *, unless: str | None) -> Response:
+    body = NoticeBody(
+        study_id=study.study_id.hex(),
+        name=study.name,
+        plan_digest=study.plan_digest.hex(),
+        state=study.state,
+        accept_until=maybe_rfc3339(study.accept_until),
+    )
+    return _conditional(body, f'"{study.version}"', unless)
+
+
 def _answer(summary: StudySummary, *, unless: str | None = None) -> Response:
-    etag = _etag(summary)
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if unless is not None and etag in [tag.strip() for tag in unless.split(",")]:
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(_to_body(summary).model_dump(), headers=headers)
+    return _conditional(_to_body(summary), _etag(summary), unless)
+
+
+def _conditional(body: BaseModel, etag: str, unless: str | None) -> Response:
+    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Authorization, Signature-Input"}
+    if is_known(etag, unless):
+        return answer_not_modified(headers)
+    return JSONResponse(body.model_dump(), headers=headers)
 
 
 def _to_body(summary: StudySummary) -> StudyBody:
@@ -212,6 +270,7 @@ def _to_body(summary: StudySummary) -> StudyBody:
         name=study.name,
         plan_digest=study.plan_digest.hex(),
         state=study.state,
+        accept_until=maybe_rfc3339(study.accept_until),
         created=to_rfc3339(study.created),
         n_sketches=study.n_sketches,
         n_records=None if is_secret else study.n_records,
@@ -226,7 +285,13 @@ def _etag(summary: StudySummary) -> str:
 
 def _version_in(if_match: str | None) -> int | None:
     """Return the life cycle's version in an ETag; one that was never given is stale."""
-    if if_match is None or if_match.strip() == "*":
+    if if_match is None:
+        raise UnreadVersionError(
+            "is missing, so that a change by somebody else could be undone unseen",
+            field="If-Match",
+            fix="read the study, and send its ETag in If-Match; `*` stands for whatever it is",
+        )
+    if if_match.strip() == "*":
         return None
     found = _ETAG.match(if_match.strip())
     return int(found.group(1)) if found else 0

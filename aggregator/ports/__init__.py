@@ -4,13 +4,13 @@ Importable by every other part of `aggregator` but settings; imports none of the
 """
 
 from aggregator.ports.clock import Clock, SystemClock
+from aggregator.ports.devices import DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.ports.limbs import join_limbs, split_limbs
 from aggregator.ports.records import (
     LOCAL_ACTOR,
     AuditRecord,
     DecodeRecord,
     DecodeState,
-    DeviceRecord,
     ExcludedSketches,
     KeyRecord,
     PageKey,
@@ -20,7 +20,6 @@ from aggregator.ports.records import (
     SketchTotals,
     SnapshotRecord,
     StoreTotals,
-    StreamRecord,
     StudyRecord,
     TokenRecord,
 )
@@ -37,6 +36,7 @@ __all__ = [
     "KeyRecord",
     "PageKey",
     "RefusalRecord",
+    "RetiredKeyRecord",
     "Selection",
     "SketchRecord",
     "SketchTotals",

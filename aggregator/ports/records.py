@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shared.privacy.weighting import SizeMoments, Weights
 
-StudyState = Literal["open", "closed"]
+StudyState = Literal["open", "closed", "withdrawn"]
 DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -20,9 +20,11 @@ AuditAction = Literal[
     "study.create",
     "study.open",
     "study.close",
+    "study.withdraw",
     "token.create",
     "generation.renew",
     "device.exclude",
+    "device.revoke",
 ]
 LOCAL_ACTOR = "local"
 """Who acts by a command on the database itself, without a key."""
@@ -32,14 +34,16 @@ PageKey = tuple[float, bytes]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """A study.
+    """A study; one that is withdrawn is there so that its identity is never used again.
 
     Parameters
     ----------
     plan, plan_digest
         The plan's encoding, and the SHA-256 of it.
+    accept_until
+        Until when a closed study takes sketches that were on their way; None for not at all.
     version
-        Counts the changes of ``state``, from 1.
+        Counts the changes of ``state`` and ``accept_until``, from 1.
     n_sketches, n_records
         What it holds; secret numbers of records add nothing.
     """
@@ -50,9 +54,16 @@ class StudyRecord:
     plan_digest: bytes
     created: float
     state: StudyState = "open"
+    accept_until: float | None = None
     version: int = 1
     n_sketches: int = 0
     n_records: int = 0
+
+    def accepts_sketches(self, now: float) -> bool:
+        """Tell whether a sketch may be stored now."""
+        if self.state == "closed":
+            return self.accept_until is not None and now < self.accept_until
+        return self.state == "open"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,38 +76,6 @@ class TokenRecord:
     expires: float
     labels: Mapping[str, str] | None = None
     uses: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceRecord:
-    """An enrolled key.
-
-    Parameters
-    ----------
-    last_seen
-        The time of its last accepted request.
-    excluded, reason
-        When an operator excluded it, and why.
-    """
-
-    device_id: bytes
-    study_id: bytes
-    public_key: bytes
-    labels: Mapping[str, str]
-    enrolled: float
-    last_seen: float | None = None
-    n_sketches: int = 0
-    excluded: float | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamRecord:
-    """How far a stream of a device has come."""
-
-    stream: str
-    last_sequence: int
-    last_slot: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from aggregator.ports.devices import DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.ports.records import (
     AuditRecord,
     DecodeRecord,
     DecodeState,
-    DeviceRecord,
     ExcludedSketches,
     KeyRecord,
     PageKey,
@@ -23,7 +23,6 @@ from aggregator.ports.records import (
     SketchTotals,
     SnapshotRecord,
     StoreTotals,
-    StreamRecord,
     StudyRecord,
     StudyState,
     TokenRecord,
@@ -52,13 +51,32 @@ class Transaction(Protocol):
         ...
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
-        """Return studies in the order of creation."""
+        """Return studies that are not withdrawn in the order of creation."""
         ...
 
     async def set_study_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        accept_until: float | None = None,
+        expected_version: int,
     ) -> bool:
         """Change the state and count the version up; false if the version is another."""
+        ...
+
+    async def withdraw_study(self, study_id: bytes) -> bool:
+        """Mark a study as withdrawn, at once and for good; false if it is so or there is none.
+
+        None of its sketches waits to be merged any more.
+        """
+        ...
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        """Remove up to ``most`` rows of what withdrawn studies held; return how many.
+
+        Their devices stay, without labels and heartbeats, so that they can be told.
+        """
         ...
 
     async def count_devices(self, study_id: bytes) -> int:
@@ -91,8 +109,36 @@ class Transaction(Protocol):
         """Note when a device was last seen, and that it has ``n_sketches`` more."""
         ...
 
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study in the order of enrolment."""
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself, in the place of what it said before."""
+        ...
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
+        ...
+
+    async def list_devices(
+        self, study_id: bytes | None, *, after: PageKey | None, limit: int
+    ) -> Sequence[DeviceRecord]:
+        """Return devices in the order of enrolment, of one study or of all that are there."""
+        ...
+
+    async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
+        """Give a device another key and keep the old one; false if that was retired before."""
+        ...
+
+    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
+        """Return the keys that a device has replaced, the latest last."""
+        ...
+
+    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
+        """Store anew how far a retired key went, and whether it is revoked."""
+        ...
+
+    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
+        """Take nothing more from a device; false if it is so already."""
         ...
 
     async def exclude_device(
@@ -116,6 +162,12 @@ class Transaction(Protocol):
         """Return the streams of a device by name."""
         ...
 
+    async def list_streams_of(
+        self, device_ids: Sequence[bytes]
+    ) -> Mapping[bytes, Sequence[StreamRecord]]:
+        """Return the streams of several devices; those that have none are left out."""
+        ...
+
     # Sketches
 
     async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
@@ -127,9 +179,9 @@ class Transaction(Protocol):
         ...
 
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self, study_id: bytes, *, n_records: int, most_sketches: int, now: float
     ) -> bool:
-        """Add one sketch to a study's counts; false if it is full or in another state."""
+        """Add one sketch to a study's counts; false if it is full or accepts none now."""
         ...
 
     async def find_neighbours(

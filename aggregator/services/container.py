@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aggregator.ports import Clock, Store
 from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
+from aggregator.services.devices import DeviceService
 from aggregator.services.enrolment import EnrolmentService
 from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
@@ -15,10 +16,12 @@ from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
+from aggregator.services.roster import RosterService
 from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
 from aggregator.services.studies import StudyService
 from aggregator.services.tallies import Tallies
+from aggregator.services.withdrawal import WithdrawalService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +49,11 @@ class Services:
     readiness: Readiness
     tallies: Tallies
     merger: Merger
+    withdrawals: WithdrawalService
     studies: StudyService
     enrolment: EnrolmentService
+    devices: DeviceService
+    roster: RosterService
     exclusion: ExclusionService
     sketches: SketchService
     snapshots: SnapshotService
@@ -71,6 +77,7 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
     plans = PlanCache()
     tallies = Tallies(store)
     readiness = Readiness(store)
+    withdrawals = WithdrawalService(store, clock)
     snapshots = SnapshotService(store, clock, plans)
     devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
     keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
@@ -79,11 +86,14 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         clock=clock,
         readiness=readiness,
         tallies=tallies,
-        merger=Merger(store, clock, plans, readiness, payload_seconds=limits.payload_seconds),
-        studies=StudyService(store, clock, plans, tallies),
-        enrolment=EnrolmentService(
-            store, clock, plans, token_seconds=limits.token_seconds, rate=devices
+        merger=Merger(
+            store, clock, plans, readiness, withdrawals, payload_seconds=limits.payload_seconds
         ),
+        withdrawals=withdrawals,
+        studies=StudyService(store, clock, plans, tallies),
+        enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
+        devices=DeviceService(store, clock, rate=devices),
+        roster=RosterService(store, clock),
         exclusion=ExclusionService(store, clock, plans),
         sketches=SketchService(
             store,

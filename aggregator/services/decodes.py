@@ -122,6 +122,7 @@ async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeR
     decode = await transaction.get_decode(decode_id)
     if decode is None:
         raise NotFoundError("is not known here", field="decode", fix="check its identity")
+    await require_study(transaction, decode.study_id)
     return decode
 
 

@@ -1,17 +1,15 @@
-"""Enrolment: a token, a public key and a proof become a device; and what a device asks later."""
+"""Enrolment: a token, a public key and a proof become a device."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from aggregator.ports import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
     Store,
-    StreamRecord,
     StudyRecord,
     TokenRecord,
     Transaction,
@@ -19,29 +17,16 @@ from aggregator.ports import (
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.rates import RateLimit
 from shared.errors import AccessError, ConfigError, StoreError, StudyClosedError
 from shared.plan import SketchPlan
 from shared.wire import (
     device_id_of,
     encode_proof_input,
-    parse_request_signature,
     verify_proof,
-    verify_request,
 )
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceStatus:
-    """What a device learns about itself."""
-
-    device: DeviceRecord
-    streams: Sequence[StreamRecord]
-    server_time: float
-    generation: bytes
 
 
 class EnrolmentService:
@@ -54,13 +39,11 @@ class EnrolmentService:
         plans: PlanCache,
         *,
         token_seconds: float,
-        rate: RateLimit,
     ) -> None:
         self._store = store
         self._clock = clock
         self._plans = plans
         self._token_seconds = token_seconds
-        self._rate = rate
 
     async def create_token(
         self,
@@ -187,60 +170,6 @@ class EnrolmentService:
         raise StoreError(
             "is being enrolled by another request", field="public_key", fix="send the same again"
         )
-
-    async def describe_device(
-        self, *, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> DeviceStatus:
-        """Answer a device that signed its request.
-
-        Raises
-        ------
-        SignatureError
-            The signature is missing, too old or does not verify.
-        AccessError
-            The device is not enrolled here.
-        OverloadedError
-            It asks too often.
-        """
-        signature = parse_request_signature(headers)
-        now = self._clock.now()
-        async with self._store.begin() as transaction:
-            device = await require_device(transaction, signature.device)
-        verify_request(
-            signature,
-            method=method,
-            path=path,
-            body=body,
-            public_key=device.public_key,
-            now=now,
-        )
-        self._rate.spend(device.device_id)
-        async with self._store.begin(write=True) as transaction:
-            await transaction.touch_device(device.device_id, now=now)
-            return DeviceStatus(
-                device=device,
-                streams=await transaction.list_streams(device.device_id),
-                server_time=now,
-                generation=await transaction.get_generation(),
-            )
-
-
-async def require_device(
-    transaction: Transaction, device_id: bytes, *, lock: bool = False
-) -> DeviceRecord:
-    """Return an enrolled device.
-
-    Raises
-    ------
-    AccessError
-        It is not enrolled here.
-    """
-    device = await transaction.get_device(device_id, lock=lock)
-    if device is None:
-        raise AccessError(
-            "is not enrolled here", field="device", fix="enrol with a token of the study"
-        )
-    return device
 
 
 def _require_same(present: DeviceRecord, study_id: bytes, labels: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ import structlog
 from aggregator.ports import Clock, Store
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.readiness import Readiness
+from aggregator.services.withdrawal import WithdrawalService
 from shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
@@ -26,7 +27,7 @@ log = structlog.get_logger("aggregator.merging")
 
 
 class Merger:
-    """Keeps running sums up with what is stored, and drops payloads that have been kept enough.
+    """Keeps running sums up with what is stored, and removes what has been kept enough.
 
     Parameters
     ----------
@@ -40,6 +41,7 @@ class Merger:
         clock: Clock,
         plans: PlanCache,
         readiness: Readiness,
+        withdrawals: WithdrawalService,
         *,
         payload_seconds: float | None,
     ) -> None:
@@ -49,6 +51,7 @@ class Merger:
         self._next_drop = 0.0
         self._plans = plans
         self._readiness = readiness
+        self._withdrawals = withdrawals
 
     async def merge_all(self) -> int:
         """Merge all that waits now; return how many sketches were merged.
@@ -108,9 +111,10 @@ class Merger:
 
     async def _drop_now_and_then(self) -> None:
         now = self._clock.now()
-        if now >= self._next_drop:
+        if now >= self._next_drop or self._withdrawals.is_due:
             self._next_drop = now + _DROP_PERIOD_S
             await self.drop_payloads()
+            await self._withdrawals.purge()
 
     async def check(self, study_id: bytes) -> Sequence[str]:
         """Sum every stored sketch of a study anew; name the running sums that differ.

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 
 from aggregator.ports import StudyRecord, Transaction
-from shared.errors import NotFoundError
+from shared.errors import NotFoundError, StudyWithdrawnError
 from shared.plan import SketchPlan, decode_plan
 
 _MOST_PLANS = 64
@@ -32,16 +32,28 @@ class PlanCache:
 
 
 async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecord:
-    """Return a study.
+    """Return a study; raises as :func:`require_present`."""
+    return require_present(await transaction.get_study(study_id))
+
+
+def require_present(study: StudyRecord | None) -> StudyRecord:
+    """Return a study that is there.
 
     Raises
     ------
     NotFoundError
         There is none with this identity.
+    StudyWithdrawnError
+        It was withdrawn.
     """
-    study = await transaction.get_study(study_id)
     if study is None:
         raise NotFoundError(
             "is not known here", field="study", fix="check the study's identity and the server"
+        )
+    if study.state == "withdrawn":
+        raise StudyWithdrawnError(
+            "was withdrawn by its operator, with all that it held",
+            field="study",
+            fix="nothing more can be done with it; a new study needs another name or plan",
         )
     return study

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from aggregator.ports import (
     Clock,
     DeviceRecord,
     PageKey,
+    RetiredKeyRecord,
     SketchRecord,
     Store,
     StudyRecord,
     Transaction,
 )
-from aggregator.services.enrolment import require_device
+from aggregator.services.device_keys import find_signer, require_valid
+from aggregator.services.devices import require_device
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.plausibility import require_disjoint, require_plausible
 from aggregator.services.rates import RateLimit
@@ -36,6 +39,13 @@ from shared.wire import SketchMessage, decode_message, problem_type_of
 ENVELOPE_BYTES = 2048
 """What a message may be longer than its payload."""
 _MOST_LIMITS = 4096
+
+
+class _Author(NamedTuple):
+    """A device, and the key that signed if the device has replaced it since."""
+
+    device: DeviceRecord
+    signer: RetiredKeyRecord | None
 
 
 class SketchService:
@@ -116,7 +126,7 @@ class SketchService:
         try:
             message = decode_message(body)
             author = await self._authenticate(study_id, sketch_id, message)
-            self._rate.spend(author.device_id)
+            self._rate.spend(author.device.device_id)
             async with self._store.begin(write=True) as transaction:
                 return await self._store_once(transaction, message, author)
         except SketchError as error:
@@ -125,34 +135,35 @@ class SketchService:
 
     async def _authenticate(
         self, study_id: bytes, sketch_id: bytes, message: SketchMessage
-    ) -> DeviceRecord:
-        """Return the device that signed a message, without holding up any writer."""
+    ) -> _Author:
+        """Return who signed a message, without holding up any writer."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             _require_address(message, study_id, sketch_id)
             device = await _require_author(transaction, message)
-        message.verify(device.public_key)
-        return device
+            return _Author(device, await find_signer(transaction, device, message))
 
     async def _store_once(
-        self, transaction: Transaction, message: SketchMessage, author: DeviceRecord
+        self, transaction: Transaction, message: SketchMessage, author: _Author
     ) -> bool:
         study = await require_study(transaction, message.header.study)
         # Locked, so that two windows of one stream are checked one after the other.
         device = await _require_author(transaction, message, lock=True)
-        if device.public_key != author.public_key:
-            message.verify(device.public_key)
+        signer = author.signer
+        if signer is not None or device.public_key != author.device.public_key:
+            signer = await find_signer(transaction, device, message)
         if await _is_stored(transaction, message):
             return False
         _require_included(device)
+        require_valid(device, signer)
         plan = await self._plans.get(study)
-        _require_accepted(study, message)
+        now = self._clock.now()
+        _require_accepted(study, message, now)
         require_plausible(message.header, message.payload, plan)
         below, above = await transaction.find_neighbours(
             device.device_id, message.header.stream, message.header.sequence
         )
         require_disjoint(message.header, below, above, most_records=plan.most_records)
-        now = self._clock.now()
         if not await transaction.add_sketch(_to_record(message, now), message.payload):
             # Another request stored this identity since it was looked up.
             if await _is_stored(transaction, message):
@@ -171,11 +182,11 @@ class SketchService:
             header.study,
             n_records=header.n_records or 0,
             most_sketches=plan.most_sketches,
-            state="open",
+            now=now,
         ):
             return
         study = await require_study(transaction, header.study)
-        _require_open(study)
+        _require_open(study, now)
         raise _study_full(plan)
 
     async def list_page(
@@ -232,8 +243,8 @@ def _require_address(message: SketchMessage, study_id: bytes, sketch_id: bytes) 
         raise MalformedMessageError("is not the one in the address", field="sketch_id", fix=fix)
 
 
-def _require_accepted(study: StudyRecord, message: SketchMessage) -> None:
-    _require_open(study)
+def _require_accepted(study: StudyRecord, message: SketchMessage, now: float) -> None:
+    _require_open(study, now)
     if message.header.plan_digest != study.plan_digest:
         raise PlanMismatchError(
             "is not the digest of the study's plan",
@@ -249,8 +260,8 @@ def _require_included(device: DeviceRecord) -> None:
         )
 
 
-def _require_open(study: StudyRecord) -> None:
-    if study.state != "open":
+def _require_open(study: StudyRecord, now: float) -> None:
+    if not study.accepts_sketches(now):
         raise StudyClosedError("accepts no more sketches", field="study")
 
 

@@ -109,6 +109,7 @@ async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> Sna
     snapshot = await transaction.get_snapshot(snapshot_id)
     if snapshot is None:
         raise NotFoundError("is not known here", field="snapshot", fix="check its identity")
+    await require_study(transaction, snapshot.study_id)
     return snapshot
 
 

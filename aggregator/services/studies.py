@@ -10,7 +10,6 @@ from typing import Any
 from aggregator.ports import (
     LOCAL_ACTOR,
     Clock,
-    DeviceRecord,
     PageKey,
     RefusalRecord,
     Store,
@@ -97,6 +96,11 @@ class StudyService:
             n_devices = await transaction.count_devices(study_id)
         return StudySummary(study=study, n_devices=n_devices)
 
+    async def get_record(self, study_id: bytes) -> StudyRecord:
+        """Return a study without counting its devices; raises as :meth:`get`."""
+        async with self._store.begin() as transaction:
+            return await require_study(transaction, study_id)
+
     async def get_plan(self, study_id: bytes) -> tuple[StudyRecord, SketchPlan]:
         """Return a study with its plan; raises as :meth:`get`."""
         async with self._store.begin() as transaction:
@@ -117,25 +121,39 @@ class StudyService:
         study_id: bytes,
         state: StudyState,
         *,
+        accept_until: float | None = None,
         expected_version: int | None,
         actor: str = LOCAL_ACTOR,
     ) -> StudySummary:
         """Open or close a study; one that is so already stays as it is.
 
+        Parameters
+        ----------
+        accept_until
+            Until when the study, closed, still takes the sketches that were on their way.
+        expected_version
+            The version that was read; None for any.
+
         Raises
         ------
+        ConfigError
+            ``accept_until`` is given for a study that is to be open.
         NotFoundError
             There is none with this identity.
         StaleVersionError
             ``expected_version`` is not the study's.
         """
+        if state == "open" and accept_until is not None:
+            raise ConfigError(
+                "is for a study that is closed", field="accept_until", fix="leave it out"
+            )
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
             expected = study.version if expected_version is None else expected_version
             is_current = expected == study.version
-            if is_current and study.state != state:
+            if is_current and (study.state, study.accept_until) != (state, accept_until):
                 is_current = await transaction.set_study_state(
-                    study_id, state, expected_version=expected
+                    study_id, state, accept_until=accept_until, expected_version=expected
                 )
                 await write_entry(
                     transaction,
@@ -143,6 +161,7 @@ class StudyService:
                     actor=actor,
                     action="study.open" if state == "open" else "study.close",
                     target=study_id.hex(),
+                    details={} if accept_until is None else {"accept_until": accept_until},
                 )
             if not is_current:
                 raise StaleVersionError(
@@ -154,15 +173,15 @@ class StudyService:
             n_devices = await transaction.count_devices(study_id)
         return StudySummary(study=study, n_devices=n_devices)
 
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study; raises as :meth:`get`."""
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            return await transaction.list_devices(study_id)
-
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return how often sketches were refused, by problem; raises as :meth:`get`."""
         await self._tallies.flush()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.list_refusals(study_id)
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count, by rule, the devices that say they refuse the plan; raises as :meth:`get`."""
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            return await transaction.count_plan_refusals(study_id)

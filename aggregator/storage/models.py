@@ -94,6 +94,7 @@ class Study(Base):
     plan_digest: Mapped[bytes]
     created: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))
+    accept_until: Mapped[float | None]
     version: Mapped[int]
     n_sketches: Mapped[int]
     n_records: Mapped[int]
@@ -119,6 +120,7 @@ class Device(Base):
     __tablename__ = "devices"
     __table_args__ = (
         Index(None, "study_id", "enrolled", "device_id"),
+        Index(None, "enrolled", "device_id"),
         UniqueConstraint("study_id", "number"),
     )
 
@@ -132,6 +134,25 @@ class Device(Base):
     n_sketches: Mapped[int]
     excluded: Mapped[float | None]
     reason: Mapped[str | None]
+    revoked: Mapped[float | None]
+    heartbeat: Mapped[dict[str, Any] | None]
+    heartbeat_at: Mapped[float | None]
+    n_plan_refusals: Mapped[int] = mapped_column(default=0)
+
+
+class RetiredKey(Base):
+    """Keys that devices have replaced."""
+
+    __tablename__ = "retired_keys"
+    __table_args__ = (Index(None, "device_id"),)
+
+    key_id: Mapped[bytes] = mapped_column(primary_key=True)
+    device_id: Mapped[bytes] = mapped_column(ForeignKey("devices.device_id"))
+    public_key: Mapped[bytes]
+    retired: Mapped[float]
+    successor: Mapped[bytes]
+    last_sequences: Mapped[dict[str, Any]]
+    revoked: Mapped[float | None]
 
 
 class Sketch(Base):

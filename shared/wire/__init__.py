@@ -3,7 +3,12 @@
 Importable by every package. ``sketch.cddl`` beside this file describes the bytes.
 """
 
-from shared.wire.enrolment import device_id_of, encode_proof_input, verify_proof
+from shared.wire.enrolment import (
+    device_id_of,
+    encode_proof_input,
+    encode_rotation_input,
+    verify_proof,
+)
 from shared.wire.http_signature import (
     RequestSignature,
     parse_request_signature,
@@ -48,6 +53,7 @@ __all__ = [
     "encode_message",
     "encode_payload",
     "encode_proof_input",
+    "encode_rotation_input",
     "error_from_problem",
     "parse_request_signature",
     "problem_document",

@@ -1,4 +1,4 @@
-"""Enrolment: how a device shows that it holds the private half of the key that it registers."""
+"""Enrolment and rotation: how a device shows that it holds the private half of a key."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shared.cbor import encode_deterministic
 from shared.errors import SignatureError
 
 _DOMAIN = "sfumato/v1/enrolment"
+_ROTATION_DOMAIN = "sfumato/v1/rotation"
 
 
 def device_id_of(public_key: bytes) -> bytes:
@@ -24,6 +25,23 @@ def encode_proof_input(
 ) -> bytes:
     """Return the bytes that a device signs to enrol; they bind key, study, labels and token."""
     return encode_deterministic([_DOMAIN, token, study, public_key, dict(labels)])
+
+
+def encode_rotation_input(
+    *, device: bytes, public_key: bytes, last_sequences: Mapping[str, int]
+) -> bytes:
+    """Return the bytes that the new key of a device signs; they bind it to the device.
+
+    Parameters
+    ----------
+    device
+        The device's identity, which stays what it was.
+    public_key
+        The new key.
+    last_sequences
+        The last sketch of each stream that the old key has signed.
+    """
+    return encode_deterministic([_ROTATION_DOMAIN, device, public_key, dict(last_sequences)])
 
 
 def verify_proof(proof_input: bytes, *, public_key: bytes, proof: bytes) -> None:
@@ -40,5 +58,5 @@ def verify_proof(proof_input: bytes, *, public_key: bytes, proof: bytes) -> None
         raise SignatureError(
             "does not prove possession of the key",
             field="proof",
-            fix="sign token, study, public key and labels with the key that is being enrolled",
+            fix="sign what is sent with the key that is to be used from now on",
         ) from error

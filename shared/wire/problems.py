@@ -165,6 +165,16 @@ _TABLE: tuple[ProblemType, ...] = (
         "The study does not accept sketches any more. The device shelves what it has.",
     ),
     _problem(
+        "study-withdrawn",
+        "The study was withdrawn",
+        410,
+        _SHELVE,
+        errors.StudyWithdrawnError,
+        "The operator deleted the study with all that it held. Its identity is not used again, so "
+        "sketches for it are not stored anywhere. The device shelves what it has and releases "
+        "nothing more for this study.",
+    ),
+    _problem(
         "access-denied",
         "The key or token is not accepted",
         401,
@@ -222,6 +232,15 @@ _TABLE: tuple[ProblemType, ...] = (
         errors.StaleVersionError,
         "The ETag in If-Match is not that of the resource any more. Nothing was changed. Read the "
         "resource again, and repeat the request if it still makes sense.",
+    ),
+    _problem(
+        "precondition-required",
+        "The request must say what it read",
+        428,
+        _SHELVE,
+        errors.UnreadVersionError,
+        "The call changes a resource that others may be changing too, so it needs the header "
+        "If-Match with the ETag of the resource as it was read. Nothing was changed.",
     ),
     _problem(
         "too-large",

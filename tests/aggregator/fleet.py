@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -30,6 +31,8 @@ from shared.wire import (
     encode_message,
     encode_payload,
     encode_proof_input,
+    encode_rotation_input,
+    sign_request,
 )
 
 SLOT = 480
@@ -81,6 +84,26 @@ class Device:
         self.public_key = self.key.public_key().public_bytes_raw()
         self.device_id = device_id_of(self.public_key)
 
+    def with_key(self, seed: int) -> Device:
+        """Return the same device with another key; its identity stays."""
+        other = Device(seed, self.labels)
+        other.seed, other.device_id = self.seed, self.device_id
+        return other
+
+    def rotation(self, successor: Device, **last_sequences: int) -> bytes:
+        """Return the body of a change to the key of ``successor``."""
+        told = encode_rotation_input(
+            device=self.device_id,
+            public_key=successor.public_key,
+            last_sequences=last_sequences,
+        )
+        body = {
+            "public_key": successor.public_key.hex(),
+            "last_sequences": last_sequences,
+            "proof": successor.key.sign(told).hex(),
+        }
+        return json.dumps(body).encode()
+
     def enrolment(self, token: str, study: bytes) -> dict[str, Any]:
         """Return the body of an enrolment."""
         proof_input = encode_proof_input(
@@ -93,6 +116,20 @@ class Device:
             "labels": self.labels,
             "proof": self.key.sign(proof_input).hex(),
         }
+
+    def sign(
+        self, method: str, path: str, *, now: float, body: bytes = b"", **more: str
+    ) -> dict[str, str]:
+        """Return the headers of a request that this device signs; ``more`` are others."""
+        headers = sign_request(
+            method=method,
+            path=path,
+            body=body,
+            device=self.device_id,
+            created=int(now),
+            sign=self.key.sign,
+        )
+        return headers | more
 
     def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
         """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""
@@ -173,6 +210,20 @@ class Desk:
         """Upload a message."""
         return await self.http.put(
             f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body, headers=SKETCH
+        )
+
+    async def change(
+        self, study: bytes, state: str, *, if_match: str = "*", **body: Any
+    ) -> httpx.Response:
+        """Open or close a study, as it is now or as it was read."""
+        headers = self.operator | {"If-Match": if_match}
+        url = f"/v1/studies/{study.hex()}"
+        return await self.http.patch(url, json={"state": state} | body, headers=headers)
+
+    async def withdraw(self, study: bytes, name: str = "pumps") -> httpx.Response:
+        """Withdraw a study."""
+        return await self.http.delete(
+            f"/v1/studies/{study.hex()}", params={"confirm": name}, headers=self.operator
         )
 
     async def read(self, url: str, **options: Any) -> Any:

@@ -8,16 +8,20 @@ from contextlib import asynccontextmanager
 
 from aggregator.ports import Transaction
 from aggregator.storage.memory.decodes import DecodePart
+from aggregator.storage.memory.devices import DevicePart
 from aggregator.storage.memory.exclusion import ExclusionPart
 from aggregator.storage.memory.keys import KeyPart
 from aggregator.storage.memory.sketches import SketchPart
 from aggregator.storage.memory.studies import StudyPart
 from aggregator.storage.memory.tables import Tables
+from aggregator.storage.memory.withdrawal import WithdrawalPart
 
 __all__ = ["MemoryStore"]
 
 
-class MemoryTransaction(StudyPart, SketchPart, ExclusionPart, DecodePart, KeyPart):
+class MemoryTransaction(
+    StudyPart, DevicePart, SketchPart, ExclusionPart, WithdrawalPart, DecodePart, KeyPart
+):
     """One transaction on the tables of a store."""
 
 

@@ -57,8 +57,9 @@ class KeyPart:
     async def count_totals(self) -> StoreTotals:
         """Count what metrics show."""
         tables = self._tables
+        kept = {s for s, record in tables.studies.rows.items() if record.state != "withdrawn"}
         return StoreTotals(
-            n_studies=len(tables.studies.rows),
-            n_devices=len(tables.devices.rows),
+            n_studies=len(kept),
+            n_devices=sum(d.study_id in kept for d in tables.devices.rows.values()),
             decodes=Counter(decode.state for decode in tables.decodes.rows.values()),
         )

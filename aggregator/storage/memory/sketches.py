@@ -11,7 +11,6 @@ from aggregator.ports import (
     SketchRecord,
     SnapshotRecord,
 )
-from aggregator.ports.records import StudyState
 from aggregator.storage.memory.tables import Tables
 
 
@@ -37,11 +36,12 @@ class SketchPart:
         return True
 
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self, study_id: bytes, *, n_records: int, most_sketches: int, now: float
     ) -> bool:
         """Add one sketch to the counts of a study."""
         study = self._tables.studies.get(study_id)
-        if study is None or study.n_sketches >= most_sketches or study.state != state:
+        is_full = study is not None and study.n_sketches >= most_sketches
+        if study is None or is_full or not study.accepts_sketches(now):
             return False
         self._tables.studies.put(
             study_id,

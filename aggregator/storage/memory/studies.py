@@ -1,4 +1,4 @@
-"""Studies, tokens and devices in memory."""
+"""Studies and their tokens in memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aggregator.ports import (
-    DeviceRecord,
     PageKey,
-    StreamRecord,
     StudyRecord,
     TokenRecord,
 )
@@ -18,7 +16,7 @@ from aggregator.storage.memory.tables import Tables
 
 
 class StudyPart:
-    """Studies, tokens and devices; see the port for the methods' meaning."""
+    """Studies and tokens; see the port for the methods' meaning."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -44,22 +42,30 @@ class StudyPart:
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies in the order of creation."""
-        records = sorted(self._tables.studies.rows.values(), key=lambda r: (r.created, r.study_id))
+        records = [r for r in self._tables.studies.rows.values() if r.state != "withdrawn"]
+        records.sort(key=lambda r: (r.created, r.study_id))
         return [r for r in records if after is None or (r.created, r.study_id) > after][:limit]
 
     async def set_study_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        accept_until: float | None = None,
+        expected_version: int,
     ) -> bool:
         """Change the state if the version is the expected one."""
         study = self._tables.studies.get(study_id)
         if study is None or study.version != expected_version:
             return False
-        self._tables.studies.put(study_id, replace(study, state=state, version=study.version + 1))
+        self._tables.studies.change(
+            study_id, state=state, accept_until=accept_until, version=study.version + 1
+        )
         return True
 
     async def count_devices(self, study_id: bytes) -> int:
         """Count the devices of a study."""
-        return len(await self.list_devices(study_id))
+        return sum(r.study_id == study_id for r in self._tables.devices.rows.values())
 
     async def add_token(self, record: TokenRecord) -> bool:
         """Store a token."""
@@ -76,39 +82,3 @@ class StudyPart:
             return False
         self._tables.tokens.put(token_hash, replace(token, uses=token.uses + 1))
         return True
-
-    async def add_device(self, record: DeviceRecord) -> bool:
-        """Store a device."""
-        if not self._tables.devices.add(record.device_id, record):
-            return False
-        self._tables.numbers.put(record.device_id, len(self._tables.numbers.rows))
-        return True
-
-    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
-        """Return a device; transactions that write are alone, so nothing is to be locked."""
-        return self._tables.devices.get(device_id)
-
-    async def touch_device(self, device_id: bytes, *, now: float, n_sketches: int = 0) -> None:
-        """Note when a device was last seen."""
-        device = self._tables.devices.get(device_id)
-        if device is not None:
-            total = device.n_sketches + n_sketches
-            self._tables.devices.put(device_id, replace(device, last_seen=now, n_sketches=total))
-
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study."""
-        records = [r for r in self._tables.devices.rows.values() if r.study_id == study_id]
-        return sorted(records, key=lambda r: (r.enrolled, r.device_id))
-
-    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
-        """Return the streams of a device, each with its last sketch."""
-        found = []
-        for (device, stream), sketches in sorted(self._tables.streams.rows.items()):
-            if device == device_id:
-                last = self._tables.sketches.rows[sketches[max(sketches)]]
-                found.append(
-                    StreamRecord(
-                        stream=stream, last_sequence=last.sequence, last_slot=last.last_slot
-                    )
-                )
-        return found

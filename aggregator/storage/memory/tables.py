@@ -12,6 +12,7 @@ from aggregator.ports import (
     DecodeRecord,
     DeviceRecord,
     KeyRecord,
+    RetiredKeyRecord,
     SketchRecord,
     SnapshotRecord,
     StudyRecord,
@@ -79,6 +80,7 @@ class Tables:
         self.studies: Table[bytes, StudyRecord] = Table(self.undo)
         self.tokens: Table[bytes, TokenRecord] = Table(self.undo)
         self.devices: Table[bytes, DeviceRecord] = Table(self.undo)
+        self.retired_keys: Table[bytes, RetiredKeyRecord] = Table(self.undo)
         self.sketches: Table[bytes, SketchRecord] = Table(self.undo)
         self.payloads: Table[bytes, bytes | None] = Table(self.undo)
         self.numbers: Table[bytes, int] = Table(self.undo)

@@ -18,12 +18,20 @@ from aggregator.storage.sql.keys import KeyRows
 from aggregator.storage.sql.sketches import SketchRows
 from aggregator.storage.sql.snapshots import SnapshotRows
 from aggregator.storage.sql.studies import StudyRows
+from aggregator.storage.sql.withdrawal import WithdrawalRows
 
 __all__ = ["SqlStore"]
 
 
 class SqlTransaction(
-    StudyRows, DeviceRows, SketchRows, ExclusionRows, SnapshotRows, DecodeRows, KeyRows
+    StudyRows,
+    DeviceRows,
+    SketchRows,
+    ExclusionRows,
+    WithdrawalRows,
+    SnapshotRows,
+    DecodeRows,
+    KeyRows,
 ):
     """One database transaction."""
 

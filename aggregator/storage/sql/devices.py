@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import and_, func, select, update
 
-from aggregator.ports import DeviceRecord, StreamRecord
-from aggregator.storage.models import Device, Sketch, Study
-from aggregator.storage.sql.rows import Rows, columns_of, to_record
+from aggregator.ports import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
+from aggregator.storage.heartbeats import count_rules
+from aggregator.storage.models import Device, RetiredKey, Sketch, Study
+from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
 
 
 class DeviceRows(Rows):
@@ -40,30 +42,105 @@ class DeviceRows(Rows):
             .values(last_seen=now, n_sketches=Device.n_sketches + n_sketches)
         )
 
-    async def list_devices(self, study_id: bytes) -> Sequence[DeviceRecord]:
-        """Return the devices of a study."""
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself."""
+        said = {
+            "heartbeat": heartbeat,
+            "heartbeat_at": now,
+            "last_seen": now,
+            "n_plan_refusals": len(heartbeat["plan_refusals"]),
+        }
+        await self._connection.execute(
+            update(Device).where(Device.device_id == device_id).values(said)
+        )
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count the devices that refuse the plan."""
+        statement = select(Device.heartbeat).where(
+            Device.study_id == study_id, Device.n_plan_refusals > 0
+        )
+        found = await self._connection.execute(statement)
+        return count_rules(heartbeat or {} for heartbeat in found.scalars())
+
+    async def list_devices(
+        self, study_id: bytes | None, *, after: PageKey | None, limit: int
+    ) -> Sequence[DeviceRecord]:
+        """Return devices in the order of enrolment."""
+        gone = select(Study.study_id).where(Study.state == "withdrawn")
+        among = Device.study_id.not_in(gone) if study_id is None else Device.study_id == study_id
         statement = (
             select(*columns_of(Device, DeviceRecord))
-            .where(Device.study_id == study_id)
+            .where(among, *follows(Device.enrolled, Device.device_id, after))
             .order_by(Device.enrolled, Device.device_id)
+            .limit(limit)
         )
         found = await self._connection.execute(statement)
         return [DeviceRecord(**row._mapping) for row in found]
 
-    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
-        """Return the streams of a device, each with its last sketch."""
-        last = (
-            select(Sketch.stream, func.max(Sketch.sequence).label("sequence"))
-            .where(Sketch.device_id == device_id)
-            .group_by(Sketch.stream)
-            .subquery()
+    async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
+        """Give a device another key."""
+        if not await self._add(RetiredKey, retired):
+            return False
+        await self._connection.execute(
+            update(Device)
+            .where(Device.device_id == retired.device_id)
+            .values(public_key=public_key)
         )
-        same = and_(Sketch.stream == last.c.stream, Sketch.sequence == last.c.sequence)
+        return True
+
+    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
+        """Return the keys that a device has replaced."""
         statement = (
-            select(Sketch.stream, Sketch.sequence, Sketch.last_slot)
-            .join(last, same)
-            .where(Sketch.device_id == device_id)
+            select(*columns_of(RetiredKey, RetiredKeyRecord))
+            .where(RetiredKey.device_id == device_id)
+            .order_by(RetiredKey.retired, RetiredKey.key_id)
         )
         found = await self._connection.execute(statement)
-        streams = [StreamRecord(stream=s, last_sequence=n, last_slot=slot) for s, n, slot in found]
-        return sorted(streams, key=lambda record: record.stream)
+        return [RetiredKeyRecord(**row._mapping) for row in found]
+
+    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
+        """Store anew what a retired key verifies."""
+        await self._connection.execute(
+            update(RetiredKey)
+            .where(RetiredKey.key_id == record.key_id)
+            .values(last_sequences=record.last_sequences, revoked=record.revoked)
+        )
+
+    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
+        """Take nothing more from a device."""
+        revoked = await self._connection.execute(
+            update(Device)
+            .where(Device.device_id == device_id, Device.revoked.is_(None))
+            .values(revoked=now)
+            .returning(Device.device_id)
+        )
+        return revoked.first() is not None
+
+    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
+        """Return the streams of a device."""
+        return (await self.list_streams_of([device_id])).get(device_id, [])
+
+    async def list_streams_of(
+        self, device_ids: Sequence[bytes]
+    ) -> Mapping[bytes, Sequence[StreamRecord]]:
+        """Return the streams of devices, each with its last sketch."""
+        last = (
+            select(Sketch.device_id, Sketch.stream, func.max(Sketch.sequence).label("sequence"))
+            .where(Sketch.device_id.in_(device_ids))
+            .group_by(Sketch.device_id, Sketch.stream)
+            .subquery()
+        )
+        same = and_(
+            Sketch.device_id == last.c.device_id,
+            Sketch.stream == last.c.stream,
+            Sketch.sequence == last.c.sequence,
+        )
+        columns = (Sketch.device_id, Sketch.stream, Sketch.sequence, Sketch.last_slot)
+        statement = select(*columns).join(last, same)
+        streams: dict[bytes, list[StreamRecord]] = {}
+        for device_id, stream, sequence, slot in await self._connection.execute(statement):
+            record = StreamRecord(stream=stream, last_sequence=sequence, last_slot=slot)
+            streams.setdefault(device_id, []).append(record)
+        return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}

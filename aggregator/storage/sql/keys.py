@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 
 from aggregator.ports import AuditRecord, KeyRecord, PageKey, StoreTotals
 from aggregator.storage.models import AuditEntry, Base, Decode, Device, Key, Study
@@ -67,12 +67,14 @@ class KeyRows(Rows):
         """Count what metrics show."""
         states = select(Decode.state, func.count()).group_by(Decode.state)
         found = await self._connection.execute(states)
+        withdrawn = select(Study.study_id).where(Study.state == "withdrawn")
         return StoreTotals(
-            n_studies=await self._count(Study),
-            n_devices=await self._count(Device),
+            n_studies=await self._count(Study, Study.state != "withdrawn"),
+            n_devices=await self._count(Device, Device.study_id.not_in(withdrawn)),
             decodes={str(state): int(count) for state, count in found},
         )
 
-    async def _count(self, model: type[Base]) -> int:
-        found = await self._connection.execute(select(func.count()).select_from(model))
+    async def _count(self, model: type[Base], which: ColumnElement[bool]) -> int:
+        statement = select(func.count()).select_from(model).where(which)
+        found = await self._connection.execute(statement)
         return found.scalar_one()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, or_, select, update
 
 from aggregator.ports import PageKey, RefusalRecord, SketchRecord
-from aggregator.ports.records import StudyState
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
 
@@ -29,16 +28,15 @@ class SketchRows(Rows):
         return True
 
     async def count_sketch(
-        self, study_id: bytes, *, n_records: int, most_sketches: int, state: StudyState
+        self, study_id: bytes, *, n_records: int, most_sketches: int, now: float
     ) -> bool:
         """Add one sketch to the counts of a study."""
+        accepts = or_(
+            Study.state == "open", and_(Study.state == "closed", Study.accept_until > now)
+        )
         statement = (
             update(Study)
-            .where(
-                Study.study_id == study_id,
-                Study.n_sketches < most_sketches,
-                Study.state == state,
-            )
+            .where(Study.study_id == study_id, Study.n_sketches < most_sketches, accepts)
             .values(n_sketches=Study.n_sketches + 1, n_records=Study.n_records + n_records)
             .returning(Study.n_sketches)
         )

@@ -44,7 +44,7 @@ class StudyRows(Rows):
         """Return studies in the order of creation."""
         statement = (
             select(*columns_of(Study, StudyRecord))
-            .where(*follows(Study.created, Study.study_id, after))
+            .where(Study.state != "withdrawn", *follows(Study.created, Study.study_id, after))
             .order_by(Study.created, Study.study_id)
             .limit(limit)
         )
@@ -52,13 +52,18 @@ class StudyRows(Rows):
         return [StudyRecord(**row._mapping) for row in found]
 
     async def set_study_state(
-        self, study_id: bytes, state: StudyState, *, expected_version: int
+        self,
+        study_id: bytes,
+        state: StudyState,
+        *,
+        accept_until: float | None = None,
+        expected_version: int,
     ) -> bool:
         """Change the state if the version is the expected one."""
         statement = (
             update(Study)
             .where(Study.study_id == study_id, Study.version == expected_version)
-            .values(state=state, version=Study.version + 1)
+            .values(state=state, accept_until=accept_until, version=Study.version + 1)
             .returning(Study.version)
         )
         return (await self._connection.execute(statement)).first() is not None

@@ -146,8 +146,7 @@ async def test_one_key_enrols_in_one_study(desk: Desk) -> None:
 async def test_a_closed_study_enrols_nobody(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     token = await desk.make_token(study)
-    url = f"/v1/studies/{study.hex()}"
-    await desk.http.patch(url, json={"state": "closed"}, headers=desk.operator)
+    await desk.change(study, "closed")
     answer = await enrol(desk, Device(1).enrolment(token, study))
     assert_problem(answer, "study-closed", 403, "study_id")
 

@@ -231,13 +231,12 @@ async def test_a_closed_study_takes_no_new_sketch_but_acknowledges_stored_ones(
     study = await prepare(desk)
     stored = device.message(study, plan)
     assert (await desk.put(study, *stored)).status_code == 201
-    url = f"/v1/studies/{study.hex()}"
-    await desk.http.patch(url, json={"state": "closed"}, headers=desk.operator)
+    await desk.change(study, "closed")
     new = device.message(study, plan, sequence=1, slots=(SLOT + 1, SLOT + 1))
     assert_problem(await desk.put(study, *new), "study-closed", 403, "study")
     assert (await desk.put(study, *stored)).status_code == 200
     assert await count_stored(desk, study) == 1
-    await desk.http.patch(url, json={"state": "open"}, headers=desk.operator)
+    await desk.change(study, "open")
     assert (await desk.put(study, *new)).status_code == 201
 
 

@@ -147,18 +147,24 @@ async def test_a_study_closes_only_as_it_was_last_read(desk: Desk) -> None:
     # What arrives meanwhile does not make the life cycle stale.
     await desk.enrol(study, Device(1))
     await desk.put(study, *Device(1).message(study, make_plan()))
-    headers = desk.operator | {"If-Match": etag}
-    closed = await desk.http.patch(url, json={"state": "closed"}, headers=headers)
+    closed = await desk.change(study, "closed", if_match=etag)
     assert (closed.status_code, closed.json()["state"]) == (200, "closed")
-    stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
-    assert_problem(stale, "precondition-failed", 412, "If-Match")
-    headers["If-Match"] = '"never given"'
-    stale = await desk.http.patch(url, json={"state": "open"}, headers=headers)
-    assert_problem(stale, "precondition-failed", 412, "If-Match")
+    for read_before in (etag, '"never given"'):
+        stale = await desk.change(study, "open", if_match=read_before)
+        assert_problem(stale, "precondition-failed", 412, "If-Match")
     assert (await desk.read(url))["state"] == "closed"
-    again = await desk.http.patch(url, json={"state": "open"}, headers=desk.operator)
+    again = await desk.change(study, "open", if_match=closed.headers["etag"])
     assert again.json()["state"] == "open"
     assert again.headers["etag"] != etag
+
+
+async def test_a_study_is_changed_only_by_who_says_what_was_read(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}"
+    answer = await desk.http.patch(url, json={"state": "closed"}, headers=desk.operator)
+    assert_problem(answer, "precondition-required", 428, "If-Match")
+    assert (await desk.read(url))["state"] == "open"
+    assert (await desk.change(study, "closed", if_match="*")).json()["state"] == "closed"
 
 
 async def test_privacy_is_said_exactly_and_in_words(desk: Desk) -> None:

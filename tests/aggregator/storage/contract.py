@@ -16,11 +16,13 @@ from aggregator.ports import (
     DecodeRecord,
     DeviceRecord,
     KeyRecord,
+    RetiredKeyRecord,
     Selection,
     SketchRecord,
     SketchTotals,
     SnapshotRecord,
     Store,
+    StreamRecord,
     StudyRecord,
     TokenRecord,
     Transaction,
@@ -292,15 +294,143 @@ class StoreContract:
         async with store.begin(write=True) as transaction:
             await transaction.add_study(STUDY)
 
-            async def count(state: Any = "open") -> bool:
+            async def count(now: float = 0.0) -> bool:
                 return await transaction.count_sketch(
-                    STUDY.study_id, n_records=1 << 40, most_sketches=2, state=state
+                    STUDY.study_id, n_records=1 << 40, most_sketches=2, now=now
                 )
 
-            assert not await count("closed")
-            assert [await count(), await count(), await count()] == [True, True, False]
+            async def change(version: int, state: Any, until: float | None = None) -> None:
+                assert await transaction.set_study_state(
+                    STUDY.study_id, state, accept_until=until, expected_version=version
+                )
+
+            await change(1, "closed")
+            assert not await count()
+            await change(2, "closed", 10.0)
+            assert [await count(10.0), await count(9.0)] == [False, True]
+            await change(3, "open")
+            assert [await count(11.0), await count()] == [True, False]
             found = await transaction.get_study(STUDY.study_id)
-        assert found == replace(STUDY, n_sketches=2, n_records=1 << 41)
+        assert found == replace(STUDY, version=4, n_sketches=2, n_records=1 << 41)
+
+    async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(
+        self, store: Store
+    ) -> None:
+        other = replace(STUDY, study_id=name("other"), name="other")
+        device = make_device(9, study_id=other.study_id)
+        sketch = make_sketch(9, 0, study_id=other.study_id)
+        async with store.begin(write=True) as transaction:
+            await queue(transaction, 1, 2)
+            for number in range(2):
+                await transaction.add_device(make_device(number))
+                await transaction.add_sketch(make_sketch(number, 0), make_payload(number, 0))
+            await merge(transaction)
+            await transaction.add_sketch(make_sketch(1, 1), make_payload(1, 1))
+            await transaction.count_refusal(STUDY.study_id, "signature-invalid")
+            await transaction.add_study(other)
+            await transaction.add_device(device)
+            await transaction.add_sketch(sketch, make_payload(9, 0))
+        async with store.begin(write=True) as transaction:
+            assert await transaction.purge_withdrawn(most=100) == 0
+            assert not await transaction.withdraw_study(name("nobody"))
+            assert await transaction.withdraw_study(STUDY.study_id)
+            assert not await transaction.withdraw_study(STUDY.study_id)
+            assert await transaction.list_unmerged() == [other.study_id]
+            assert not await transaction.count_sketch(
+                STUDY.study_id, n_records=1, most_sketches=9, now=0.0
+            )
+        counts: list[int] = []
+        while not counts or counts[-1]:
+            async with store.begin(write=True) as transaction:
+                counts.append(await transaction.purge_withdrawn(most=2))
+        assert max(counts) == 2
+        async with store.begin() as transaction:
+            study = await transaction.get_study(STUDY.study_id)
+            assert study == replace(STUDY, state="withdrawn", version=2)
+            assert await transaction.list_studies(after=None, limit=9) == [other]
+            assert await transaction.list_sketches(STUDY.study_id, after=None, limit=9) == []
+            assert await transaction.get_decode(name("decode", 1)) is None
+            assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
+            assert await transaction.list_refusals(STUDY.study_id) == []
+            assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
+            assert await transaction.list_streams(name("device", 1)) == []
+            assert await transaction.get_device(device.device_id) == device
+            totals = await transaction.sum_sketches(
+                other.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
+            )
+            counted = await transaction.count_totals()
+        assert_totals(totals, [make_sums(9, 0).tolist()], [10])
+        assert (counted.n_studies, counted.n_devices) == (1, 1)
+
+    async def test_devices_are_listed_in_pages_of_one_study_or_of_all(self, store: Store) -> None:
+        other = replace(STUDY, study_id=name("other"), name="other")
+        elsewhere = make_device(2, study_id=other.study_id, enrolled=1.0)
+        devices = [make_device(0), make_device(1), make_device(3, enrolled=1.0)]
+        async with store.begin(write=True) as transaction:
+            await transaction.add_study(STUDY)
+            await transaction.add_study(other)
+            for device in (*devices, elsewhere):
+                await transaction.add_device(device)
+            await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
+            await transaction.add_sketch(make_sketch(1, 4), make_payload(1, 4))
+        devices.sort(key=lambda d: (d.enrolled, d.device_id))
+        everywhere = sorted([*devices, elsewhere], key=lambda d: (d.enrolled, d.device_id))
+        async with store.begin() as transaction:
+            for study, expected in ((STUDY.study_id, devices), (None, everywhere)):
+                first = await transaction.list_devices(study, after=None, limit=2)
+                after = (first[-1].enrolled, first[-1].device_id)
+                rest = await transaction.list_devices(study, after=after, limit=9)
+                assert [*first, *rest] == expected
+            ids = [device.device_id for device in everywhere]
+            assert await transaction.list_streams_of(ids) == {
+                name("device", 1): [StreamRecord(stream="main", last_sequence=4, last_slot=4)]
+            }
+
+    async def test_a_device_changes_its_key_and_the_old_one_is_kept(self, store: Store) -> None:
+        device = name("device", 1)
+        retired = [
+            RetiredKeyRecord(
+                key_id=name(i),
+                device_id=device,
+                public_key=name("key", i),
+                retired=float(i),
+                successor=name(i + 1),
+                last_sequences={"näme": (1 << 53) - 1},
+            )
+            for i in (1, 2)
+        ]
+        async with store.begin(write=True) as transaction:
+            await fill(transaction)
+            for old in retired:
+                assert await transaction.rotate_key(old, public_key=name("key", old.successor))
+            assert not await transaction.rotate_key(retired[0], public_key=b"")
+            changed = replace(retired[0], last_sequences={"a": 1}, revoked=9.0)
+            await transaction.change_retired_key(changed)
+            assert await transaction.revoke_device(device, now=5.0)
+            assert not await transaction.revoke_device(device, now=6.0)
+            assert not await transaction.revoke_device(name("nobody"), now=6.0)
+        async with store.begin() as transaction:
+            assert await transaction.list_retired_keys(device) == [changed, retired[1]]
+            assert await transaction.list_retired_keys(name("device", 0)) == []
+            found = await transaction.get_device(device)
+        assert found == make_device(1, public_key=name("key", name(3)), revoked=5.0)
+
+    async def test_the_last_heartbeat_of_a_device_is_kept(self, store: Store) -> None:
+        refusal = {"study": "5f", "rule": "policy.max_epsilon", "detail": "nörd"}
+        said = {"agent": "0.1.0", "plan_refusals": [refusal, refusal]}
+        async with store.begin(write=True) as transaction:
+            await fill(transaction, n_devices=3)
+            first, second, _ = (name("device", number) for number in range(3))
+            await transaction.note_heartbeat(first, {"plan_refusals": []}, now=1.0)
+            for device in (first, second, name("nobody")):
+                await transaction.note_heartbeat(device, said, now=2.0)
+        async with store.begin() as transaction:
+            assert await transaction.count_plan_refusals(STUDY.study_id) == {
+                "policy.max_epsilon": 2
+            }
+            assert await transaction.count_plan_refusals(name("other")) == {}
+            found = await transaction.get_device(first)
+        assert found == make_device(0, heartbeat=said, heartbeat_at=2.0, last_seen=2.0)
 
     async def test_a_device_shows_when_it_was_seen_and_how_far_it_is(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:
@@ -320,7 +450,7 @@ class StoreContract:
                 ("z", 20, 20),
             ]
             assert await transaction.count_devices(STUDY.study_id) == 2
-            listed = await transaction.list_devices(STUDY.study_id)
+            listed = await transaction.list_devices(STUDY.study_id, after=None, limit=9)
             assert [d.device_id for d in listed] == [name("device", 0), device]
 
     async def test_neighbours_are_the_nearest_of_the_same_stream(self, store: Store) -> None:

@@ -34,6 +34,7 @@ def downgrade() -> None:
         "cell_roots",
         "pending_sketches",
         "sketches",
+        "retired_keys",
         "devices",
         "tokens",
         "studies",
@@ -90,6 +91,7 @@ def _create_studies() -> None:
         _binary("plan_digest"),
         _real("created"),
         _word("state"),
+        _real("accept_until", nullable=True),
         _integer("version"),
         _integer("n_sketches"),
         _integer("n_records"),
@@ -123,11 +125,29 @@ def _create_devices() -> None:
         _integer("n_sketches"),
         _real("excluded", nullable=True),
         _text("reason", nullable=True),
+        _real("revoked", nullable=True),
+        _text("heartbeat", nullable=True),
+        _real("heartbeat_at", nullable=True),
+        _integer("n_plan_refusals"),
         _primary("devices", "device_id"),
         _foreign("devices", "study_id", "studies"),
         sa.UniqueConstraint("study_id", "number", name="uq_devices_study_id_number"),
     )
     _index("devices", "study_id", "enrolled", "device_id")
+    _index("devices", "enrolled", "device_id")
+    op.create_table(
+        "retired_keys",
+        _binary("key_id"),
+        _binary("device_id"),
+        _binary("public_key"),
+        _real("retired"),
+        _binary("successor"),
+        _text("last_sequences"),
+        _real("revoked", nullable=True),
+        _primary("retired_keys", "key_id"),
+        _foreign("retired_keys", "device_id", "devices"),
+    )
+    _index("retired_keys", "device_id")
 
 
 def _create_sketches() -> None:

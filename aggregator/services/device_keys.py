@@ -1,0 +1,134 @@
+"""Keys of devices: which one signed, and the change from one to the next.
+
+A device keeps its identity, the hash of the key that it enrolled with. A retired key verifies the
+sketches that it signed, which its device names stream by stream when it takes another, and no later
+one: whoever stole it can sign nothing new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from aggregator.ports import DeviceRecord, RetiredKeyRecord, Transaction
+from shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from shared.wire import SketchMessage
+
+MOST_RETIRED = 32
+"""Keys that one device may have replaced: an upload is tried with each that may have signed it."""
+
+
+def key_id_of(public_key: bytes) -> bytes:
+    """Return the identity of a key, its SHA-256."""
+    return hashlib.sha256(public_key).digest()
+
+
+async def find_signer(
+    transaction: Transaction, device: DeviceRecord, message: SketchMessage
+) -> RetiredKeyRecord | None:
+    """Return the retired key that signed a message; None if the present one did.
+
+    Raises
+    ------
+    SignatureError
+        No key of the device did that may have.
+    """
+    header = message.header
+    try:
+        message.verify(device.public_key)
+    except SignatureError:
+        for retired in await transaction.list_retired_keys(device.device_id):
+            if header.sequence <= retired.last_sequences.get(header.stream, -1):
+                with suppress(SignatureError):
+                    message.verify(retired.public_key)
+                    return retired
+        raise
+    return None
+
+
+def require_valid(device: DeviceRecord, signer: RetiredKeyRecord | None) -> None:
+    """Refuse what a revoked key signed.
+
+    Raises
+    ------
+    AccessError
+        The key was revoked, or the whole device.
+    """
+    if device.revoked is not None or (signer is not None and signer.revoked is not None):
+        raise AccessError(
+            "is signed with a key that was revoked",
+            field="device",
+            fix="ask the operator for the reason; a new key enrols with a new token",
+        )
+
+
+async def take_key(
+    transaction: Transaction,
+    device: DeviceRecord,
+    *,
+    public_key: bytes,
+    last_sequences: Mapping[str, int],
+    now: float,
+) -> None:
+    """Give a device, locked, another key.
+
+    Raises
+    ------
+    ConfigError
+        The key is or was in use.
+    StoreError
+        The device has replaced too many.
+    """
+    retired = await transaction.list_retired_keys(device.device_id)
+    key_id = key_id_of(public_key)
+    used = {record.key_id for record in retired} | {key_id_of(device.public_key)}
+    if key_id in used or await transaction.get_device(key_id) is not None:
+        raise ConfigError("is or was in use", field="public_key", fix="make a new key")
+    if len(retired) >= MOST_RETIRED:
+        raise StoreError(
+            f"has replaced {MOST_RETIRED} keys, the most that are kept",
+            field="device",
+            fix="enrol it anew with a token",
+        )
+    record = RetiredKeyRecord(
+        key_id=key_id_of(device.public_key),
+        device_id=device.device_id,
+        public_key=device.public_key,
+        retired=now,
+        successor=key_id,
+        last_sequences=dict(last_sequences),
+    )
+    if not await transaction.rotate_key(record, public_key=public_key):
+        raise StoreError("is another device's retired key", field="device", fix="enrol it anew")
+
+
+async def repeat_change(
+    transaction: Transaction,
+    signer: RetiredKeyRecord,
+    *,
+    public_key: bytes,
+    last_sequences: Mapping[str, int],
+) -> None:
+    """Take a change of keys that was answered before, and whose answer was lost.
+
+    The device may have signed more with its old key since; no stream goes back.
+
+    Raises
+    ------
+    SignatureError
+        The key that signed was replaced by another.
+    """
+    if signer.successor != key_id_of(public_key):
+        raise SignatureError(
+            "is by a key that was replaced by another one",
+            field="Signature",
+            fix="sign with the device's present key",
+        )
+    both = signer.last_sequences.keys() | last_sequences.keys()
+    furthest = {
+        stream: max(signer.last_sequences.get(stream, 0), last_sequences.get(stream, 0))
+        for stream in both
+    }
+    await transaction.change_retired_key(replace(signer, last_sequences=furthest))

@@ -1,0 +1,250 @@
+"""Devices that sign their requests: what they ask about themselves, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aggregator.ports import (
+    Clock,
+    DeviceRecord,
+    RetiredKeyRecord,
+    Store,
+    StreamRecord,
+    Transaction,
+)
+from aggregator.services.device_keys import repeat_change, require_valid, take_key
+from aggregator.services.plans import require_present
+from aggregator.services.rates import RateLimit
+from shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from shared.wire import (
+    RequestSignature,
+    encode_rotation_input,
+    parse_request_signature,
+    verify_proof,
+    verify_request,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedRequest:
+    """A request as it arrived; ``headers`` is looked up by lower-case names."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceStatus:
+    """What a device learns about itself."""
+
+    device: DeviceRecord
+    streams: Sequence[StreamRecord]
+    server_time: float
+    generation: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The server's time, and which life of its database answers."""
+
+    server_time: float
+    generation: bytes
+
+
+class DeviceService:
+    """Knows devices by their signatures, and answers them.
+
+    Every method that takes a request raises
+
+    SignatureError
+        Its signature is missing, too old or does not verify.
+    AccessError
+        The device is not enrolled here, or revoked.
+    OverloadedError
+        It asks too often.
+    StudyWithdrawnError
+        Its study was withdrawn.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, rate: RateLimit) -> None:
+        self._store = store
+        self._clock = clock
+        self._rate = rate
+
+    async def authenticate(self, request: SignedRequest) -> DeviceRecord:
+        """Return the device that signed a request, without holding up any writer."""
+        device, _ = await self._identify(request, retired_too=False)
+        return device
+
+    async def _identify(
+        self, request: SignedRequest, *, retired_too: bool
+    ) -> tuple[DeviceRecord, RetiredKeyRecord | None]:
+        """Return a device and, if one that it has replaced signed, that key."""
+        signature = parse_request_signature(request.headers)
+        async with self._store.begin() as transaction:
+            device = await require_device(transaction, signature.device)
+            study = await transaction.get_study(device.study_id)
+            retired = await transaction.list_retired_keys(device.device_id) if retired_too else ()
+        signer = None
+        try:
+            self._verify(signature, request, device.public_key)
+        except SignatureError:
+            signer = self._find_retired(signature, request, retired)
+            if signer is None:
+                raise
+        self._rate.spend(device.device_id)
+        require_present(study)
+        require_valid(device, signer)
+        return device, signer
+
+    def _find_retired(
+        self,
+        signature: RequestSignature,
+        request: SignedRequest,
+        retired: Sequence[RetiredKeyRecord],
+    ) -> RetiredKeyRecord | None:
+        for key in retired:
+            with suppress(SignatureError):
+                self._verify(signature, request, key.public_key)
+                return key
+        return None
+
+    def _verify(
+        self, signature: RequestSignature, request: SignedRequest, public_key: bytes
+    ) -> None:
+        verify_request(
+            signature,
+            method=request.method,
+            path=request.path,
+            body=request.body,
+            public_key=public_key,
+            now=self._clock.now(),
+        )
+
+    async def change_key(
+        self,
+        request: SignedRequest,
+        *,
+        public_key: bytes,
+        last_sequences: Mapping[str, int],
+        proof: bytes,
+    ) -> tuple[DeviceRecord, bool]:
+        """Give a device another key; the same again, signed by the old key, is the same.
+
+        Parameters
+        ----------
+        last_sequences
+            The last sketch of each stream that the old key has signed: it verifies none after.
+        proof
+            Of possession, by the new key.
+
+        Returns
+        -------
+        device, is_new
+            The device, and whether this call changed its key.
+
+        Raises
+        ------
+        SignatureError
+            The proof does not verify, or the key that signed was replaced by another.
+        ConfigError
+            The key is or was in use.
+        StoreError
+            The device has replaced too many, or changes to another key at the same time.
+        """
+        found, signer = await self._identify(request, retired_too=True)
+        device_id = found.device_id
+        told = encode_rotation_input(
+            device=device_id, public_key=public_key, last_sequences=last_sequences
+        )
+        verify_proof(told, public_key=public_key, proof=proof)
+        async with self._store.begin(write=True) as transaction:
+            # Locked, so that no upload of the device is under way meanwhile.
+            device = await require_device(transaction, device_id, lock=True)
+            if signer is not None:
+                for retired in await transaction.list_retired_keys(device_id):
+                    signer = retired if retired.key_id == signer.key_id else signer
+                require_valid(device, signer)
+                await repeat_change(
+                    transaction, signer, public_key=public_key, last_sequences=last_sequences
+                )
+                return device, False
+            require_valid(device, None)
+            if device.public_key != found.public_key:
+                raise StoreError(
+                    "is being replaced by another request",
+                    field="public_key",
+                    fix="send the same again",
+                )
+            await take_key(
+                transaction,
+                device,
+                public_key=public_key,
+                last_sequences=last_sequences,
+                now=self._clock.now(),
+            )
+            return await require_device(transaction, device_id), True
+
+    async def describe(self, request: SignedRequest) -> DeviceStatus:
+        """Tell a device how far its streams have come."""
+        device = await self.authenticate(request)
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            await transaction.touch_device(device.device_id, now=now)
+            return DeviceStatus(
+                device=device,
+                streams=await transaction.list_streams(device.device_id),
+                server_time=now,
+                generation=await transaction.get_generation(),
+            )
+
+    async def note_heartbeat(
+        self, device: DeviceRecord, heartbeat: Mapping[str, Any], *, studies: Sequence[bytes]
+    ) -> Moment:
+        """Keep what a device, authenticated, says of itself, in the place of what it said before.
+
+        Parameters
+        ----------
+        heartbeat
+            As it is stored and shown.
+        studies
+            Those that its refusals of plans are about.
+
+        Raises
+        ------
+        ConfigError
+            A refusal is about another study than the device's: it has no say there.
+        """
+        if any(study_id != device.study_id for study_id in studies):
+            raise ConfigError(
+                "is not the study that this device is enrolled in",
+                field="plan_refusals.study",
+                fix="send each study's refusals with the key that is enrolled there",
+            )
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            await transaction.note_heartbeat(device.device_id, heartbeat, now=now)
+            return Moment(server_time=now, generation=await transaction.get_generation())
+
+
+async def require_device(
+    transaction: Transaction, device_id: bytes, *, lock: bool = False
+) -> DeviceRecord:
+    """Return an enrolled device.
+
+    Raises
+    ------
+    AccessError
+        It is not enrolled here.
+    """
+    device = await transaction.get_device(device_id, lock=lock)
+    if device is None:
+        raise AccessError(
+            "is not enrolled here", field="device", fix="enrol with a token of the study"
+        )
+    return device

@@ -1,0 +1,144 @@
+"""Devices as analysts see them and operators deal with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aggregator.ports import (
+    LOCAL_ACTOR,
+    Clock,
+    DeviceRecord,
+    PageKey,
+    RetiredKeyRecord,
+    Store,
+    StreamRecord,
+    Transaction,
+)
+from aggregator.services.audit import write_entry
+from aggregator.services.device_keys import key_id_of
+from aggregator.services.plans import require_study
+from shared.errors import NotFoundError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSummary:
+    """A device, and how far its streams have come."""
+
+    device: DeviceRecord
+    streams: Sequence[StreamRecord]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceDetails(DeviceSummary):
+    """A device with the keys that it has replaced, the latest last."""
+
+    retired_keys: Sequence[RetiredKeyRecord]
+
+
+class RosterService:
+    """Lists devices, shows one, and revokes keys."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def list_page(
+        self, study_id: bytes | None, *, after: PageKey | None, limit: int
+    ) -> Sequence[DeviceSummary]:
+        """Return devices in the order of enrolment, of one study or of all.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or no longer.
+        """
+        async with self._store.begin() as transaction:
+            if study_id is not None:
+                await require_study(transaction, study_id)
+            devices = await transaction.list_devices(study_id, after=after, limit=limit)
+            streams = await transaction.list_streams_of([d.device_id for d in devices])
+        return [
+            DeviceSummary(device=device, streams=streams.get(device.device_id, ()))
+            for device in devices
+        ]
+
+    async def get(self, device_id: bytes) -> DeviceDetails:
+        """Return a device.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is none with this identity, or its study is no more.
+        """
+        async with self._store.begin() as transaction:
+            return await _describe(transaction, await _require(transaction, device_id))
+
+    async def revoke(
+        self,
+        device_id: bytes,
+        *,
+        key_id: bytes | None,
+        reason: str,
+        actor: str = LOCAL_ACTOR,
+    ) -> DeviceDetails:
+        """Revoke a key of a device, at once and for good; what is revoked already stays so.
+
+        What the key signed and is stored stays in every sum (see exclusion for the contrary).
+
+        Parameters
+        ----------
+        key_id
+            A key that it has replaced. Its present key, and None, stand for the device itself.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such device or key, or its study is no more.
+        """
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            device = await _require(transaction, device_id, lock=True)
+            if key_id is None or key_id == key_id_of(device.public_key):
+                is_new = await transaction.revoke_device(device_id, now=now)
+            else:
+                is_new = await _revoke_retired(transaction, device_id, key_id, now)
+            if is_new:
+                await write_entry(
+                    transaction,
+                    now=now,
+                    actor=actor,
+                    action="device.revoke",
+                    target=device_id.hex(),
+                    details={"reason": reason, "key_id": key_id.hex() if key_id else None},
+                )
+            return await _describe(transaction, await _require(transaction, device_id))
+
+
+async def _revoke_retired(
+    transaction: Transaction, device_id: bytes, key_id: bytes, now: float
+) -> bool:
+    for retired in await transaction.list_retired_keys(device_id):
+        if retired.key_id == key_id:
+            if retired.revoked is None:
+                await transaction.change_retired_key(replace(retired, revoked=now))
+            return retired.revoked is None
+    raise NotFoundError("is not a key of this device", field="key_id", fix="see its keys")
+
+
+async def _require(
+    transaction: Transaction, device_id: bytes, *, lock: bool = False
+) -> DeviceRecord:
+    device = await transaction.get_device(device_id, lock=lock)
+    if device is None:
+        raise NotFoundError("is not enrolled here", field="device", fix="check its identity")
+    await require_study(transaction, device.study_id)
+    return device
+
+
+async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDetails:
+    return DeviceDetails(
+        device=device,
+        streams=await transaction.list_streams(device.device_id),
+        retired_keys=await transaction.list_retired_keys(device.device_id),
+    )

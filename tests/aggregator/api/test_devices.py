@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.serving import Server
+
+pytestmark = pytest.mark.anyio
+
+
+async def read_all(desk: Desk, url: str, limit: int) -> list[str]:
+    """Return the identities of a list, page by page."""
+    found: list[str] = []
+    page = await desk.read(url, params={"limit": limit})
+    while True:
+        found += [item["device_id"] for item in page["items"]]
+        if page["next_page"] is None:
+            return found
+        page = await desk.read(url, params={"limit": limit, "page": page["next_page"]})
+
+
+async def test_devices_are_listed_in_pages_by_study_and_all_together(server: Server) -> None:
+    desk, by_study = server.desk, []
+    for number, name in enumerate(("pumps", "other")):
+        study = await desk.publish(make_plan(), name=name)
+        devices = [Device(10 * number + i) for i in range(5)]
+        for device in devices:
+            server.clock.seconds += 1
+            await desk.enrol(study, device)
+        by_study.append([device.device_id.hex() for device in devices])
+        assert await read_all(desk, f"/v1/studies/{study.hex()}/devices", 2) == by_study[-1]
+    assert await read_all(desk, "/v1/devices", 3) == by_study[0] + by_study[1]
+
+
+async def test_a_page_goes_on_where_it_ended_whoever_enrols_meanwhile(server: Server) -> None:
+    desk = server.desk
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}/devices"
+    # All at one time, so that the order is by identity and newcomers fall anywhere.
+    devices = [Device(i) for i in range(6)]
+    await desk.enrol(study, *devices)
+    first = await desk.read(url, params={"limit": 3})
+    await desk.enrol(study, *(Device(100 + i) for i in range(6)))
+    page = {"limit": 1000, "page": first["next_page"]}
+    rest = await desk.read(url, params=page)
+    found = [item["device_id"] for item in first["items"] + rest["items"]]
+    assert len(set(found)) == len(found)
+    assert {device.device_id.hex() for device in devices} <= set(found)
+    assert "enrolled" not in str(first["next_page"])
+    answer = await desk.http.get(url, params={"page": "e30="}, headers=desk.analyst)
+    assert_problem(answer, "request-invalid", 422, "page")
+
+
+async def test_a_device_is_shown_with_its_streams_its_state_and_its_key(server: Server) -> None:
+    desk, plan, device = server.desk, make_plan(), Device(1)
+    study = await desk.publish(plan)
+    await desk.enrol(study, device, Device(2))
+    for stream, sequence in (("b", 0), ("a", 0), ("a", 3)):
+        slot = SLOT + sequence
+        message = device.message(study, plan, stream=stream, sequence=sequence, slots=(slot, slot))
+        assert (await desk.put(study, *message)).status_code == 201
+    url = f"/v1/devices/{device.device_id.hex()}"
+    found = await desk.read(url)
+    listed = {d["device_id"]: d for d in (await desk.read("/v1/devices"))["items"]}
+    assert listed[device.device_id.hex()] == {
+        name: found[name] for name in listed[found["device_id"]]
+    }
+    assert found["streams"] == [
+        {"stream": "a", "last_sequence": 3, "last_slot": SLOT + 3},
+        {"stream": "b", "last_sequence": 0, "last_slot": SLOT},
+    ]
+    assert listed[Device(2).device_id.hex()]["streams"] == []
+    assert (found["state"], found["n_sketches"], found["study_id"]) == ("enrolled", 3, study.hex())
+    assert found["enrolled"] == "2026-03-01T12:00:00.000000Z"
+    (key,) = found["keys"]
+    assert (key["public_key"], key["state"]) == (device.public_key.hex(), "present")
+    reason = {"reason": "tampered with"}
+    await desk.http.post(f"{url}/exclude", json=reason, headers=desk.operator)
+    excluded = await desk.read(url)
+    assert (excluded["state"], excluded["reason"]) == ("excluded", "tampered with")
+    assert "private" not in json.dumps(excluded)
+
+
+async def test_devices_of_a_withdrawn_study_are_not_listed(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    await desk.enrol(study, Device(1))
+    await desk.withdraw(study)
+    assert (await desk.read("/v1/devices"))["items"] == []
+    url = f"/v1/devices/{Device(1).device_id.hex()}"
+    assert_problem(await desk.http.get(url, headers=desk.analyst), "study-withdrawn", 410, "study")
+
+
+async def test_a_device_that_is_none_is_not_found(desk: Desk) -> None:
+    url = f"/v1/devices/{'ab' * 32}"
+    assert_problem(await desk.http.get(url, headers=desk.analyst), "not-found", 404, "device")
+    answer = await desk.http.post(f"{url}/revoke", json={"reason": "x"}, headers=desk.operator)
+    assert_problem(answer, "not-found", 404, "device")

@@ -1,0 +1,95 @@
+from collections.abc import Callable
+from email.utils import formatdate
+
+import httpx
+import pytest
+
+from analyst.connection import Connection
+from shared.errors import OverloadedError, TransportError
+from shared.wire import problem_document
+
+BUSY = problem_document(OverloadedError("holds too many requests", field="server"))
+AWAY = problem_document(TransportError("the database does not answer"))
+
+
+class Clock:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def connect(
+    answer: Callable[[int], httpx.Response], patience_s: float = 60.0
+) -> tuple[Connection, Clock, list[str]]:
+    """Connect to a server that answers the n-th request so; and what it was asked."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.method} {request.url.path} {request.content.decode()}")
+        return answer(len(asked))
+
+    clock = Clock()
+    connection = Connection(
+        "http://server",
+        patience_s=patience_s,
+        sleep=clock.sleep,
+        monotonic=clock.now,
+        transport=httpx.MockTransport(handle),
+    )
+    return connection, clock, asked
+
+
+@pytest.mark.parametrize(("status", "document"), [(429, BUSY), (503, AWAY)])
+def test_what_a_busy_server_puts_off_is_sent_again_when_it_says(
+    status: int, document: dict[str, object]
+) -> None:
+    def answer(n: int) -> httpx.Response:
+        if n < 3:
+            return httpx.Response(status, json=document, headers={"Retry-After": "7"})
+        return httpx.Response(200, json={"n": n})
+
+    connection, clock, asked = connect(answer)
+    assert connection.call("POST", "/v1/studies", {"name": "pumps"}) == {"n": 3}
+    assert asked == ['POST /v1/studies {"name":"pumps"}'] * 3
+    assert 14.0 <= clock.seconds <= 14.0 * 1.1
+    connection.close()
+
+
+def test_patience_ends_and_the_last_answer_is_raised() -> None:
+    def answer(_n: int) -> httpx.Response:
+        return httpx.Response(429, json=BUSY, headers={"Retry-After": "20"})
+
+    connection, clock, asked = connect(answer, patience_s=50.0)
+    with pytest.raises(OverloadedError, match="holds too many requests"):
+        connection.call("GET", "/v1/studies")
+    assert len(asked) == 3
+    assert clock.seconds <= 50.0
+    connection.close()
+
+
+def test_a_date_and_no_word_at_all_say_when_too() -> None:
+    def answer(n: int) -> httpx.Response:
+        headers = [{"Retry-After": formatdate(0, usegmt=True)}, {"Retry-After": "soon"}, {}]
+        return httpx.Response(503, headers=headers[n - 1]) if n < 4 else httpx.Response(204)
+
+    connection, clock, asked = connect(answer)
+    assert connection.call("DELETE", "/v1/decodes/1") == {}
+    assert len(asked) == 4
+    assert 2.0 <= clock.seconds <= 2.2
+    connection.close()
+
+
+@pytest.mark.parametrize("status", [400, 404, 408, 500, 502])
+def test_other_refusals_are_raised_at_once(status: int) -> None:
+    connection, clock, asked = connect(lambda _n: httpx.Response(status, text="no"))
+    with pytest.raises(TransportError):
+        connection.call("GET", "/v1/studies")
+    assert (len(asked), clock.seconds) == (1, 0.0)
+    connection.close()
