@@ -63,7 +63,7 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
     check_folder(settings.state_dir, create=False)
     make_context(settings.house.tls)
     share_one_heap()
-    with lock_folder(settings.state_dir), open_device(settings) as device:
+    with lock_folder(settings.state_dir), open_device(settings, tell=clock) as device:
         _require_runnable(device)
         # To verify the plan takes large arrays, once.
         feature_table.cache_clear()
@@ -132,12 +132,15 @@ class _Daemon:
             clock=clock,
             timer=self._timer,
             on_suspended=self._stop_stream,
+            on_study=self._ask_soon,
         )
         self._workers = [self._make_worker(stream) for stream in device.settings.streams]
         self._metrics_at = self._purges_at = self._told_at = 0.0
 
     def run(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
+        if not self._asker.notice.may_release:
+            LOG.warning(self._asker.notice.describe())
         self._notifier.tell("READY=1")
         try:
             while not self.is_stopping:
@@ -170,7 +173,7 @@ class _Daemon:
             for worker in self._workers:
                 if worker.due_at <= now:
                     worker.turn()
-        if not self._asker.step():
+        if not self._asker.step() and self._asker.may_send:
             self._sender.step()
         if now >= self._purges_at:
             purge_sent(self._device.connection, now=self._clock())
@@ -257,6 +260,9 @@ class _Daemon:
     def _read_clocks(self) -> Clocks:
         return self._asker.server_clock.read(self._clock())
 
+    def _ask_soon(self) -> None:
+        self._asker.hurry()
+
     def _stop_stream(self, name: str) -> None:
         for worker in self._workers:
             if worker.name == name:
@@ -285,6 +291,12 @@ class _Daemon:
             kind="gauge",
             help="When the server last said what it knows of this device; 0 for never.",
             samples=[(None, self._asker.answered_at or 0.0)],
+        )
+        yield Metric(
+            name="study_open",
+            kind="gauge",
+            help="Whether the study is open, as far as is known; else nothing is released.",
+            samples=[(None, float(self._asker.notice.may_release))],
         )
         yield Metric(
             name="stream_ok",
