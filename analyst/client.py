@@ -5,7 +5,6 @@ Importable by ``analyst`` and by the people who install it: ``from analyst impor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyst.connection import Connection
-from shared.errors import DecodingError
+from shared.errors import DecodingError, SketchError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import error_from_problem
 
@@ -230,6 +229,25 @@ class Client:
         """Return a decode: state, progress, result or problem."""
         return self._server.call("GET", f"/v1/decodes/{decode_id}")
 
+    def decode_events(self, decode_id: str) -> Iterator[dict[str, Any]]:
+        """Yield a decode's state and progress as they change, and last the decode, ended.
+
+        Raises
+        ------
+        TransportError
+            The server tells no events, or no more.
+        """
+        for name, data in self._server.events(f"/v1/decodes/{decode_id}/events"):
+            if name in ("state", "progress") and data["state"] not in _FINAL_STATES:
+                yield data
+            elif name == "result":
+                yield data
+                return
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._server.sleep(seconds)
+
     def cancel(self, decode_id: str) -> None:
         """Cancel a decode."""
         self._server.call("DELETE", f"/v1/decodes/{decode_id}")
@@ -255,13 +273,29 @@ class Decode:
         DecodingError
             The decode failed or was cancelled.
         """
-        while True:
-            state = self._client.decode_state(self.decode_id)
+        for state in self._follow():
             if progress:
                 progress(float(state["progress"]))
             if state["state"] in _FINAL_STATES:
                 return _read_result(state)
-            time.sleep(_POLL_S)
+        raise AssertionError("it is followed to its end")
+
+    def _follow(self) -> Iterator[dict[str, Any]]:
+        """Yield states until the last: as the server tells them, or by asking where it cannot."""
+        is_told = True
+        while True:
+            if is_told:
+                try:
+                    yield from self._client.decode_events(self.decode_id)
+                except SketchError:
+                    # Too many streams, or a proxy that passes none on. What is a refusal of the
+                    # decode itself comes again below.
+                    is_told = False
+            state = self._client.decode_state(self.decode_id)
+            yield state
+            if state["state"] in _FINAL_STATES:
+                return
+            self._client.pause(_POLL_S)
 
 
 def _read_result(state: Mapping[str, Any]) -> DecodeResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from shared.wire import error_from_problem
 
 _COME_AGAIN = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 _DEFAULT_PAUSE_S = 1.0
+_EVENTS = "text/event-stream"
 _JITTER = 0.1
 
 
@@ -109,7 +111,32 @@ class Connection:
             if not page:
                 return
 
-    def unreachable(self, error: httpx.TransportError) -> TransportError:
+    def events(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the names and documents of a stream of server-sent events, as they come.
+
+        Raises
+        ------
+        TransportError
+            The server did not answer, or stopped in the middle.
+        SketchError
+            The class that the problem document names.
+        """
+        name = ""
+        try:
+            with self.http.stream("GET", path, headers={"Accept": _EVENTS}) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    require_success(answer)
+                for line in answer.iter_lines():
+                    field, _, value = line.partition(": ")
+                    if field == "event":
+                        name = value
+                    elif field == "data":
+                        yield name, dict(json.loads(value))
+        except (httpx.TransportError, ValueError) as error:
+            raise self.unreachable(error) from error
+
+    def unreachable(self, error: Exception) -> TransportError:
         """Return the error that says so."""
         return TransportError(
             f"{self.url} does not answer ({type(error).__name__})",

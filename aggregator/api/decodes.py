@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
+from aggregator.api.etags import (
+    IMMUTABLE,
+    NOT_MODIFIED,
+    IfNoneMatch,
+    answer_not_modified,
+    is_known,
+)
 from aggregator.api.result_schemas import DecodeBody, DecodeRequest, ResultBody
 from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
 from aggregator.ports import DecodeRecord
@@ -30,21 +38,30 @@ async def create_decode(
     response.status_code = 202 if queued else 200
     response.headers["Location"] = f"/v1/decodes/{decode.decode_id.hex()}"
     _advise(response, decode)
-    return _to_body(decode)
+    return to_body(decode)
 
 
-@router.get("/decodes/{decode}")
-async def get_decode(decode: Identity, services: ServicesDep, response: Response) -> DecodeBody:
-    """Show a decode: its state and progress, and its result or problem."""
+@router.get("/decodes/{decode}", response_model=DecodeBody, responses=NOT_MODIFIED)
+async def get_decode(
+    decode: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
+) -> Response:
+    """Show a decode: its state and progress, and its result or problem.
+
+    A result never changes, so its ETag is right for good. One that failed or was cancelled may be
+    asked for again.
+    """
     record = await services.decodes.get(bytes.fromhex(decode))
+    response = JSONResponse(to_body(record).model_dump(), headers=_headers_of(record))
+    if is_known(response.headers["ETag"], if_none_match):
+        return answer_not_modified(_headers_of(record))
     _advise(response, record)
-    return _to_body(record)
+    return response
 
 
 @router.delete("/decodes/{decode}")
 async def cancel_decode(decode: Identity, services: ServicesDep) -> DecodeBody:
     """Cancel a decode; one that has ended stays as it is."""
-    return _to_body(await services.decodes.cancel(bytes.fromhex(decode)))
+    return to_body(await services.decodes.cancel(bytes.fromhex(decode)))
 
 
 def _advise(response: Response, decode: DecodeRecord) -> None:
@@ -52,7 +69,15 @@ def _advise(response: Response, decode: DecodeRecord) -> None:
         response.headers["Retry-After"] = _POLL_S
 
 
-def _to_body(decode: DecodeRecord) -> DecodeBody:
+def _headers_of(decode: DecodeRecord) -> dict[str, str]:
+    etag = f"{decode.state}.{decode.progress:.6f}.{decode.created}.{decode.finished}"
+    if decode.state == "succeeded":
+        return {"ETag": '"succeeded"', "Cache-Control": IMMUTABLE}
+    return {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+
+
+def to_body(decode: DecodeRecord) -> DecodeBody:
+    """Return a decode as it is shown."""
     return DecodeBody(
         decode_id=decode.decode_id.hex(),
         state=decode.state,

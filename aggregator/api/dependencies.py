@@ -50,6 +50,7 @@ def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:
 
 
 Operator = Annotated[KeyRecord, Depends(require_operator)]
+Analyst = Annotated[KeyRecord, Depends(require_analyst)]
 Enroller = Annotated[KeyRecord, Depends(require_enroller)]
 OPERATOR: list[Any] = [Depends(require_operator)]
 ANALYST: list[Any] = [Depends(require_analyst)]

@@ -11,6 +11,8 @@ IfNoneMatch = Annotated[
     str | None,
     Header(description="ETags that were received before; if one is right still, 304"),
 ]
+IMMUTABLE = "private, max-age=0, must-revalidate"
+"""A copy may be kept, and is asked about: a study with all that it held may be withdrawn."""
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "not modified since the ETag"}
 }

@@ -14,6 +14,7 @@ from aggregator.api import (
     decodes,
     devices,
     enrolments,
+    events,
     keys,
     operations,
     problems,
@@ -24,6 +25,7 @@ from aggregator.api import (
 from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
 from aggregator.api.describing import describe_problems
+from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
 from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
@@ -98,6 +100,7 @@ def create_interface(
     queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
     app.state.services = services
     app.state.queue = queue
+    app.state.streams = EventStreams()
     app.state.metrics = Metrics()
     for module in (
         studies,
@@ -106,6 +109,7 @@ def create_interface(
         sketches,
         snapshots,
         decodes,
+        events,
         keys,
         operations,
         problems,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import nullcontext
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -13,6 +15,7 @@ from shared.errors import OverloadedError, TransportError
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """Answered even when the queue is full: they tell that it is."""
 
+EVENTS_PATH = re.compile(r"^/v1/decodes/[^/]+/events$")
 _RETRY_AFTER_S = 2.0
 
 
@@ -97,7 +100,9 @@ class Turn:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        async with self._queue.turns:
+        # A stream of events works for a moment now and then; it would keep a turn for minutes.
+        turn = nullcontext() if EVENTS_PATH.match(scope["path"]) else self._queue.turns
+        async with turn:
             self._queue.n_running += 1
             try:
                 await self._app(scope, receive, send)

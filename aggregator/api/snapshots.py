@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
+from aggregator.api.etags import (
+    IMMUTABLE,
+    NOT_MODIFIED,
+    IfNoneMatch,
+    answer_not_modified,
+    is_known,
+)
 from aggregator.api.result_schemas import SnapshotBody, SnapshotRequest, SnapshotSumsBody
 from aggregator.api.schemas import to_rfc3339
 from aggregator.ports import Selection, SnapshotRecord, join_limbs
@@ -39,8 +47,10 @@ async def create_snapshot(
     return SnapshotBody.model_validate(_to_map(snapshot, excluded))
 
 
-@router.get("/snapshots/{snapshot}")
-async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSumsBody:
+@router.get("/snapshots/{snapshot}", response_model=SnapshotSumsBody, responses=NOT_MODIFIED)
+async def get_snapshot(
+    snapshot: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
+) -> Response:
     """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
@@ -49,11 +59,16 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> SnapshotSum
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
     excluded = await services.snapshots.find_excluded(record)
+    # Frozen, but for the devices in it that are excluded later: they only become more.
+    headers = {"ETag": f'"{snapshot}.{len(excluded)}"', "Cache-Control": IMMUTABLE}
+    if is_known(headers["ETag"], if_none_match):
+        return answer_not_modified(headers)
     sums = {
         "sums": decode_sums(record).tolist(),
         "size_sums": join_limbs(decode_size_sums(record)),
     }
-    return SnapshotSumsBody.model_validate(_to_map(record, excluded) | sums)
+    body = SnapshotSumsBody.model_validate(_to_map(record, excluded) | sums)
+    return JSONResponse(body.model_dump(), headers=headers)
 
 
 def _to_map(record: SnapshotRecord, excluded: Sequence[bytes]) -> dict[str, Any]:

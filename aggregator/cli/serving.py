@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
+from aggregator.api.events import EventStreams
 from aggregator.app import create_app
 from aggregator.cli.arguments import add_database, create_parser, read_settings, run
 from aggregator.logs import configure_logging
@@ -231,6 +232,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._settings = settings
         self._services: Services = app.state.services
+        self._streams: EventStreams = app.state.streams
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then print the address."""
@@ -241,6 +243,11 @@ class _Server(uvicorn.Server):
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         scheme = "https" if self._settings.tls_cert is not None else "http"
         print(await self._announce(f"{scheme}://{host}:{port}"), flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; streams of events end first, for they would be waited for."""
+        self._streams.stop.set()
+        await super().shutdown(sockets)
 
     async def _announce(self, url: str) -> str:
         settings = self._settings

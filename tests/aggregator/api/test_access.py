@@ -33,6 +33,7 @@ ANALYST_CALLS = [
     ("GET", f"/v1/snapshots/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/decodes"),
     ("GET", f"/v1/decodes/{STUDY}"),
+    ("GET", f"/v1/decodes/{STUDY}/events"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
 ]
 PUBLIC_CALLS = [

@@ -1,0 +1,128 @@
+"""Decodes as streams of events, for who would rather be told than ask again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from aggregator.api.decodes import to_body
+from aggregator.api.dependencies import Analyst, Identity, ServicesDep
+from aggregator.ports import DecodeRecord
+from shared.errors import OverloadedError, SketchError
+from shared.wire import problem_document
+
+router = APIRouter(prefix="/v1", tags=["decodes"])
+
+_POLL_S = 0.5
+_LONGEST_S = 600
+_MOST_OF_KEY = 8
+_MOST = 128
+_RETRY_AFTER_S = 10.0
+_EXAMPLE = (
+    'event: state\ndata: {"state": "running", "progress": 0.0}\n\n'
+    'event: progress\ndata: {"state": "running", "progress": 0.4}\n\n'
+    ": ping\n\n"
+    'event: result\ndata: {"decode_id": "6363...", "state": "succeeded", "progress": 1.0, ...}\n\n'
+)
+
+
+class EventStreams:
+    """Counts the streams of this process, and ends them when it stops."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self._of_key: Counter[str] = Counter()
+
+    @property
+    def n_open(self) -> int:
+        """How many there are."""
+        return self._of_key.total()
+
+    @contextmanager
+    def open(self, key_id: str) -> Iterator[None]:
+        """Hold a place for a stream.
+
+        Raises
+        ------
+        OverloadedError
+            The key, or the process, has as many as it may.
+        """
+        if self._of_key[key_id] >= _MOST_OF_KEY or self.n_open >= _MOST:
+            raise OverloadedError(
+                f"holds {_MOST_OF_KEY} streams of events, or all keys together {_MOST}: the most "
+                "that they may",
+                field="Authorization",
+                fix="close one, or ask for the decode itself now and then",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        self._of_key[key_id] += 1
+        try:
+            yield
+        finally:
+            self._of_key[key_id] -= 1
+
+
+async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[EventStreams]:
+    """Hold a place until the answer has ended, or its reader has gone away."""
+    streams: EventStreams = request.app.state.streams
+    with streams.open(key.key_id):
+        yield streams
+
+
+async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) -> DecodeRecord:
+    """Find the decode before the answer begins, so that none is still a problem document."""
+    return await services.decodes.get(bytes.fromhex(decode))
+
+
+@router.get(
+    "/decodes/{decode}/events",
+    response_class=EventSourceResponse,
+    responses={200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}},
+)
+async def stream_events(
+    found: Annotated[DecodeRecord, Depends(find_decode)],
+    streams: Annotated[EventStreams, Depends(hold_stream)],
+    services: ServicesDep,
+    seconds: Annotated[
+        int, Query(ge=0, le=_LONGEST_S, description="after which the stream ends anyway")
+    ] = _LONGEST_S,
+) -> AsyncIterator[ServerSentEvent]:
+    """Tell of a decode as it goes on, by server-sent events, whichever process works on it.
+
+    `state` and `progress` say how far it is; `result`, the last, holds the decode when it has
+    ended, however it did. A stream without `result` ended for another reason: open it again.
+    """
+    told = found
+    end = asyncio.get_running_loop().time() + seconds
+    yield _to_event(told, "state")
+    while told.finished is None:
+        pause = min(_POLL_S, end - asyncio.get_running_loop().time())
+        if pause <= 0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(streams.stop.wait(), pause)
+        if streams.stop.is_set():
+            return
+        try:
+            now = await services.decodes.get(told.decode_id)
+        except SketchError as error:
+            # The answer has begun, so its status can no longer say it.
+            yield ServerSentEvent(event="problem", data=problem_document(error))
+            return
+        if now.state != told.state:
+            yield _to_event(now, "state")
+        elif now.progress != told.progress:
+            yield _to_event(now, "progress")
+        told = now
+    yield ServerSentEvent(event="result", data=to_body(told))
+
+
+def _to_event(decode: DecodeRecord, name: str) -> ServerSentEvent:
+    data: dict[str, Any] = {"state": decode.state, "progress": decode.progress}
+    return ServerSentEvent(event=name, data=data)
