@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from analyst import Client
+from benchmarks.agent_installed import measure_packages
 from benchmarks.rows import Row, run_benchmark
 from shared.plan import SketchPlan, plan_from_spec
 
@@ -114,9 +115,19 @@ class _Daemon:
 
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the rows of this benchmark."""
+    yield from measure_installed()
     with tempfile.TemporaryDirectory() as name, running_aggregator(Path(name)) as aggregator:
         yield from measure_size(Path(name), aggregator, runs=3 if quick else 9)
         yield from _measure_tail(Path(name), aggregator, seconds=5 if quick else 30)
+
+
+def measure_installed() -> Iterator[Row]:
+    """Tell what the agent takes on the disk, each package and their sum; Python itself apart."""
+    packages = list(measure_packages())
+    for name, n_bytes in packages:
+        yield _row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
+    total = sum(n_bytes for _, n_bytes in packages)
+    yield _row("installed", "mb", total / 1e6, "MB", 1, "Telegraf 245")
 
 
 def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Row]:
