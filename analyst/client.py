@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from analyst.connection import Connection
 from shared.errors import DecodingError, SketchError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
-from shared.wire import error_from_problem
+from shared.wire import SKETCH_MEDIA_TYPE, error_from_problem
 
 _POLL_S = 0.2
 _FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -184,9 +184,38 @@ class Client:
         """Yield the sketches of a study."""
         return self._server.pages(f"/v1/studies/{study_id}/sketches")
 
-    def devices(self, study_id: str) -> Iterator[dict[str, Any]]:
-        """Yield the devices of a study, with when each was last seen."""
-        return self._server.pages(f"/v1/studies/{study_id}/devices")
+    def upload(self, study_id: str, sketch_id: str, message: bytes) -> bool:
+        """Take a device's signed sketch to the server; tell whether it was new there."""
+        path = f"/v1/studies/{study_id}/sketches/{sketch_id}"
+        answer = self._server.send(
+            "PUT", path, headers={"Content-Type": SKETCH_MEDIA_TYPE}, content=message
+        )
+        return answer.status_code == httpx.codes.CREATED
+
+    def refusals(self, study_id: str) -> dict[str, Any]:
+        """Count what was refused: sketches by problem, and the plan by the rules of owners."""
+        return self._server.call("GET", f"/v1/studies/{study_id}/refusals")
+
+    def devices(self, study_id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the devices of a study, or of all, with when each was last seen."""
+        return self._server.pages(
+            "/v1/devices" if study_id is None else f"/v1/studies/{study_id}/devices"
+        )
+
+    def device(self, device_id: str) -> dict[str, Any]:
+        """Return a device with its keys."""
+        return self._server.call("GET", f"/v1/devices/{device_id}")
+
+    def exclude_device(self, device_id: str, *, reason: str) -> dict[str, Any]:
+        """Take a device's sketches out of every sum, exactly, and refuse its later ones."""
+        return self._server.call("POST", f"/v1/devices/{device_id}/exclude", {"reason": reason})
+
+    def revoke_device(
+        self, device_id: str, *, reason: str, key_id: str | None = None
+    ) -> dict[str, Any]:
+        """Believe a device no more, or one key that it has replaced; at once and for good."""
+        body = {"reason": reason} | ({} if key_id is None else {"key_id": key_id})
+        return self._server.call("POST", f"/v1/devices/{device_id}/revoke", body)
 
     def snapshot(
         self,

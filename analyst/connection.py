@@ -85,6 +85,7 @@ class Connection:
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
     ) -> httpx.Response:
         """Send a request until it is answered or patience ends.
 
@@ -98,7 +99,9 @@ class Connection:
         give_up = self._monotonic() + self._patience_s
         while True:
             try:
-                answer = self.http.request(method, path, json=body, params=params, headers=headers)
+                answer = self.http.request(
+                    method, path, json=body, params=params, headers=headers, content=content
+                )
             except httpx.TransportError as error:
                 raise self.unreachable(error) from error
             pause = read_pause(answer)

@@ -40,6 +40,23 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TlsSettings:
+    """Files in PEM, absolute: whom to believe, and as whom to come; None for the usual.
+
+    Parameters
+    ----------
+    ca_file
+        The authorities that the server's certificate must come from, instead of the system's.
+    certificate, key
+        The device's own, where the server or a proxy asks for one; the key may be in the former.
+    """
+
+    ca_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Housekeeping:
     """What changes nothing about what is released.
 
@@ -51,11 +68,14 @@ class Housekeeping:
         The least important lines to show.
     metrics
         File that metrics are written to, absolute; None for none.
+    tls
+        How the server is spoken with.
     """
 
     outbox_bytes: int = 256 * _MEGABYTE
     log_level: str = field(default=LOG_LEVELS[0])
     metrics: Path | None = None
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
 
 def read_policy(top: Table) -> Policy:
@@ -78,7 +98,7 @@ def read_policy(top: Table) -> Policy:
 
 
 def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
-    """Read ``[outbox]``, ``[log]`` and ``[metrics]``; raises as :func:`read_policy`."""
+    """Read ``[outbox]``, ``[log]``, ``[metrics]`` and ``[tls]``; raises as :func:`read_policy`."""
     outbox = Table(top.get("outbox") or {}, "outbox", ("most_megabytes",))
     log = Table(top.get("log") or {}, "log", ("level",))
     metrics = Table(top.get("metrics") or {}, "metrics", ("path",))
@@ -94,6 +114,22 @@ def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
         outbox_bytes=int(most * _MEGABYTE),
         log_level=log.choice("level", LOG_LEVELS),
         metrics=None if path is None else folder / Path(path).expanduser(),
+        tls=_read_tls(top, folder),
+    )
+
+
+def _read_tls(top: Table, folder: Path) -> TlsSettings:
+    names = ("ca_file", "certificate", "key")
+    table = Table(top.get("tls") or {}, "tls", names)
+    if "key" in table and "certificate" not in table:
+        raise ConfigError(
+            "is there without the certificate that it belongs to",
+            field=table.name("key"),
+            fix="add tls.certificate",
+        )
+    found = {name: table.optional_text(name) for name in names}
+    return TlsSettings(
+        **{name: folder / Path(text).expanduser() for name, text in found.items() if text}
     )
 
 

@@ -32,7 +32,7 @@ from shared.wire import MAX_STREAM_NAME
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
-_TABLES = ("labels", "budget", "policy", "outbox", "log", "metrics", "streams")
+_TABLES = ("labels", "budget", "policy", "outbox", "log", "metrics", "tls", "streams")
 _STUDY_BYTES = 32
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ class TimeSettings:
     timestamp: str | None = None
     timestamp_format: str = "iso8601"
     timestamp_zone: str = "UTC"
+
+
+def find_zone(name: str) -> tzinfo:
+    """Find a time zone; may raise ``ValueError``, ``OSError`` or ``LookupError``."""
+    if name == "UTC":
+        return UTC
+    # Loaded where it is needed: with the paths of its data it takes half a megabyte.
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from device_agent.source_settings import (
     FieldSettings,
@@ -20,6 +18,7 @@ from device_agent.source_settings import (
     SourceSettings,
     SqliteSettings,
     StdinSettings,
+    find_zone,
 )
 from device_agent.toml_table import Table
 from device_agent.units import Conversion, find_conversion
@@ -117,6 +116,8 @@ def _text_keys(kind: str) -> tuple[str, ...]:
 
 
 def _require_registered(kind: str, name: str) -> None:
+    from importlib.metadata import entry_points
+
     if not entry_points(group=ENTRY_POINTS, name=kind):
         words = ", ".join(f'"{word}"' for word in KINDS[:-1]) + f' or "{KINDS[-1]}"'
         raise ConfigError(
@@ -130,7 +131,7 @@ def _read_time(table: Table) -> dict[str, Any]:
         table.choice("timestamp_format", _TIME_FORMATS)
     zone = table.optional_text("timestamp_zone") or "UTC"
     try:
-        ZoneInfo(zone)
+        find_zone(zone)
     except (ValueError, OSError, LookupError) as error:
         raise ConfigError(
             "is not a time zone that this machine knows",

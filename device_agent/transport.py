@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
-from importlib import metadata
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
+from device_agent.messages import (
+    DeviceAnswer,
+    Heartbeat,
+    PlanAnswer,
+    StudyAnswer,
+    UploadOutcome,
+)
+from shared import __version__
 from shared.errors import SignatureError, SketchError, TransportError
 from shared.wire import (
     PROBLEM_MEDIA_TYPE,
@@ -30,65 +39,11 @@ T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _DEVICE_PATH = "/v1/devices/me"
+_STUDY_STATES = ("open", "closed", "withdrawn")
 
 
 class NoAnswerError(TransportError):
     """The server could not be reached at all; there is no use in trying the next sketch now."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanAnswer:
-    """A study's plan as the server gives it: its bytes, and the digest and name it states."""
-
-    plan_bytes: bytes
-    plan_digest: str
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceAnswer:
-    """What the server knows of this device.
-
-    Parameters
-    ----------
-    device_id, study_id
-        Hexadecimal.
-    last_sequences
-        The number of the last sketch of each stream.
-    server_time
-        Seconds since 1970-01-01 UTC.
-    generation
-        Which life of its database answers.
-    """
-
-    device_id: str
-    study_id: str
-    last_sequences: Mapping[str, int]
-    server_time: float
-    generation: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class UploadOutcome:
-    """What became of one upload.
-
-    Parameters
-    ----------
-    action
-        None if the server has stored the sketch; else what to do with it.
-    problem, detail
-        The slug of the problem, and a sentence; empty if stored.
-    retry_after_s
-        Seconds that the server asked to wait.
-    answered
-        Whether there was an answer at all.
-    """
-
-    action: DeviceAction | None
-    problem: str = ""
-    detail: str = ""
-    retry_after_s: float = 0.0
-    answered: bool = True
 
 
 class ServerClient:
@@ -102,6 +57,8 @@ class ServerClient:
         The device's identity and Ed25519 signature.
     clock
         Seconds since 1970-01-01 UTC.
+    context
+        What verifies the server's certificate; httpx's own rules when not given.
     """
 
     def __init__(
@@ -111,14 +68,18 @@ class ServerClient:
         device: bytes,
         sign: Callable[[bytes], bytes],
         clock: Callable[[], float] = time.time,
+        context: SSLContext | None = None,
     ) -> None:
         self._device = device
         self._sign = sign
         self._clock = clock
+        # Where this machine's clock is wrong, the server's: it takes no signature of another time.
+        self._skew_s = 0.0
         self._http = httpx.Client(
             base_url=address,
             timeout=_TIMEOUT,
-            headers={"User-Agent": f"sfumato-agent/{metadata.version('sfumato')}"},
+            headers={"User-Agent": f"sfumato-agent/{__version__}"},
+            verify=True if context is None else context,
         )
 
     def __enter__(self) -> Self:
@@ -176,11 +137,13 @@ class ServerClient:
         SketchError
             The server refused; the class says why.
         """
-        response = self._ask_device_at(self._clock())
+        self._skew_s = 0.0
+        response = self._send_signed("GET", _DEVICE_PATH)
         date = _read_date(response)
         is_off = date is not None and abs(date - self._clock()) > CLOCK_LEEWAY_S - 1
         if date is not None and is_off and isinstance(_error_of(response), SignatureError):
-            response = self._ask_device_at(date)
+            self._skew_s = date - self._clock()
+            response = self._send_signed("GET", _DEVICE_PATH)
         document = _read_json(_require_success(response))
         streams = document.get("streams")
         if not isinstance(streams, list):
@@ -192,6 +155,36 @@ class ServerClient:
             server_time=_read_time(document),
             generation=_require(document, "generation", str),
         )
+
+    def ask_study(self, study: bytes, etag: str) -> StudyAnswer | None:
+        """Ask for a study's life cycle; None if it is as it was under ``etag``.
+
+        Raises
+        ------
+        TransportError
+            There was no answer, or the server cannot answer now.
+        SketchError
+            The server refused; the class says why.
+        """
+        path = f"/v1/studies/{study.hex()}"
+        headers = {"If-None-Match": etag} if etag else {}
+        response = self._send_signed("GET", path, headers=headers)
+        if response.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        document = _read_json(_require_success(response))
+        state, until = _require(document, "state", str), document.get("accept_until")
+        if state not in _STUDY_STATES:
+            raise _unexpected("state")
+        if until is not None and not _is_time(until):
+            raise _unexpected("accept_until")
+        return StudyAnswer(state=state, accept_until=until, etag=response.headers.get("ETag", ""))
+
+    def put_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Say how this device is; raises as :meth:`ask_study`."""
+        body = json.dumps(heartbeat.to_json()).encode()
+        headers = {"Content-Type": "application/json"}
+        path = f"{_DEVICE_PATH}/heartbeat"
+        _require_success(self._send_signed("PUT", path, body, headers=headers))
 
     def put_sketch(self, *, study: bytes, sketch_id: bytes, message: bytes) -> UploadOutcome:
         """Send one sketch; never raises for what a server or network may do."""
@@ -218,16 +211,23 @@ class ServerClient:
             )
         return UploadOutcome(action=None)
 
-    def _ask_device_at(self, created: float) -> httpx.Response:
-        headers = sign_request(
-            method="GET",
-            path=_DEVICE_PATH,
-            body=b"",
+    def _send_signed(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        signed = sign_request(
+            method=method,
+            path=path,
+            body=body,
             device=self._device,
-            created=math.floor(created),
+            created=math.floor(self._clock() + self._skew_s),
             sign=self._sign,
         )
-        return self._send("GET", _DEVICE_PATH, headers=headers)
+        return self._send(method, path, headers={**signed, **(headers or {})}, content=body)
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         return _require_success(self._send(method, path, **options))
@@ -299,6 +299,13 @@ def _read_time(document: Mapping[str, Any]) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise _unexpected("server_time")
     return float(value)
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
 
 
 def _read_date(response: httpx.Response) -> float | None:

@@ -3,3 +3,5 @@
 Every package of the tree may import it. It imports none of them, and needs only numpy, cbor2
 and cryptography.
 """
+
+__version__ = "0.1.0"

@@ -5,6 +5,7 @@ Whatever is hashed or signed goes through here, so that a digest never depends o
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import cbor2
@@ -13,6 +14,7 @@ from shared.errors import MalformedMessageError
 
 # Deeper than anything of this protocol.
 _MOST_DEEP = 16
+_RATIONAL_TAG = 30
 # Tags that the library would turn into other values: shared references of a few bytes that unfold
 # to gigabytes, expressions to compile, numbers with huge exponents. Only big integers (2, 3) and
 # rationals (30) are ours. Tags that it does not know stay tags.
@@ -31,7 +33,21 @@ _DECODERS = dict.fromkeys(_FOREIGN_TAGS, _refuse_tag)
 
 def encode_deterministic(value: Any) -> bytes:
     """Encode a value in its only allowed form: shortest lengths and floats, sorted keys."""
-    return bytes(cbor2.dumps(value, canonical=True))
+    return bytes(cbor2.dumps(_tag_rationals(value), canonical=True))
+
+
+def _tag_rationals(value: Any) -> Any:
+    """Write each rational as its tag, as the library would.
+
+    To find that out it would load all that it could write, modules for mail included.
+    """
+    if isinstance(value, Fraction):
+        return cbor2.CBORTag(_RATIONAL_TAG, [value.numerator, value.denominator])
+    if isinstance(value, dict):
+        return {key: _tag_rationals(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tag_rationals(item) for item in value]
+    return value
 
 
 def decode_deterministic(data: bytes, *, what: str) -> Any:

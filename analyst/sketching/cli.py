@@ -41,11 +41,7 @@ from analyst.sketching.report import (
 )
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
 from shared.core.engines import ENGINE_VARIABLE, choose_engine
-from shared.errors import ConfigError
 from shared.plan import SketchPlan
-
-RESERVED = ("import", "list", "show")
-"""First arguments that are commands, not files."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
@@ -59,22 +55,10 @@ show_app = typer.Typer(**_settings)
 
 
 def choose_app(argv: list[str]) -> tuple[typer.Typer, list[str]]:
-    """Return the application that the first argument asks for, and its own arguments.
-
-    Raises
-    ------
-    ConfigError
-        A command that this release does not have.
-    """
-    if not argv or argv[0] not in RESERVED:
-        return app, argv
-    if argv[0] != "show":
-        raise ConfigError(
-            "is a name kept for a command that this release does not have",
-            field=argv[0],
-            fix=f"to sketch a file of that name, write ./{argv[0]}",
-        )
-    return show_app, argv[1:]
+    """Return the application that the first argument asks for, and its own arguments."""
+    if argv and argv[0] == "show":
+        return show_app, argv[1:]
+    return app, argv
 
 
 @app.command(no_args_is_help=True)

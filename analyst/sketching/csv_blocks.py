@@ -6,7 +6,6 @@ and where it refuses a value the block goes to the line parser, which knows what
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from analyst.sketching.arrow import find_pyarrow
 from shared.core import Columns, Records
+from shared.core.text import read_number, split_line
 from shared.errors import RecordError
 
 _NOT_A_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-", "?")
@@ -144,7 +144,7 @@ class BlockParser:
             if self._n_fields > 1 and not line.strip():
                 yield None
                 continue
-            fields = split_quoted(line)
+            fields = split_line(line)
             if fields is None:
                 raise self._refuse(number, "has a quoted field that does not end properly on it")
             yield fields
@@ -155,29 +155,6 @@ class BlockParser:
             field=f"{self._path}, line {line}",
             fix="write one record a line, quotes inside quoted fields doubled",
         )
-
-
-def split_quoted(line: str) -> list[str] | None:
-    """Split one line at its commas, respecting quotes; None if the quotes do not match."""
-    if '"' not in line:
-        return line.split(",")
-    try:
-        rows = list(csv.reader([line], strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if len(rows) == 1 else None
-
-
-def read_number(text: str) -> float:
-    """Return a finite decimal number, or NaN."""
-    # float() takes "1_000" and digits of other scripts, which no other program would write.
-    if "_" in text or not text.isascii():
-        return math.nan
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
 
 
 def _has_clear_quotes(data: bytes) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
-from analyst.sketching.csv_blocks import Block, BlockParser, split_quoted
+from analyst.sketching.csv_blocks import Block, BlockParser
 from analyst.sketching.interface import ColumnNames, find_columns
 from analyst.sketching.watched import WatchedFile
 from shared.core import Records
 from shared.core.parallel import map_in_order
+from shared.core.text import split_line
 from shared.errors import RecordError
 
 BLOCK_BYTES = 1 << 22
@@ -81,7 +82,7 @@ class CsvReader:
             text = line.removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             raise self._refuse(1, "is not UTF-8 text") from error
-        fields = None if "\r" in text else split_quoted(text)
+        fields = None if "\r" in text else split_line(text)
         if fields is None:
             raise self._refuse(1, "is not a header of comma-separated names on one line")
         return fields, len(line) + len(end)

@@ -9,7 +9,9 @@ from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG
 from device_agent.agent.network import Network, catch
 from device_agent.agent.sender import draw_pause
-from device_agent.transport import DeviceAnswer
+from device_agent.agent.study import ServerAnswer, make_question, note_notice
+from device_agent.messages import DeviceAnswer
+from device_agent.store import StudyNotice, load_notice
 from shared.errors import SketchError, TransportError
 
 _ASK_S = 300.0
@@ -31,30 +33,54 @@ class Asker:
         self.server_clock = ServerClock()
         self.answered_at: float | None = None
         """The device's time of the last answer."""
-        self.may_release = False
+        self.notice = load_notice(device.connection)
+        """What is known of the study."""
+        self._is_accepted = False
         self._clock = clock
         self._timer = timer
         self._asks_at = 0.0
         self._n_failures = 0
         self._problem: str | None = None
 
+    @property
+    def may_release(self) -> bool:
+        """Whether windows may be released: the server takes this device, and the study is open."""
+        return self._is_accepted and self.notice.may_release
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the server would take a sketch; what a closed study is sent would be lost."""
+        return self.notice.takes_sketches(self._now())
+
+    def hurry(self) -> None:
+        """Ask at the next step: an answer to something else has said that the study has changed."""
+        self._asks_at = 0.0
+
+    def _now(self) -> float:
+        clocks = self.server_clock.read(self._clock())
+        return clocks.device if clocks.server is None else clocks.server
+
     def step(self) -> bool:
         """Ask if it is time; tell whether a request is to be let through first."""
         if self._timer() < self._asks_at:
             return False
         if not self.network.is_busy:
-            self.network.submit(catch(lambda client: client.ask_device()), self._note)
+            self.network.submit(catch(make_question(self.device, self.notice)), self._note)
         return True
 
-    def _note(self, answer: DeviceAnswer | SketchError) -> None:
+    def _note(self, answer: ServerAnswer | StudyNotice | SketchError) -> None:
         match answer:
-            case DeviceAnswer():
-                self._note_answer(answer)
+            case ServerAnswer():
+                self._note_answer(answer.device)
+                self._note_notice(answer.notice)
+            case StudyNotice():
+                self._asks_at = self._timer() + _ASK_S
+                self._note_notice(answer)
             case TransportError():
                 self._note_silence(answer)
             case _:
                 self._asks_at = self._timer() + _REFUSED_S
-                self.may_release = False
+                self._is_accepted = False
                 self._say(f"the server refuses this device, so nothing is read: {answer}")
 
     def _note_answer(self, answer: DeviceAnswer) -> None:
@@ -66,17 +92,23 @@ class Asker:
         self.answered_at = self._clock()
         self._n_failures = 0
         self._asks_at = self._timer() + _ASK_S
-        self.may_release = True
+        self._is_accepted = True
         if self._problem is not None:
             LOG.info("the server answers again")
         self._problem = None
+
+    def _note_notice(self, notice: StudyNotice | None) -> None:
+        before = self.notice
+        self.notice = note_notice(self.device, notice, before)
+        if self.notice.state != before.state:
+            LOG.warning(self.notice.describe())
 
     def _note_silence(self, error: TransportError) -> None:
         self._n_failures += 1
         self._asks_at = self._timer() + 1.0 + draw_pause(self._n_failures, _ASK_S)
         if self._problem is None:
             # A server that refused this device before must take that back itself.
-            self.may_release = True
+            self._is_accepted = True
             self._say(describe_unasked(error))
 
     def _say(self, problem: str) -> None:

@@ -18,6 +18,7 @@ from device_agent.agent.policy import (
 )
 from device_agent.agent.reading import open_stream_source, require_not_suspended
 from device_agent.agent.slots import plan_slots
+from device_agent.certificates import make_context
 from device_agent.settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
 from device_agent.store import (
@@ -119,7 +120,10 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     # The plan is public: no key is needed to look at it, and none is made.
     try:
         require_server_allowed(settings)
-        with ServerClient(settings.server, device=b"", sign=lambda _: b"", clock=clock) as client:
+        context = make_context(settings.house.tls)
+        with ServerClient(
+            settings.server, device=b"", sign=lambda _: b"", clock=clock, context=context
+        ) as client:
             plan = verify_plan(client.fetch_plan(settings.study), settings.study)
         require_plan_allowed(settings, plan)
         for stream in settings.streams:

@@ -6,15 +6,19 @@ import time
 from dataclasses import dataclass
 
 from device_agent.agent.device import Clock, Device
+from device_agent.agent.study import ServerAnswer, make_question, note_notice
+from device_agent.messages import DeviceAnswer
 from device_agent.store import (
+    StudyNotice,
     list_streams,
+    load_notice,
     load_stream,
     save_generation,
     send_again,
     suspend_stream,
     transaction,
 )
-from device_agent.transport import CLOCK_LEEWAY_S, DeviceAnswer, ServerClient
+from device_agent.transport import CLOCK_LEEWAY_S, ServerClient
 from shared.errors import LedgerError, TransportError
 
 _BELIEVED_S = 86400.0
@@ -81,7 +85,9 @@ def describe_difference(clocks: Clocks) -> str:
     )
 
 
-def ask_server(device: Device, client: ServerClient, clock: Clock, messages: list[str]) -> Clocks:
+def ask_server(
+    device: Device, client: ServerClient, clock: Clock, messages: list[str]
+) -> tuple[Clocks, StudyNotice]:
     """Learn the server's time, and make sure that it does not know more of us than we do.
 
     Raises
@@ -91,13 +97,23 @@ def ask_server(device: Device, client: ServerClient, clock: Clock, messages: lis
     SketchError
         The server refused to answer; the class says why.
     """
+    before = load_notice(device.connection)
+    clocks, new = Clocks(device=clock()), None
     try:
-        answer = client.ask_device()
+        answer = make_question(device, before)(client)
     except TransportError as error:
         messages.append(describe_unasked(error))
-        return Clocks(device=clock())
-    note_answer(device, answer, messages)
-    return Clocks(device=clock(), server=answer.server_time)
+    else:
+        if isinstance(answer, ServerAnswer):
+            note_answer(device, answer.device, messages)
+            clocks = Clocks(device=clock(), server=answer.device.server_time)
+            new = answer.notice
+        else:
+            new = answer
+    notice = note_notice(device, new, before)
+    if not notice.may_release:
+        messages.append(notice.describe())
+    return clocks, notice
 
 
 def describe_unasked(error: TransportError) -> str:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from device_agent.certificates import make_context
+from device_agent.messages import Heartbeat, PlanRefusal
 from device_agent.settings import Settings, StreamSettings
 from device_agent.store import (
     DeviceKey,
     Identity,
+    OutboxCounts,
     check_folder,
+    count_sketches,
     load_entries,
     load_key,
     open_database,
     require_identity,
 )
 from device_agent.transport import ServerClient
-from shared.errors import ConfigError, LedgerError
+from shared import __version__
+from shared.errors import (
+    ConfigError,
+    LedgerError,
+    PlanMismatchError,
+    PrivacyError,
+    SketchError,
+)
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import PrivacyEvent, require_within_budget
 
@@ -70,8 +81,14 @@ class Device:
 
 
 @contextmanager
-def open_device(settings: Settings) -> Iterator[Device]:
+def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[Device]:
     """Open the device of a state folder.
+
+    Parameters
+    ----------
+    tell
+        The clock to sign with when the server is told that the owner's policy refuses the plan;
+        None to tell nobody.
 
     Raises
     ------
@@ -89,16 +106,55 @@ def open_device(settings: Settings) -> Iterator[Device]:
         identity = require_identity(connection, settings.state_dir)
         key = require_same_device(identity, key, settings)
         plan = decode_plan(identity.plan_bytes)
-        require_plan_allowed(settings, plan)
+        try:
+            require_plan_allowed(settings, plan)
+        except (PrivacyError, PlanMismatchError) as error:
+            if tell is not None:
+                _tell_refusal(
+                    settings, key, identity.study, count_sketches(connection), error, tell
+                )
+            raise
         require_suitable(settings, plan)
         yield Device(
             settings=settings, key=key, connection=connection, identity=identity, plan=plan
         )
 
 
+def _tell_refusal(
+    settings: Settings,
+    key: DeviceKey,
+    study: bytes,
+    counts: OutboxCounts,
+    error: SketchError,
+    clock: Clock,
+) -> None:
+    """Tell the server why nothing will come; that it does not hear it changes nothing."""
+    refusal = PlanRefusal(study=study, rule=error.field or "policy", detail=error.rule)
+    heartbeat = Heartbeat(
+        agent=__version__,
+        engine=settings.engine.name,
+        waiting_sketches=counts.waiting,
+        plan_refusals=(refusal,),
+    )
+    with suppress(SketchError), connect(settings, key, clock) as client:
+        client.put_heartbeat(heartbeat)
+
+
 def connect(settings: Settings, key: DeviceKey, clock: Clock) -> ServerClient:
-    """Return a client of the server; close it."""
-    return ServerClient(settings.server, device=key.device_id, sign=key.sign, clock=clock)
+    """Return a client of the server; close it.
+
+    Raises
+    ------
+    ConfigError
+        The files that the connection needs cannot be used.
+    """
+    return ServerClient(
+        settings.server,
+        device=key.device_id,
+        sign=key.sign,
+        clock=clock,
+        context=make_context(settings.house.tls),
+    )
 
 
 def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:

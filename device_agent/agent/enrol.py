@@ -14,6 +14,7 @@ from device_agent.agent.device import (
     require_suitable,
 )
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from device_agent.messages import PlanAnswer
 from device_agent.settings import Settings
 from device_agent.store import (
     DeviceKey,
@@ -29,7 +30,7 @@ from device_agent.store import (
     lock_folder,
     save_identity,
 )
-from device_agent.transport import PlanAnswer, ServerClient
+from device_agent.transport import ServerClient
 from shared.errors import AccessError, ConfigError, NotFoundError, PlanMismatchError, TransportError
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import require_within_budget

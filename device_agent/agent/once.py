@@ -94,7 +94,7 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
     check_folder(settings.state_dir, create=False)
     with (
         lock_folder(settings.state_dir),
-        open_device(settings) as device,
+        open_device(settings, tell=clock) as device,
     ):
         purge_sent(device.connection, now=clock())
         messages: list[str] = []
@@ -102,8 +102,11 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
         sending = SendSummary()
         is_secret = device.plan.releases_count
         with device.connect(clock) as client:
-            clocks = ask_server(device, client, clock, messages)
-            if not is_secret:
+            clocks, notice = ask_server(device, client, clock, messages)
+            may_release = notice.may_release
+            now = clocks.device if clocks.server is None else clocks.server
+            send = send and notice.takes_sketches(now)
+            if not is_secret and may_release:
                 streams = tuple(
                     read_stream(device, stream, clocks=clocks, clock=clock)
                     for stream in settings.streams
@@ -111,7 +114,7 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
             if send:
                 sending = send_outbox(device, client, send_for_s=send_for_s, clock=clock)
         unsent = count_sketches(device.connection).waiting if send else 0
-        if is_secret:
+        if is_secret and may_release:
             # After the connection is closed: when it closes must not tell it either.
             streams = tuple(
                 read_slots(device, stream, clocks=clocks) for stream in settings.streams

@@ -15,11 +15,13 @@ from device_agent.store import (
     OutboxCounts,
     OutboxSketch,
     StreamState,
+    StudyNotice,
     check_folder,
     count_sketches,
     list_sketches,
     list_streams,
     load_entries,
+    load_notice,
     load_stream,
     open_database,
     require_identity,
@@ -41,6 +43,7 @@ class StatusReport:
     counts: OutboxCounts
     sketches: tuple[OutboxSketch, ...]
     is_secret: bool
+    notice: StudyNotice
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values, without any sum."""
@@ -48,6 +51,7 @@ class StatusReport:
             "device_id": self.identity.device.hex(),
             "study_id": self.identity.study.hex(),
             "server": self.server,
+            "study_state": self.notice.state,
             "streams": [_stream_to_json(stream, self.is_secret) for stream in self.streams],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
@@ -112,6 +116,7 @@ def report_status(settings: Settings) -> StatusReport:
             counts=count_sketches(connection),
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
             is_secret=decode_plan(identity.plan_bytes).releases_count,
+            notice=load_notice(connection),
         )
 
 

@@ -18,14 +18,17 @@ from device_agent.agent.asking import Asker
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.log import LOG, start_log
+from device_agent.agent.memory import give_back, share_one_heap
 from device_agent.agent.metrics import Metric, write_metrics
 from device_agent.agent.network import Call, Network
 from device_agent.agent.notify import Notifier
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.agent.sender import Sender
 from device_agent.agent.stream_worker import StreamWorker
+from device_agent.certificates import make_context
 from device_agent.settings import Settings, StreamSettings
 from device_agent.store import check_folder, count_sketches, lock_folder, purge_sent
+from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError
 
 _LONGEST_SLEEP_S = 5.0
@@ -58,8 +61,13 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
     settings = load()
     start_log(settings.house.log_level)
     check_folder(settings.state_dir, create=False)
-    with lock_folder(settings.state_dir), open_device(settings) as device:
+    make_context(settings.house.tls)
+    share_one_heap()
+    with lock_folder(settings.state_dir), open_device(settings, tell=clock) as device:
         _require_runnable(device)
+        # To verify the plan takes large arrays, once.
+        feature_table.cache_clear()
+        give_back()
         daemon = _Daemon(device, load, clock)
         with _listening(daemon):
             try:
@@ -124,12 +132,15 @@ class _Daemon:
             clock=clock,
             timer=self._timer,
             on_suspended=self._stop_stream,
+            on_study=self._ask_soon,
         )
         self._workers = [self._make_worker(stream) for stream in device.settings.streams]
         self._metrics_at = self._purges_at = self._told_at = 0.0
 
     def run(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
+        if not self._asker.notice.may_release:
+            LOG.warning(self._asker.notice.describe())
         self._notifier.tell("READY=1")
         try:
             while not self.is_stopping:
@@ -162,7 +173,7 @@ class _Daemon:
             for worker in self._workers:
                 if worker.due_at <= now:
                     worker.turn()
-        if not self._asker.step():
+        if not self._asker.step() and self._asker.may_send:
             self._sender.step()
         if now >= self._purges_at:
             purge_sent(self._device.connection, now=self._clock())
@@ -210,6 +221,7 @@ class _Daemon:
                     field="standard input",
                     fix="stop the agent, and start anew",
                 )
+        make_context(settings.house.tls)
         require_server_allowed(settings)
         require_plan_allowed(settings, self._device.plan)
         require_suitable(settings, self._device.plan)
@@ -217,7 +229,7 @@ class _Daemon:
     def _use(self, settings: Settings) -> None:
         old, self._device = self._device, replace(self._device, settings=settings)
         start_log(settings.house.log_level)
-        if settings.server != old.settings.server:
+        if (settings.server, settings.house.tls) != (old.settings.server, old.settings.house.tls):
             self._network.close()
             self._network = self._connect()
             self._asker = Asker(self._device, self._network, clock=self._clock, timer=self._timer)
@@ -248,6 +260,9 @@ class _Daemon:
     def _read_clocks(self) -> Clocks:
         return self._asker.server_clock.read(self._clock())
 
+    def _ask_soon(self) -> None:
+        self._asker.hurry()
+
     def _stop_stream(self, name: str) -> None:
         for worker in self._workers:
             if worker.name == name:
@@ -276,6 +291,12 @@ class _Daemon:
             kind="gauge",
             help="When the server last said what it knows of this device; 0 for never.",
             samples=[(None, self._asker.answered_at or 0.0)],
+        )
+        yield Metric(
+            name="study_open",
+            kind="gauge",
+            help="Whether the study is open, as far as is known; else nothing is released.",
+            samples=[(None, float(self._asker.notice.may_release))],
         )
         yield Metric(
             name="stream_ok",

@@ -9,13 +9,15 @@ from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG
 from device_agent.agent.network import Network
 from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
+from device_agent.messages import UploadOutcome
 from device_agent.store import OutboxSketch, first_due, load_message
-from device_agent.transport import ServerClient, UploadOutcome
+from device_agent.transport import ServerClient
 from shared.wire import DeviceAction
 
 _BASE_S = 0.5
 _CAP_S = 120.0
 _SKETCH_CAP_S = 3600.0
+_OF_STUDY = ("study-closed", "study-withdrawn")
 
 
 def draw_pause(n_failures: int, cap_s: float = _CAP_S) -> float:
@@ -38,6 +40,8 @@ class Sender:
         Monotonic seconds.
     on_suspended
         Called with the name of a stream that an answer has suspended.
+    on_study
+        Called when an answer says that the study is closed or gone.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Sender:
         clock: Clock,
         timer: Callable[[], float],
         on_suspended: Callable[[str], None],
+        on_study: Callable[[], None],
     ) -> None:
         self.device = device
         self.network = network
@@ -55,6 +60,7 @@ class Sender:
         self._clock = clock
         self._timer = timer
         self._on_suspended = on_suspended
+        self._on_study = on_study
         self._n_failures = 0
         self._resumes_at = 0.0
 
@@ -96,6 +102,8 @@ class Sender:
         self.summary.messages.clear()
         if outcome.action is None:
             LOG.info("sketch %d sent", sketch.sequence, extra={"stream": sketch.stream})
+        if outcome.problem in _OF_STUDY:
+            self._on_study()
         if outcome.action is DeviceAction.SUSPEND:
             self._on_suspended(sketch.stream)
 

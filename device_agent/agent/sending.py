@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from device_agent.agent.device import Clock, Device
+from device_agent.messages import UploadOutcome
 from device_agent.store import (
     OutboxSketch,
     count_sketches,
@@ -19,7 +20,7 @@ from device_agent.store import (
     suspend_stream,
     transaction,
 )
-from device_agent.transport import ServerClient, UploadOutcome
+from device_agent.transport import ServerClient
 from shared.wire import DeviceAction
 
 _BASE_S = 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ EXIT_DEFECT = 70
 EXIT_WAITING = 75
 EXIT_INTERRUPTED = 130
 
+# Read by libraries when they are loaded: buffers for threads that have nothing to do, and ciphers
+# of the last century.
+_SMALL = {"OPENBLAS_NUM_THREADS": "1", "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `sfumato-agent` and return its exit status.
@@ -33,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), EXIT_REFUSED)
     except SystemExit as request:  # argparse has shown help or version
         return int(request.code or 0)
+    for name, value in _SMALL.items():
+        os.environ.setdefault(name, value)
     # Imported late: help needs none of it, and the report commands no network library.
     from device_agent.cli import commands
     from shared.errors import SketchError

@@ -97,9 +97,9 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata
+        from shared import __version__
 
-        print(f"sfumato-agent {metadata.version('sfumato')}")
+        print(f"sfumato-agent {__version__}")
         parser.exit()
 
 

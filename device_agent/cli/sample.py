@@ -26,6 +26,11 @@ epsilon_per_window = "1"
 # [log]                                   # of `run`, on standard error
 # level = "info"                          # or debug, warning, error
 
+# [tls]                                   # whom to believe instead of the system's authorities
+# ca_file = "ca.pem"
+# certificate = "device.crt"              # where the server asks for one
+# key = "device.crt.key"
+
 # [metrics]                               # of `run`, for Prometheus's text collector
 # path = "/var/lib/node_exporter/textfile/sfumato.prom"
 

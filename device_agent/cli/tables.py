@@ -71,6 +71,7 @@ def show_status(report: StatusReport) -> str:
         [
             f"device {document['device_id']}",
             f"study  {document['study_id']} at {document['server']}",
+            *([] if report.notice.may_release else [f"note   {report.notice.describe()}"]),
             "",
             *_table(("stream", "released", "open records", "open slots", "suspended"), streams),
             "",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from device_agent.settings import StreamSettings
@@ -76,6 +75,8 @@ def _find_class(kind: str) -> Callable[..., RecordSource]:
         module, name = _CLASSES[kind].split(":")
         found: Any = getattr(import_module(f"{__name__}.{module}"), name)
         return found  # type: ignore[no-any-return]
+    from importlib.metadata import entry_points
+
     (entry,) = entry_points(group=ENTRY_POINTS, name=kind)
     loaded: Callable[..., RecordSource] = entry.load()
     return loaded

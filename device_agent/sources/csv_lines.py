@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.source_settings import TextSettings
-from device_agent.sources.fields import NAN, read_number, split_line
+from device_agent.sources.fields import NAN
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block, Parsed, join_parsed
+from shared.core.text import read_number, split_line
 from shared.errors import RecordError
 
 _CAREFUL_LINES = 32

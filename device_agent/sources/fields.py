@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from datetime import datetime, tzinfo
-from zoneinfo import ZoneInfo
 
-from device_agent.source_settings import TimeSettings
+from device_agent.source_settings import TimeSettings, find_zone
+from shared.core.text import read_number
 
 NAN = math.nan
 EARLIEST, LATEST = -62135596800.0, 253402300800.0
 """The years 1 to 9999: beyond them a number in a time column is something else."""
 UNIX_SCALES = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}
 """By how much a number of each format is divided to give seconds."""
-
-
-def split_line(line: str, delimiter: str = ",") -> list[str] | None:
-    """Split one record at its delimiters, respecting quotes; None if the quotes do not match."""
-    if '"' not in line:
-        return line.split(delimiter)
-    try:
-        rows = list(csv.reader([line], delimiter=delimiter, strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if len(rows) == 1 else None
-
-
-def read_number(text: str) -> float:
-    """Return a finite decimal number, or NaN."""
-    # float() takes "1_000" and digits of other scripts, which no other program would write.
-    if "_" in text or not text.isascii():
-        return NAN
-    try:
-        number = float(text)
-    except ValueError:
-        return NAN
-    return number if math.isfinite(number) else NAN
 
 
 def read_value(value: object) -> float:
@@ -59,7 +35,7 @@ def make_time_reader(settings: TimeSettings) -> Callable[[str], float]:
     if form in UNIX_SCALES:
         scale = UNIX_SCALES[form]
         return lambda text: require_plausible(read_number(text) / scale)
-    zone = ZoneInfo(settings.timestamp_zone)
+    zone = find_zone(settings.timestamp_zone)
     if form == "iso8601":
         return lambda text: _read_moment(lambda: datetime.fromisoformat(text.strip()), zone)
     return lambda text: _read_moment(lambda: datetime.strptime(text.strip(), form), zone)

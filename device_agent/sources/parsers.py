@@ -95,10 +95,10 @@ def make_parser(settings: TextSettings, mapping: RecordMapping) -> LineParser:
     """Return a new parser of the configured format; one for each file."""
     # Only what is configured is imported.
     if settings.format == "csv":
-        from device_agent.sources.csv_lines import CsvParser  # noqa: PLC0415
+        from device_agent.sources.csv_lines import CsvParser
 
         return CsvParser(settings, mapping)
-    from device_agent.sources.json_lines import JsonLinesParser  # noqa: PLC0415
+    from device_agent.sources.json_lines import JsonLinesParser
 
     return JsonLinesParser(settings, mapping)
 

@@ -27,6 +27,7 @@ from device_agent.store.identity import (
 from device_agent.store.key import DeviceKey, create_key, load_key
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.lock import lock_folder
+from device_agent.store.notice import StudyNotice, load_notice, save_notice
 from device_agent.store.outbox import (
     OutboxCounts,
     OutboxSketch,
@@ -67,6 +68,7 @@ __all__ = [
     "SlotSum",
     "StoredPosition",
     "StreamState",
+    "StudyNotice",
     "adding_to_slots",
     "check_folder",
     "checkpoint",
@@ -88,6 +90,7 @@ __all__ = [
     "load_identity",
     "load_key",
     "load_message",
+    "load_notice",
     "load_positions",
     "load_slot",
     "load_stream",
@@ -101,6 +104,7 @@ __all__ = [
     "resume_stream",
     "save_generation",
     "save_identity",
+    "save_notice",
     "send_again",
     "suspend_stream",
     "transaction",

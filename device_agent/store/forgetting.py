@@ -19,7 +19,7 @@ def erase_device(connection: sqlite3.Connection, study: bytes) -> None:
     the ledger keeps what they have cost.
     """
     with transaction(connection):
-        for table in ("open_windows", "open_slots", "outbox", "meta"):
+        for table in ("open_windows", "open_slots", "outbox", "study_notice", "meta"):
             connection.execute(f"DELETE FROM {table}")
         connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_TOMBSTONE, study))
     truncate_log(connection)

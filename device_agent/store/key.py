@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import stat
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from shared.errors import ConfigError
 from shared.wire import device_id_of
 
 KEY_NAME = "device.key"
+
+# PKCS #8 of an Ed25519 key is these octets and the 32 of the key (RFC 8410, section 7). The library
+# would load all that it knows of other keys to read them, a megabyte.
+_PKCS8_HEAD = bytes.fromhex("302e020100300506032b657004220420")
+_KEY_BYTES = 32
+_BEGIN, _END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"
 
 
 class DeviceKey:
@@ -45,20 +47,21 @@ def load_key(folder: Path) -> DeviceKey | None:
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise _refuse(path, "can be read by others", f"chmod 600 {path}")
-        private = load_pem_private_key(path.read_bytes(), password=None)
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
         raise _refuse(path, "cannot be read", "restore it from where you keep it") from error
-    if not isinstance(private, Ed25519PrivateKey):
+    key = _decode_pem(data)
+    if key is None:
         raise _refuse(path, "is not an Ed25519 key", "restore it from where you keep it")
-    return DeviceKey(private)
+    return DeviceKey(Ed25519PrivateKey.from_private_bytes(key))
 
 
 def create_key(folder: Path) -> DeviceKey:
     """Make a key and save it; the file appears whole or not at all."""
     private = Ed25519PrivateKey.generate()
-    data = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    data = _encode_pem(private.private_bytes_raw())
     part = folder / f"{KEY_NAME}.part"
     file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -74,6 +77,24 @@ def create_key(folder: Path) -> DeviceKey:
     finally:
         os.close(directory)
     return DeviceKey(private)
+
+
+def _encode_pem(key: bytes) -> bytes:
+    return b"\n".join((_BEGIN, base64.b64encode(_PKCS8_HEAD + key), _END, b""))
+
+
+def _decode_pem(data: bytes) -> bytes | None:
+    """Return the 32 octets of a key, or None if it is anything else."""
+    text = b" ".join(data.split())
+    if not (text.startswith(_BEGIN + b" ") and text.endswith(b" " + _END)):
+        return None
+    try:
+        body = text.removeprefix(_BEGIN).removesuffix(_END).replace(b" ", b"")
+        decoded = base64.b64decode(body, validate=True)
+    except binascii.Error:
+        return None
+    is_key = decoded.startswith(_PKCS8_HEAD) and len(decoded) == len(_PKCS8_HEAD) + _KEY_BYTES
+    return decoded[len(_PKCS8_HEAD) :] if is_key else None
 
 
 def _refuse(path: Path, rule: str, fix: str) -> ConfigError:

@@ -94,5 +94,6 @@ TABLES = (
         sent_at REAL
     )
     """,
+    "CREATE TABLE study_notice (state TEXT NOT NULL, accept_until REAL, etag TEXT NOT NULL)",
     "CREATE INDEX outbox_by_state ON outbox (state, released_at)",
 )

@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from benchmarks.agent import measure_size, running_aggregator
+import pytest
+
+from benchmarks.agent import measure_installed, measure_size, running_aggregator
 
 
 def test_the_daemon_is_measured_over_tls(tmp_path: Path) -> None:
@@ -12,3 +14,12 @@ def test_the_daemon_is_measured_over_tls(tmp_path: Path) -> None:
     assert rows["idle"].value > 20
     assert rows["window m=500"].value > 1000
     assert rows["start"].value > 0
+
+
+def test_what_is_installed_is_summed_over_the_packages_that_the_agent_needs() -> None:
+    rows = {row.case: row.value for row in measure_installed()}
+    total = rows.pop("installed")
+    assert total == pytest.approx(sum(rows.values()))
+    names = {case.removeprefix("installed ") for case in rows}
+    assert {"sfumato", "numpy", "cbor2", "cryptography", "httpx"} <= names
+    assert not names & {"scipy", "fastapi", "rich", "pyarrow"}

@@ -102,10 +102,10 @@ class Agent:
                     file.write(f"{BASE + slot * HOUR + i},{i % 7 - 3}.5,{slot % 5}\n")
 
     def dump(self) -> list[str]:
-        """Return the whole logical content of the database."""
+        """Return the logical content of the database, but for what the server says of the study."""
         connection = sqlite3.connect(self.state / "agent.sqlite")
         try:
-            return list(connection.iterdump())
+            return [line for line in connection.iterdump() if '"study_notice"' not in line]
         finally:
             connection.close()
 

@@ -16,10 +16,13 @@ from shared.errors import (
     NotFoundError,
     PlanMismatchError,
     SketchError,
+    StudyClosedError,
+    StudyWithdrawnError,
 )
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan
 from shared.wire import (
     PROBLEM_MEDIA_TYPE,
+    RequestSignature,
     SketchMessage,
     compute_study_id,
     decode_message,
@@ -53,6 +56,10 @@ class Server:
         self.answers: dict[int, SketchError | int | None] = {}
         """By sequence: refuse with an error, or answer a bare status; None after it was stored."""
         self.retry_after = ""
+        self.state = "open"
+        self.accept_until: str | None = None
+        self.heartbeats: list[dict[str, Any]] = []
+        self.n_unmodified = 0
         self.extra_sequences: dict[str, int] = {}
         self._http: ThreadingHTTPServer | None = None
         self._port = 0
@@ -105,18 +112,37 @@ class Server:
         self.devices[device] = (public_key, labels)
         return 201, answer
 
-    def describe_device(self, headers: dict[str, str]) -> dict[str, Any]:
+    def verify(
+        self, headers: dict[str, str], *, method: str, path: str, body: bytes = b""
+    ) -> RequestSignature:
         signature = parse_request_signature(headers)
         if signature.device not in self.devices:
             raise AccessError("is unknown", field="device", fix="enrol it")
         verify_request(
             signature,
-            method="GET",
-            path="/v1/devices/me",
-            body=b"",
+            method=method,
+            path=path,
+            body=body,
             public_key=self.devices[signature.device][0],
             now=self.now(),
         )
+        if self.state == "withdrawn":
+            raise StudyWithdrawnError("was withdrawn", field="study")
+        return signature
+
+    def notify(self, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        self.verify(headers, method="GET", path=f"/v1/studies/{self.study.hex()}")
+        if headers.get("if-none-match") == self.etag:
+            self.n_unmodified += 1
+            return 304, {}
+        return 200, {"state": self.state, "accept_until": self.accept_until}
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.state} {self.accept_until}"'
+
+    def describe_device(self, headers: dict[str, str]) -> dict[str, Any]:
+        signature = self.verify(headers, method="GET", path="/v1/devices/me")
         last: dict[str, int] = dict(self.extra_sequences)
         for message in self.stored.values():
             header = message.header
@@ -145,6 +171,8 @@ class Server:
         message.verify(self.devices[header.device][0])
         if header.plan_digest.hex() != self.plan_digest:
             raise PlanMismatchError("is not the study's", field="plan_digest")
+        if self.state == "closed" and self.accept_until is None:
+            raise StudyClosedError("is closed", field="study")
         answer = self.answers.get(header.sequence, ...)
         if isinstance(answer, SketchError):
             raise answer
@@ -177,8 +205,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         body = self._body()
+        if self.path.endswith("/heartbeat"):
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            self._answer(lambda: self._note_heartbeat(headers, body))
+            return
         sketch_id = bytes.fromhex(self.path.rsplit("/", 1)[1])
         self._answer(lambda: self.study.put(sketch_id, body))
+
+    def _note_heartbeat(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
+        self.study.verify(headers, method="PUT", path="/v1/devices/me/heartbeat", body=body)
+        self.study.heartbeats.append(json.loads(body))
+        return 200, {}
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -187,6 +224,8 @@ class _Handler(BaseHTTPRequestHandler):
         server = self.study
         if self.path == "/v1/devices/me":
             return 200, server.describe_device({k.lower(): v for k, v in self.headers.items()})
+        if self.path == f"/v1/studies/{server.study.hex()}":
+            return server.notify({k.lower(): v for k, v in self.headers.items()})
         if self.path != f"/v1/studies/{server.study.hex()}/plan":
             raise NotFoundError("no such study", field="study", fix="check its identity")
         if self.headers.get("Accept") == "application/cbor":
@@ -207,6 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        if status == 304:
+            body = b""
+        self.send_header("ETag", self.study.etag)
         self.send_header("Content-Length", str(len(body)))
         if status == 429 and self.study.retry_after:
             self.send_header("Retry-After", self.study.retry_after)

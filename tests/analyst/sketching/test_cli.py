@@ -125,8 +125,6 @@ def test_nothing_is_sketched_twice_into_one_file(
         (["x.npy", "--plan", "plan.json", "-o", "no/x"], "no/x: is in a folder that is not there"),
         (["x.npy", "--plan", "tampered.json"], "release.scale: is not what this machine derives"),
         (["x.npy", "--plan", "version2.json"], "format_version: this release reads version 1"),
-        (["import", "x.sketch"], "import: is a name kept for a command"),
-        (["list"], "To sketch a file of that name, write ./list"),
         (["show", "x.npy"], "x.npy, sketch file: is not decodable CBOR"),
         (["show", "nowhere"], "nowhere: cannot be read"),
         (["show"], "Usage: sfumato sketch show"),

@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from analyst.sketching.csv_blocks import Block, BlockParser, read_number
+from analyst.sketching.csv_blocks import Block, BlockParser
 from shared.core import Columns, Records
+from shared.core.text import read_number
 from shared.errors import RecordError
 
 PIECES = [

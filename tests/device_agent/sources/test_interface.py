@@ -1,13 +1,13 @@
 import doctest
 import subprocess
 import sys
+from importlib import metadata
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from device_agent import source_tables, sources
 from device_agent.sources import interface
 from shared.errors import ConfigError
 from tests.device_agent.sources.streams import Reader, make_stream
@@ -22,8 +22,7 @@ def test_the_example_of_a_source_is_a_source(
     assert runner.run(example, clear_globs=False).failed == 0
     monkeypatch.setattr(interface, "Counting", example.globs["Counting"], raising=False)
     entry = EntryPoint("counting", "device_agent.sources.interface:Counting", "sfumato.sources")
-    for module in (sources, source_tables):
-        monkeypatch.setattr(module, "entry_points", lambda **_: EntryPoints([entry]))
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: EntryPoints([entry]))
     reader = Reader(make_stream(tmp_path, kind="counting", options={"limit": 25}))
     assert reader.once(limit=4) == [0, 1, 2, 3]
     assert reader.once() == list(range(4, 25))

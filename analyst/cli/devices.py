@@ -1,0 +1,118 @@
+"""``sfumato device``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url, make_table, show
+from analyst.client import Client
+
+app = typer.Typer(help="Look at devices, and exclude or revoke one.", **SETTINGS)
+Device = Annotated[str, typer.Argument(metavar="DEVICE", help="Its identity.")]
+Reason = Annotated[str, typer.Option(help="Why; kept with the device and in the audit log.")]
+
+
+@app.command("list")
+def _list(
+    key: Key,
+    study_id: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Of this study alone.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """List devices: their state, when they were last seen, what waits on them.
+
+    Examples: sfumato device list; sfumato device list STUDY --json
+    """
+    with Client(url, key=key) as client:
+        devices = list(client.devices(study_id))
+    if as_json:
+        print(json.dumps(devices))
+        return
+    table = make_table("state", "last seen", "sketches", "waiting", "agent", identity="device")
+    for item in devices:
+        beat = item["heartbeat"] or {}
+        table.add_row(
+            item["state"],
+            item["last_seen"] or "never",
+            str(item["n_sketches"]),
+            str(beat.get("waiting_sketches", "")),
+            beat.get("agent", ""),
+            item["device_id"],
+        )
+    show(table)
+
+
+@app.command("show")
+def _show(device_id: Device, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Show a device with its streams, its keys and what it last said of itself.
+
+    Example: sfumato device show DEVICE
+    """
+    with Client(url, key=key) as client:
+        _print(client.device(device_id), as_json)
+
+
+@app.command("exclude")
+def _exclude(
+    device_id: Device, key: Key, reason: Reason, url: Url = DEFAULT_URL, as_json: Json = False
+) -> None:
+    """Take all sketches of a device out of every sum, exactly, and refuse its later ones.
+
+    Example: sfumato device exclude DEVICE --reason "sensor was tampered with"
+    """
+    with Client(url, key=key) as client:
+        done = client.exclude_device(device_id, reason=reason)
+    if as_json:
+        print(json.dumps(done))
+        return
+    print(f"device {device_id} is excluded; {done['n_subtracted']} sketch(es) were subtracted")
+    if done["n_kept"]:
+        print(f"{done['n_kept']} stay in the sums: their bytes were dropped before")
+
+
+@app.command("revoke")
+def _revoke(
+    device_id: Device,
+    key: Key,
+    reason: Reason,
+    key_id: Annotated[
+        str | None, typer.Option(help="Only this key, which the device has replaced.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Believe a device no more, at once and for good; what it sent before stays in the sums.
+
+    Example: sfumato device revoke DEVICE --reason stolen
+    """
+    with Client(url, key=key) as client:
+        _print(client.revoke_device(device_id, reason=reason, key_id=key_id), as_json)
+
+
+def _print(device: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(device))
+        return
+    print(f"device {device['device_id']} is {device['state']}; study {device['study_id']}")
+    if device["reason"]:
+        print(f"  because: {device['reason']}")
+    print(f"  enrolled {device['enrolled']}, last seen {device['last_seen'] or 'never'}")
+    for name, value in device["labels"].items():
+        print(f"  {name} = {value}")
+    for stream in device["streams"]:
+        print(f"  stream {stream['stream']}: sketch {stream['last_sequence']} was the last")
+    if beat := device["heartbeat"]:
+        print(
+            f"  agent {beat['agent']}, engine {beat['engine']}, "
+            f"{beat['waiting_sketches']} sketch(es) waited at {beat['received']}"
+        )
+        for refusal in beat["plan_refusals"]:
+            print(f"  its owner refuses the plan: {refusal['rule']} {refusal['detail']}")
+    for item in device["keys"]:
+        print(f"  key {item['key_id']} is {item['state']}")

@@ -1,0 +1,155 @@
+"""``sfumato study``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url, make_table, show
+from analyst.client import Client
+from analyst.planning.files import read_plan
+
+app = typer.Typer(help="Publish and look at studies.", **SETTINGS)
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="Its identity.")]
+
+
+@app.command("create")
+def _study_create(
+    name: Annotated[str, typer.Argument(help="A name for people.")],
+    path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
+    key: Key,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Publish a study. The same name and plan again are the same study.
+
+    Example: sfumato study create weather deploy/demo/plan.toml
+    """
+    with Client(url, key=key) as client:
+        created = client.create_study(name, read_plan(path))
+    if as_json:
+        print(json.dumps(created))
+        return
+    print(f"study {created['study_id']} is {created['state']}")
+    print(f"next: let a device enrol: sfumato study token {created['study_id']}")
+
+
+@app.command("list")
+def _study_list(key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """List the studies.
+
+    Example: sfumato study list --json
+    """
+    with Client(url, key=key) as client:
+        studies = list(client.studies())
+    if as_json:
+        print(json.dumps(studies))
+        return
+    table = make_table("name", "state", "devices", "sketches", "records", identity="study")
+    for item in studies:
+        counts = (_count(item[f"n_{what}"]) for what in ("devices", "sketches", "records"))
+        table.add_row(item["name"], item["state"], *counts, item["study_id"])
+    show(table)
+
+
+@app.command("show")
+def _study_show(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Show a study: state, counts, plan and what was refused.
+
+    Example: sfumato study show STUDY
+    """
+    with Client(url, key=key) as client:
+        study, plan = client.study(study_id), client.plan(study_id)
+        refusals = client.refusals(study_id)
+    if as_json:
+        print(json.dumps({**study, "refusals": refusals}))
+        return
+    until = f", takes what was on its way until {study['accept_until']}"
+    print(f"study {study['study_id']}: {study['name']}")
+    print(f"  {study['state']}{until if study['accept_until'] else ''}; since {study['created']}")
+    counts = [f"{_count(study[f'n_{what}'])} {what}" for what in ("devices", "sketches", "records")]
+    print(f"  {', '.join(counts)}")
+    print(f"  plan {study['plan_digest']}")
+    print(f"  {plan.mechanism.guarantee.describe()}")
+    for refusal in refusals["items"]:
+        print(f"  refused {refusal['count']} sketch(es): {refusal['problem']}")
+    for refusal in refusals["plan_refusals"]:
+        print(f"  refused by the owners of {refusal['n_devices']} device(s): {refusal['rule']}")
+
+
+@app.command("open")
+def _study_open(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """Open a study again that was closed; devices notice within minutes.
+
+    Example: sfumato study open STUDY
+    """
+    with Client(url, key=key) as client:
+        _show_state(client.set_state(study_id, "open"), as_json)
+
+
+@app.command("close")
+def _study_close(
+    study_id: Study,
+    key: Key,
+    url: Url = DEFAULT_URL,
+    accept_for: Annotated[
+        float, typer.Option(min=0, help="Hours to take what was on its way still.")
+    ] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Close a study: devices pause, and spend nothing, until it is opened again.
+
+    Example: sfumato study close STUDY --accept-for 24
+    """
+    until = datetime.now(UTC) + timedelta(hours=accept_for) if accept_for else None
+    with Client(url, key=key) as client:
+        _show_state(client.set_state(study_id, "closed", accept_until=until), as_json)
+
+
+@app.command("delete")
+def _study_delete(
+    study_id: Study,
+    key: Key,
+    confirm: Annotated[str, typer.Option(help="The study's name: nothing brings it back.")],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Withdraw a study for good, with all that it holds.
+
+    Example: sfumato study delete STUDY --confirm weather
+    """
+    with Client(url, key=key) as client:
+        _show_state(client.withdraw_study(study_id, name=confirm), as_json)
+
+
+@app.command("token")
+def _study_token(
+    study_id: Study,
+    key: Key,
+    url: Url = DEFAULT_URL,
+    uses: Annotated[int, typer.Option(help="Devices that it may enrol.")] = 1,
+) -> None:
+    """Make an enrolment token and print it; it is shown this once.
+
+    Example: sfumato-agent init --config agent.toml --token "$(sfumato study token STUDY)"
+    """
+    with Client(url, key=key) as client:
+        print(client.create_token(study_id, max_uses=uses))
+
+
+def _show_state(study: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(study))
+        return
+    until = study.get("accept_until")
+    takes = f" and takes until {until} what was on its way" if until else ""
+    print(f"study {study['study_id']} is {study['state']}{takes}")
+
+
+def _count(number: int | None) -> str:
+    return "secret" if number is None else f"{number:,}"

@@ -1,0 +1,94 @@
+"""The study's life cycle as the device follows it, and what the device says of itself.
+
+Both depend on clocks and settings alone: neither tells anything about records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from device_agent.agent.device import Device
+from device_agent.messages import DeviceAnswer, Heartbeat, StudyAnswer
+from device_agent.store import StudyNotice, count_sketches, save_notice
+from device_agent.transport import ServerClient
+from shared import __version__
+from shared.errors import SketchError, StudyWithdrawnError, TransportError
+
+WITHDRAWN = StudyNotice(state="withdrawn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerAnswer:
+    """What the server knows of the device, and what is new of the study; None if nothing is."""
+
+    device: DeviceAnswer
+    notice: StudyNotice | None
+
+
+def make_question(
+    device: Device, notice: StudyNotice
+) -> Callable[[ServerClient], ServerAnswer | StudyNotice]:
+    """Return what asks about device and study and says how the device is; for any thread.
+
+    A study that was withdrawn is an answer; every other refusal is raised.
+    """
+    study = device.identity.study
+    heartbeat = make_heartbeat(device)
+
+    def ask(client: ServerClient) -> ServerAnswer | StudyNotice:
+        try:
+            found = client.ask_device()
+            new = _ask_study(client, study, notice)
+            _tell(client, heartbeat)
+        except StudyWithdrawnError:
+            return WITHDRAWN
+        return ServerAnswer(device=found, notice=new)
+
+    return ask
+
+
+def make_heartbeat(device: Device) -> Heartbeat:
+    """Return what the device says of itself now."""
+    return Heartbeat(
+        agent=__version__,
+        engine=device.settings.engine.name,
+        waiting_sketches=count_sketches(device.connection).waiting,
+    )
+
+
+def note_notice(device: Device, notice: StudyNotice | None, before: StudyNotice) -> StudyNotice:
+    """Keep what is new of the study, and return what is known of it now."""
+    if notice is None or notice == before:
+        return before
+    save_notice(device.connection, notice)
+    return notice
+
+
+def _ask_study(client: ServerClient, study: bytes, before: StudyNotice) -> StudyNotice | None:
+    try:
+        answer = client.ask_study(study, before.etag)
+    except (StudyWithdrawnError, TransportError):
+        raise
+    except SketchError:
+        # A server of before says nothing of it to devices.
+        return None
+    return None if answer is None else _read_notice(answer)
+
+
+def _read_notice(answer: StudyAnswer) -> StudyNotice:
+    until = None
+    if answer.accept_until is not None:
+        until = datetime.fromisoformat(answer.accept_until).timestamp()
+    return StudyNotice(state=answer.state, accept_until=until, etag=answer.etag)
+
+
+def _tell(client: ServerClient, heartbeat: Heartbeat) -> None:
+    """Send the heartbeat; that it was not heard changes nothing."""
+    try:
+        client.put_heartbeat(heartbeat)
+    except StudyWithdrawnError:
+        raise
+    except SketchError:
+        pass

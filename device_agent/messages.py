@@ -1,0 +1,106 @@
+"""What device and server tell each other, as values; ``device_agent.transport`` carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.wire import DeviceAction
+
+_MAX_DETAIL = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanAnswer:
+    """A study's plan as the server gives it: its bytes, and the digest and name it states."""
+
+    plan_bytes: bytes
+    plan_digest: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceAnswer:
+    """What the server knows of this device.
+
+    Parameters
+    ----------
+    device_id, study_id
+        Hexadecimal.
+    last_sequences
+        The number of the last sketch of each stream.
+    server_time
+        Seconds since 1970-01-01 UTC.
+    generation
+        Which life of its database answers.
+    """
+
+    device_id: str
+    study_id: str
+    last_sequences: Mapping[str, int]
+    server_time: float
+    generation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyAnswer:
+    """A study's life cycle as the server states it; ``accept_until`` by RFC 3339."""
+
+    state: str
+    accept_until: str | None
+    etag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRefusal:
+    """Which rule of the owner does not allow a study's plan, and why."""
+
+    study: bytes
+    rule: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """What a device says of itself: nothing about records."""
+
+    agent: str
+    engine: str
+    waiting_sketches: int
+    plan_refusals: tuple[PlanRefusal, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "agent": self.agent,
+            "engine": self.engine,
+            "waiting_sketches": self.waiting_sketches,
+            "plan_refusals": [
+                {"study": r.study.hex(), "rule": r.rule, "detail": r.detail[:_MAX_DETAIL]}
+                for r in self.plan_refusals
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadOutcome:
+    """What became of one upload.
+
+    Parameters
+    ----------
+    action
+        None if the server has stored the sketch; else what to do with it.
+    problem, detail
+        The slug of the problem, and a sentence; empty if stored.
+    retry_after_s
+        Seconds that the server asked to wait.
+    answered
+        Whether there was an answer at all.
+    """
+
+    action: DeviceAction | None
+    problem: str = ""
+    detail: str = ""
+    retry_after_s: float = 0.0
+    answered: bool = True

@@ -1,0 +1,66 @@
+"""What the server last said of the study's life cycle, so that a start without it knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from device_agent.store.database import transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyNotice:
+    """Where a study is in its life.
+
+    Parameters
+    ----------
+    state
+        ``open``, ``closed`` or ``withdrawn``.
+    accept_until
+        Until when a closed study takes sketches that were released before; seconds since
+        1970-01-01 UTC.
+    etag
+        What to ask with next time; empty to be told in full.
+    """
+
+    state: str = "open"
+    accept_until: float | None = None
+    etag: str = ""
+
+    @property
+    def may_release(self) -> bool:
+        """Whether a sketch that is released now would be of use to anyone."""
+        return self.state == "open"
+
+    def takes_sketches(self, now: float) -> bool:
+        """Whether the server would take a sketch that was released before."""
+        if self.state == "closed":
+            return self.accept_until is not None and now < self.accept_until
+        return self.state == "open"
+
+    def describe(self) -> str:
+        """Say what this means for the device."""
+        if self.state == "open":
+            return "the study is open"
+        waits = "; what waits is kept, and nothing is spent"
+        if self.state == "withdrawn":
+            return f"the study was withdrawn for good: nothing is read or released{waits}"
+        return f"the study is closed: nothing is read or released until it is opened again{waits}"
+
+
+def load_notice(connection: sqlite3.Connection) -> StudyNotice:
+    """Load it; a study of which nothing was heard is taken for open."""
+    row = connection.execute("SELECT state, accept_until, etag FROM study_notice").fetchone()
+    if row is None:
+        return StudyNotice()
+    return StudyNotice(state=row["state"], accept_until=row["accept_until"], etag=row["etag"])
+
+
+def save_notice(connection: sqlite3.Connection, notice: StudyNotice) -> None:
+    """Save it in the place of the one before."""
+    with transaction(connection):
+        connection.execute("DELETE FROM study_notice")
+        connection.execute(
+            "INSERT INTO study_notice (state, accept_until, etag) VALUES (?, ?, ?)",
+            (notice.state, notice.accept_until, notice.etag),
+        )

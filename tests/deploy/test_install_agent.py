@@ -1,0 +1,129 @@
+"""The installer of the device agent, run in a folder of its own in the place of the root.
+
+The packages that the agent needs are lent by this environment, so that nothing is fetched.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from device_agent.cli.sample import SAMPLE
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "deploy" / "install-agent.sh"
+ENVIRONMENT = {
+    **os.environ,
+    "PIP_NO_DEPS": "1",
+    "PIP_NO_INDEX": "1",
+    "PYTHONPATH": sysconfig.get_path("purelib"),
+}
+
+Install = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # From a copy, so that no build is left in the tree.
+    copy, folder = tmp_path_factory.mktemp("source") / "tree", tmp_path_factory.mktemp("wheel")
+    ignore = shutil.ignore_patterns(".*", "build", "tests", "benchmarks", "*.egg-info")
+    shutil.copytree(ROOT, copy, ignore=ignore)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    environment = {**os.environ, "CC": "/no/compiler"}
+    subprocess.run([*command, "--wheel-dir", str(folder), str(copy)], check=True, env=environment)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def install(root: Path, wheel: Path) -> Install:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(SCRIPT), "--root", str(root), "--from", str(wheel)]
+        command += ["--python", sys.executable, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+    return run
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(root.rglob("*"))
+
+
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(root: Path, install: Install) -> None:
+    done = install("--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert f"would run: install -d -m 0700 {root}/var/lib/sfumato" in done.stdout
+    assert f"would write: {root}/etc/sfumato/agent.toml" in done.stdout
+    assert files(root) == []
+
+
+def test_it_installs_by_debians_layout_and_again_without_harm(root: Path, install: Install) -> None:
+    done = install()
+    assert done.returncode == 0, done.stderr
+    config, state = root / "etc/sfumato/agent.toml", root / "var/lib/sfumato"
+    assert config.read_text() == SAMPLE.replace(
+        'state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'
+    )
+    assert (config.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o640, 0o700)
+    assert os.readlink(root / "usr/bin/sfumato-agent") == "/opt/sfumato/bin/sfumato-agent"
+    command = (root / "opt/sfumato/bin/sfumato-agent").read_text()
+    assert command.startswith("#!/opt/sfumato/bin/python")
+    unit = root / "etc/systemd/system/sfumato-agent.service"
+    assert unit.read_text() == (SCRIPT.parent / "systemd" / unit.name).read_text()
+    assert list((root / "opt/sfumato").rglob("device_agent/**/*.opt-2.pyc"))
+
+    config.write_text("# mine\n")
+    (state / "agent.sqlite").write_text("state")
+    done = install()
+    assert done.returncode == 0, done.stderr
+    assert f"kept: {config}" in done.stdout
+    assert (config.read_text(), (state / "agent.sqlite").read_text()) == ("# mine\n", "state")
+
+
+def test_what_is_there_and_is_not_its_own_is_never_replaced(root: Path, install: Install) -> None:
+    (root / "opt/sfumato").mkdir(parents=True)
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/sfumato-agent").write_text("mine")
+    before = files(root)
+    done = install()
+    assert done.returncode == 2
+    assert "opt/sfumato is there and is not from this script" in done.stderr
+    assert "usr/bin/sfumato-agent is there and is not from this script" in done.stderr
+    assert "nothing was changed" in done.stderr
+    assert files(root) == before
+
+
+def test_every_problem_is_told_at_once(root: Path, install: Install, tmp_path: Path) -> None:
+    old = tmp_path / "python-old"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = install("--python", str(old), "--from", str(tmp_path / "absent.whl"))
+    assert done.returncode == 2
+    assert "is older than Python 3.11" in done.stderr
+    assert "--from: there is no file" in done.stderr
+    assert files(root) == []
+
+
+@pytest.mark.parametrize("arguments", [["--frm", "x"], ["--root"], ["--extra"]])
+def test_a_wrong_option_is_named(arguments: list[str]) -> None:
+    done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"install-agent: error: {arguments[0]}" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not here")
+def test_shellcheck_finds_nothing() -> None:
+    done = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
