@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,11 @@ from device_agent.store import (
     OutboxCounts,
     check_folder,
     count_sketches,
+    holding,
     load_entries,
-    lock_folder,
     purge_sent,
 )
-from shared.errors import SketchError
+from shared.errors import SketchError, StoreError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 
@@ -93,11 +94,12 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
     """
     check_folder(settings.state_dir, create=False)
     with (
-        lock_folder(settings.state_dir),
+        holding(settings.state_dir) as mended,
         open_device(settings) as device,
     ):
-        purge_sent(device.connection, now=clock())
-        messages: list[str] = []
+        with suppress(StoreError):  # on a full disk: at a later run
+            purge_sent(device.connection, now=clock())
+        messages = [*mended]
         streams: tuple[StreamSummary, ...] = ()
         sending = SendSummary()
         is_secret = device.plan.releases_count

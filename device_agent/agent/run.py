@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -25,8 +25,8 @@ from device_agent.agent.policy import require_plan_allowed, require_server_allow
 from device_agent.agent.sender import Sender
 from device_agent.agent.stream_worker import StreamWorker
 from device_agent.settings import Settings, StreamSettings
-from device_agent.store import check_folder, count_sketches, lock_folder, purge_sent
-from shared.errors import ConfigError, SketchError
+from device_agent.store import check_folder, count_sketches, holding, purge_sent
+from shared.errors import ConfigError, SketchError, StoreError
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4
@@ -58,7 +58,9 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
     settings = load()
     start_log(settings.house.log_level)
     check_folder(settings.state_dir, create=False)
-    with lock_folder(settings.state_dir), open_device(settings) as device:
+    with holding(settings.state_dir) as mended, open_device(settings) as device:
+        for message in mended:
+            LOG.warning(message)
         _require_runnable(device)
         daemon = _Daemon(device, load, clock)
         with _listening(daemon):
@@ -165,7 +167,8 @@ class _Daemon:
         if not self._asker.step():
             self._sender.step()
         if now >= self._purges_at:
-            purge_sent(self._device.connection, now=self._clock())
+            with suppress(StoreError):  # on a full disk: later
+                purge_sent(self._device.connection, now=self._clock())
             self._purges_at = now + _PURGE_S
         if now >= self._metrics_at:
             self._write_metrics()

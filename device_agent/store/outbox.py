@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from device_agent.store.database import transaction
+from device_agent.store.database import catch_up, transaction
 
 KEEP_SENT_S = 30 * 86400
 """How long sent bytes are kept, for a server that is restored from a backup."""
@@ -123,7 +123,14 @@ def find_sketch(
 
 
 def load_message(connection: sqlite3.Connection, sketch_id: bytes) -> bytes:
-    """Load the signed bytes of a sketch."""
+    """Load the signed bytes of a sketch, to be sent: what the journal lacks must not be.
+
+    Raises
+    ------
+    StoreError
+        The journal cannot be written.
+    """
+    catch_up(connection)
     row = connection.execute(
         "SELECT message FROM outbox WHERE sketch_id = ?", (sketch_id,)
     ).fetchone()

@@ -288,7 +288,7 @@ def test_one_stream_ahead_stops_them_all(enrolled: Agent) -> None:
 def test_a_lost_ledger_is_noticed_though_the_key_was_kept(enrolled: Agent) -> None:
     enrolled.append(0, 1)
     enrolled.once()
-    for file in enrolled.state.glob("agent.sqlite*"):
+    for file in (*enrolled.state.glob("agent.sqlite*"), enrolled.state / "spent.journal"):
         file.unlink()
     enrolled.init()
     assert enrolled.run("once") == 3
