@@ -98,6 +98,6 @@ TABLES = (
         sent_at REAL
     )
     """,
-    "CREATE INDEX outbox_by_state ON outbox (state, released_at)",
+    "CREATE INDEX outbox_by_state ON outbox (state, COALESCE(last_attempt, 0), released_at)",
     "CREATE INDEX outbox_by_number ON outbox (stream, sequence)",
 )
