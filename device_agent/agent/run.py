@@ -168,7 +168,8 @@ class _Daemon:
             self._sender.step()
         if now >= self._purges_at:
             with suppress(StoreError):  # on a full disk: later
-                purge_sent(self._device.connection, now=self._clock())
+                # A clock that jumped forward must not take from a restored server what it needs.
+                purge_sent(self._device.connection, now=self._read_clocks().latest_believable)
             self._purges_at = now + _PURGE_S
         if now >= self._metrics_at:
             self._write_metrics()

@@ -11,7 +11,8 @@ _ROW = re.compile(r"^\| (?P<rule>.+) \| `(?P<path>[\w./]+)::(?P<test>\w+)` \|$")
 
 
 def find_rows(text: str) -> list[tuple[str, str, str]]:
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "rule |" not in line]
+    heading = "| rule | test |"
+    rows = [line for line in text.splitlines() if line.startswith("| ") and line != heading]
     matches = [_ROW.match(row) for row in rows]
     assert None not in matches, rows[matches.index(None)]
     return [(m["rule"], m["path"], m["test"]) for m in matches if m]

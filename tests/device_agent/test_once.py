@@ -324,6 +324,18 @@ def test_bytes_sent_more_than_thirty_days_ago_are_dropped_and_nothing_else(
     assert enrolled.once()["sent"] == 1
 
 
+def test_a_clock_that_jumped_forward_drops_no_sent_bytes_too_early(enrolled: Agent) -> None:
+    enrolled.append(0)
+    enrolled.once()
+    connection = sqlite3.connect(enrolled.state / "agent.sqlite")
+    with connection:
+        connection.execute("UPDATE outbox SET sent_at = sent_at - 31 * 86400")
+    enrolled.server.clock_offset = -20 * 86400.0
+    enrolled.once()
+    assert connection.execute("SELECT message IS NULL FROM outbox").fetchall() == [(0,)]
+    connection.close()
+
+
 @pytest.mark.parametrize("offset", [-7 * 86400.0, 7 * 86400.0])
 def test_when_clocks_differ_no_window_is_closed_by_the_clock(
     enrolled: Agent, offset: float
