@@ -325,7 +325,7 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(tmp_pat
     if FULL:
         explore(tmp_path, n_examples=1000, n_steps=50)
     else:
-        explore(tmp_path, n_examples=25, n_steps=25, derandomize=True)
+        explore(tmp_path, n_examples=20, n_steps=22, derandomize=True)
 
 
 def _forget_position(patch: pytest.MonkeyPatch) -> None:
