@@ -12,7 +12,7 @@ from device_agent.agent.sender import draw_pause
 from device_agent.agent.study import ServerAnswer, make_question, note_notice
 from device_agent.messages import DeviceAnswer
 from device_agent.store import StudyNotice, load_notice
-from shared.errors import SketchError, TransportError
+from shared.errors import SketchError, StoreError, TransportError
 
 _ASK_S = 300.0
 _REFUSED_S = 60.0
@@ -85,7 +85,13 @@ class Asker:
 
     def _note_answer(self, answer: DeviceAnswer) -> None:
         messages: list[str] = []
-        note_answer(self.device, answer, messages)
+        try:
+            note_answer(self.device, answer, messages)
+        except StoreError as error:
+            self._n_failures += 1
+            self._asks_at = self._timer() + 1.0 + draw_pause(self._n_failures, _ASK_S)
+            self._say(str(error))
+            return
         for message in messages:
             LOG.warning(message)
         self.server_clock.note(answer.server_time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from device_agent.agent.device import Clock, Device
@@ -19,7 +20,7 @@ from device_agent.store import (
     transaction,
 )
 from device_agent.transport import CLOCK_LEEWAY_S, ServerClient
-from shared.errors import LedgerError, TransportError
+from shared.errors import LedgerError, StoreError, TransportError
 
 _BELIEVED_S = 86400.0
 """Clocks drift apart; within a day by seconds."""
@@ -156,7 +157,8 @@ def require_not_behind(device: Device, answer: DeviceAnswer) -> None:
         field=f"stream {', '.join(ahead)}",
         fix="use the state_dir that released them, or enrol a new device with another state_dir",
     )
-    with transaction(device.connection):
+    # On a full disk it cannot be kept; then nothing can be released either.
+    with suppress(StoreError), transaction(device.connection):
         # Kept, because the next start may find no server to ask.
         for name in ahead:
             suspend_stream(device.connection, name, error.rule)

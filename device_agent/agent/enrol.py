@@ -23,11 +23,11 @@ from device_agent.store import (
     create_database,
     create_key,
     find_forgotten_study,
+    holding,
     load_entries,
     load_identity,
     load_key,
     load_stream,
-    lock_folder,
     save_identity,
 )
 from device_agent.transport import ServerClient
@@ -63,7 +63,7 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
     require_server_allowed(settings)
     check_folder(settings.state_dir, create=True)
     with (
-        lock_folder(settings.state_dir),
+        holding(settings.state_dir),
         closing(create_database(settings.state_dir)) as connection,
     ):
         key, identity = _load(connection, settings)

@@ -14,19 +14,22 @@ from device_agent.store import (
     erase_database,
     erase_device,
     erase_key,
+    erase_set_aside,
     find_forgotten_study,
     find_sketch,
+    holding,
     list_streams,
     load_entries,
     load_identity,
     load_stream,
     lock_folder,
     open_database,
+    repair,
     require_identity,
     resume_stream,
     transaction,
 )
-from shared.errors import ConfigError, NotFoundError
+from shared.errors import ConfigError, LedgerError, NotFoundError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ def lift_suspension(settings: Settings, *, stream: str) -> str:
     """
     check_folder(settings.state_dir, create=False)
     with (
-        lock_folder(settings.state_dir),
+        holding(settings.state_dir),
         closing(open_database(settings.state_dir)) as connection,
     ):
         reason = load_stream(connection, stream).suspended
@@ -94,10 +97,21 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
     ------
     ConfigError
         There is nothing to forget.
+    LedgerError
+        The ledger cannot be trusted, so there is nothing certain to be kept.
     """
     folder = settings.state_dir
     check_folder(folder, create=False)
     with lock_folder(folder):
+        try:
+            repair(folder)
+        except LedgerError:
+            # This is the decision that a ledger which nobody can trust waits for.
+            if not also_the_ledger:
+                raise
+            erase_key(folder)
+            erase_database(folder)
+            return ForgetReport(n_unsent=0, n_entries=0)
         with closing(open_database(folder)) as connection:
             identity = load_identity(connection)
             study = identity.study if identity else find_forgotten_study(connection)
@@ -114,6 +128,7 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
             # The key first: without it, what a crash leaves behind can release nothing.
             erase_key(folder)
             erase_device(connection, study)
+        erase_set_aside(folder)
         if also_the_ledger:
             erase_database(folder)
     return report

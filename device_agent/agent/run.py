@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -27,9 +27,9 @@ from device_agent.agent.sender import Sender
 from device_agent.agent.stream_worker import StreamWorker
 from device_agent.certificates import make_context
 from device_agent.settings import Settings, StreamSettings
-from device_agent.store import check_folder, count_sketches, lock_folder, purge_sent
+from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
-from shared.errors import ConfigError, SketchError
+from shared.errors import ConfigError, SketchError, StoreError
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4
@@ -63,7 +63,12 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
     check_folder(settings.state_dir, create=False)
     make_context(settings.house.tls)
     share_one_heap()
-    with lock_folder(settings.state_dir), open_device(settings, tell=clock) as device:
+    with (
+        holding(settings.state_dir) as mended,
+        open_device(settings, tell=clock) as device,
+    ):
+        for message in mended:
+            LOG.warning(message)
         _require_runnable(device)
         # To verify the plan takes large arrays, once.
         feature_table.cache_clear()
@@ -176,7 +181,9 @@ class _Daemon:
         if not self._asker.step() and self._asker.may_send:
             self._sender.step()
         if now >= self._purges_at:
-            purge_sent(self._device.connection, now=self._clock())
+            with suppress(StoreError):  # on a full disk: later
+                # A clock that jumped forward must not take from a restored server what it needs.
+                purge_sent(self._device.connection, now=self._read_clocks().latest_believable)
             self._purges_at = now + _PURGE_S
         if now >= self._metrics_at:
             self._write_metrics()

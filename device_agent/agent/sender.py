@@ -12,6 +12,7 @@ from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
 from device_agent.messages import UploadOutcome
 from device_agent.store import OutboxSketch, first_due, load_message
 from device_agent.transport import ServerClient
+from shared.errors import StoreError
 from shared.wire import DeviceAction
 
 _BASE_S = 0.5
@@ -77,7 +78,11 @@ class Sender:
         if sketch is None:
             return
         study, sketch_id = self.device.identity.study, sketch.sketch_id
-        message = load_message(self.device.connection, sketch_id)
+        try:
+            message = load_message(self.device.connection, sketch_id)
+        except StoreError as error:
+            self._wait(error)
+            return
 
         def put(client: ServerClient) -> UploadOutcome:
             return client.put_sketch(study=study, sketch_id=sketch_id, message=message)
@@ -88,14 +93,19 @@ class Sender:
         said = len(self.summary.messages)
         # Without any answer the sketch is as good as the next one.
         hold = draw_pause(sketch.attempts, _SKETCH_CAP_S) if outcome.answered else 0.0
-        note_outcome(
-            self.device,
-            sketch,
-            outcome,
-            now=self._clock(),
-            summary=self.summary,
-            least_hold_s=hold,
-        )
+        try:
+            note_outcome(
+                self.device,
+                sketch,
+                outcome,
+                now=self._clock(),
+                summary=self.summary,
+                least_hold_s=hold,
+            )
+        except StoreError as error:
+            # It is sent again as it is, and the server knows it already.
+            self._wait(error)
+            return
         self._pause(outcome)
         for message in self.summary.messages[said:]:
             LOG.warning(message, extra={"stream": sketch.stream})
@@ -106,6 +116,13 @@ class Sender:
             self._on_study()
         if outcome.action is DeviceAction.SUSPEND:
             self._on_suspended(sketch.stream)
+
+    def _wait(self, error: StoreError) -> None:
+        """Wait until the state can be written again, as on a full disk."""
+        if self._n_failures == 0:
+            LOG.error("nothing is sent now: %s", error)
+        self._resumes_at = self._timer() + 1.0 + draw_pause(self._n_failures)
+        self._n_failures += 1
 
     def _pause(self, outcome: UploadOutcome) -> None:
         if outcome.action is not DeviceAction.RETRY:

@@ -10,7 +10,7 @@ from device_agent.agent.log import LOG
 from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
 from device_agent.settings import StreamSettings
 from device_agent.sources import RecordSource
-from shared.errors import BudgetExceededError, RecordError, SketchError
+from shared.errors import BudgetExceededError, RecordError, SketchError, StoreError
 
 _TICK_S = 1.0
 _FULL_S = 10.0
@@ -162,7 +162,8 @@ class StreamWorker:
         self._tends_at = self._timer() + _TICK_S
         try:
             reader.close_over()
-        except BudgetExceededError as error:
+        except (BudgetExceededError, StoreError) as error:
+            # What was added is still in memory, whole.
             self._wait(error)
         difference = reader.describe_held_up()
         if difference and not self._is_held_up:
@@ -172,7 +173,11 @@ class StreamWorker:
         if self.consumes:
             most_s, most = (_SAVE_S_ONCE, _SAVE_RECORDS_ONCE)
         if reader.n_unsaved >= most or self._timer() - self._saved_at >= most_s:
-            self._save()
+            try:
+                self._save()
+            except StoreError as error:
+                # The same: a source that cannot be read again must not be closed for a full disk.
+                self._wait(error)
         self._report()
 
     def _save(self) -> None:

@@ -6,6 +6,7 @@ Both depend on clocks and settings alone: neither tells anything about records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from device_agent.messages import DeviceAnswer, Heartbeat, StudyAnswer
 from device_agent.store import StudyNotice, count_sketches, save_notice
 from device_agent.transport import ServerClient
 from shared import __version__
-from shared.errors import SketchError, StudyWithdrawnError, TransportError
+from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
 
 WITHDRAWN = StudyNotice(state="withdrawn")
 
@@ -62,7 +63,9 @@ def note_notice(device: Device, notice: StudyNotice | None, before: StudyNotice)
     """Keep what is new of the study, and return what is known of it now."""
     if notice is None or notice == before:
         return before
-    save_notice(device.connection, notice)
+    # On a full disk it is not kept: the next start asks again with the ETag of before.
+    with suppress(StoreError):
+        save_notice(device.connection, notice)
     return notice
 
 

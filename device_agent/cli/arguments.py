@@ -22,7 +22,8 @@ exit status:
   0   done
   2   settings, plan or records are not as they must be, or the server refused
   3   the budget or the ledger forbids a release
-  75  the server could not be reached; sketches wait in the outbox, run again later
+  75  the server could not be reached, so sketches wait in the outbox; or `run` could not write its
+      state, as on a full disk: run again later
   70  a defect of this program
 
 The settings state_dir, server and study can be overridden by SFUMATO_AGENT_STATE_DIR,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
 from device_agent.cli.sample import SAMPLE
 from device_agent.cli.tables import show_budget, show_once, show_status
 from device_agent.settings import Settings, load_settings
-from shared.errors import ConfigError
+from shared.errors import ConfigError, StoreError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,7 +96,14 @@ def _once(settings: Settings, options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from device_agent.agent.run import run_daemon
 
-    run_daemon(lambda: load_settings(options.config), clock=time.time)
+    try:
+        run_daemon(lambda: load_settings(options.config), clock=time.time)
+    except StoreError as error:
+        if not isinstance(error.__cause__, (sqlite3.OperationalError, OSError)):
+            raise
+        # As on a full disk: that may pass, and whoever has started us should do so again.
+        print(f"sfumato-agent: error: {error}", file=sys.stderr)
+        return EXIT_WAITING
     return 0
 
 

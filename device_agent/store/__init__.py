@@ -15,6 +15,7 @@ from device_agent.store.forgetting import (
     erase_database,
     erase_device,
     erase_key,
+    erase_set_aside,
     find_forgotten_study,
 )
 from device_agent.store.identity import (
@@ -24,6 +25,7 @@ from device_agent.store.identity import (
     save_generation,
     save_identity,
 )
+from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import DeviceKey, create_key, load_key
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.lock import lock_folder
@@ -45,6 +47,7 @@ from device_agent.store.outbox import (
     send_again,
 )
 from device_agent.store.positions import StoredPosition, load_positions, write_positions
+from device_agent.store.repair import holding, repair
 from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import (
     NewRelease,
@@ -59,6 +62,7 @@ from device_agent.store.streams import (
 
 __all__ = [
     "DATABASE_NAME",
+    "JOURNAL_NAME",
     "DeviceKey",
     "Identity",
     "LedgerEntry",
@@ -81,9 +85,11 @@ __all__ = [
     "erase_database",
     "erase_device",
     "erase_key",
+    "erase_set_aside",
     "find_forgotten_study",
     "find_sketch",
     "first_due",
+    "holding",
     "list_sketches",
     "list_streams",
     "load_entries",
@@ -100,6 +106,7 @@ __all__ = [
     "mark_shelved",
     "open_database",
     "purge_sent",
+    "repair",
     "require_identity",
     "resume_stream",
     "save_generation",

@@ -6,10 +6,11 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from device_agent.store import schema
+from device_agent.store.journal import Journal
 from shared.errors import ConfigError, StoreError
 
 DATABASE_NAME = "agent.sqlite"
@@ -23,6 +24,12 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA busy_timeout = 5000",
 )
+
+
+class Connection(sqlite3.Connection):
+    """A connection that knows the journal of its folder; see ``device_agent.store.journal``."""
+
+    journal: Journal | None = None
 
 
 def check_folder(folder: Path, *, create: bool) -> None:
@@ -51,24 +58,30 @@ def check_folder(folder: Path, *, create: bool) -> None:
         )
 
 
-def create_database(folder: Path) -> sqlite3.Connection:
+def create_database(folder: Path) -> Connection:
     """Open the database of a folder, making it first where there is none."""
     path = folder / DATABASE_NAME
     # Made by us, for SQLite would give it the mode that the umask leaves.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    connection = _connect(path)
+    connection = connect(path)
     with _closing_on_error(connection):
         if not _pragma(connection, "user_version"):
             with transaction(connection):
-                for statement in schema.TABLES:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {schema.VERSION}")
-        _require_version(connection, path)
+                create_tables(connection)
+        require_version(connection, path)
+        connection.journal = Journal(folder)
     return connection
 
 
-def open_database(folder: Path) -> sqlite3.Connection:
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables and mark the file as an agent's; to be called inside a transaction."""
+    for statement in schema.TABLES:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+
+
+def open_database(folder: Path) -> Connection:
     """Open the database of a folder.
 
     Raises
@@ -83,9 +96,10 @@ def open_database(folder: Path) -> sqlite3.Connection:
         raise ConfigError(
             f"{folder} holds no enrolled device", field="state_dir", fix="run `sfumato-agent init`"
         )
-    connection = _connect(path)
+    connection = connect(path)
     with _closing_on_error(connection):
-        _require_version(connection, path)
+        require_version(connection, path)
+        connection.journal = Journal(folder)
     return connection
 
 
@@ -96,9 +110,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     Raises
     ------
     StoreError
-        SQLite refused, for instance because the disk is full; nothing was changed.
+        SQLite refused, for instance because the disk is full, or the journal is behind and cannot
+        be written; nothing was changed.
     """
-    with _translated():
+    catch_up(connection)
+    with translating():
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -107,17 +123,45 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+    # It is committed, whatever comes of this: nothing is sent until the journal has caught up.
+    with suppress(StoreError):
+        catch_up(connection)
+
+
+def note_later(connection: sqlite3.Connection) -> None:
+    """Say that the open transaction changes what the journal must say."""
+    if isinstance(connection, Connection) and connection.journal is not None:
+        connection.journal.is_behind = True
+
+
+def catch_up(connection: sqlite3.Connection) -> None:
+    """Bring the journal up to the database, if it may be behind.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written.
+    """
+    journal = connection.journal if isinstance(connection, Connection) else None
+    if journal is not None and journal.is_behind:
+        with translating():
+            journal.catch_up(connection)
 
 
 def truncate_log(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the database and empty it, so that no erased sum stays."""
-    with _translated():
+    """Move the write-ahead log into the database and empty it, so that no erased sum stays.
+
+    What was committed stays so where this fails, as on a full disk; it is done again behind the
+    next transaction that changes a sum, and at the next start.
+    """
+    with translating(), suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    with _translated():
-        connection = sqlite3.connect(path, isolation_level=None)
+def connect(path: Path) -> Connection:
+    """Open an SQLite file as all of the agent's are opened."""
+    with translating():
+        connection = sqlite3.connect(path, isolation_level=None, factory=Connection)
         with _closing_on_error(connection):
             connection.row_factory = sqlite3.Row
             for pragma in _PRAGMAS:
@@ -128,7 +172,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 @contextmanager
 def _closing_on_error(connection: sqlite3.Connection) -> Iterator[None]:
     try:
-        with _translated():
+        with translating():
             yield
     except BaseException:
         connection.close()
@@ -136,7 +180,8 @@ def _closing_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translating() -> Iterator[None]:
+    """Turn what SQLite raises into a ``StoreError``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -144,7 +189,8 @@ def _translated() -> Iterator[None]:
         raise StoreError(
             f"cannot be read or written ({error})",
             field=DATABASE_NAME,
-            fix="check the disk; if the file is damaged keep it, and ask the study's operator",
+            fix="check the disk; a damaged file is set aside by the next `sfumato-agent once` or "
+            "`run`",
         ) from error
 
 
@@ -152,7 +198,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _require_version(connection: sqlite3.Connection, path: Path) -> None:
+def require_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not an agent's, or of a later version, with a ``StoreError``."""
     if _pragma(connection, "application_id") != schema.APPLICATION_ID:
         raise StoreError(
             "is not the state of an agent", field=str(path), fix="name another state_dir"

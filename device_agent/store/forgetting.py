@@ -6,13 +6,14 @@ import os
 import sqlite3
 from pathlib import Path
 
-from device_agent.store.database import DATABASE_NAME, transaction, truncate_log
+from device_agent.store.database import DATABASE_NAME, Connection, transaction, truncate_log
+from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import KEY_NAME
 
 _TOMBSTONE = "forgotten_study"
 
 
-def erase_device(connection: sqlite3.Connection, study: bytes) -> None:
+def erase_device(connection: Connection, study: bytes) -> None:
     """Erase identity, sums and sketches; ledger and positions stay, and which study it was.
 
     The positions keep a device that enrols here again from sketching the same records again, and
@@ -23,6 +24,8 @@ def erase_device(connection: sqlite3.Connection, study: bytes) -> None:
             connection.execute(f"DELETE FROM {table}")
         connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_TOMBSTONE, study))
     truncate_log(connection)
+    if connection.journal is not None:
+        connection.journal.rewrite(connection)
 
 
 def find_forgotten_study(connection: sqlite3.Connection) -> bytes | None:
@@ -37,9 +40,16 @@ def erase_key(folder: Path) -> None:
 
 
 def erase_database(folder: Path) -> None:
-    """Overwrite the database and remove it, ledger and all; it must be closed."""
-    for suffix in ("-wal", "-shm", ""):
-        _erase(folder / f"{DATABASE_NAME}{suffix}")
+    """Overwrite database and journal and remove them, ledger and all, also what was set aside."""
+    for name in (DATABASE_NAME, JOURNAL_NAME):
+        for path in sorted(folder.glob(f"{name}*")):
+            _erase(path)
+
+
+def erase_set_aside(folder: Path) -> None:
+    """Overwrite and remove databases that were set aside: they hold sketches, and perhaps a sum."""
+    for path in sorted(folder.glob(f"{DATABASE_NAME}.damaged-*")):
+        _erase(path)
 
 
 def _erase(path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.store.database import transaction
+from device_agent.store.database import note_later, transaction
 from shared.errors import ConfigError
 
 
@@ -77,9 +77,11 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
         "generation": identity.generation,
     }
     with transaction(connection):
+        note_later(connection)
         connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", rows.items())
 
 
 def save_generation(connection: sqlite3.Connection, generation: str) -> None:
     """Note the server's generation; to be called inside a transaction."""
+    note_later(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'generation'", (generation,))

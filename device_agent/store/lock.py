@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.errors import LedgerError
+from shared.errors import LedgerError, StoreError
 
 LOCK_NAME = "lock"
 
@@ -21,8 +21,17 @@ def lock_folder(folder: Path) -> Iterator[None]:
     ------
     LedgerError
         Another process holds it.
+    StoreError
+        It cannot be made.
     """
-    file = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        file = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be written ({error.strerror})",
+            field=str(folder / LOCK_NAME),
+            fix="free space on the disk, or make the folder writable for this user",
+        ) from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

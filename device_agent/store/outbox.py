@@ -5,10 +5,13 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from device_agent.store.database import transaction
+from device_agent.store.database import catch_up, transaction
 
 KEEP_SENT_S = 30 * 86400
 """How long sent bytes are kept, for a server that is restored from a backup."""
+
+# As the index of these rows has it.
+_TURN = "COALESCE(last_attempt, 0), released_at, rowid"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +90,9 @@ def list_sketches(connection: sqlite3.Connection, *states: str) -> list[OutboxSk
 
 
 def due_sketches(connection: sqlite3.Connection, *, now: float) -> list[OutboxSketch]:
-    """List the waiting sketches that may be sent now, oldest first."""
+    """List the waiting sketches that may be sent now, in the order of :func:`first_due`."""
     rows = connection.execute(
-        "SELECT * FROM outbox WHERE state = 'waiting' AND not_before <= ?"
-        " ORDER BY released_at, rowid",
-        (now,),
+        f"SELECT * FROM outbox WHERE state = 'waiting' AND not_before <= ? ORDER BY {_TURN}", (now,)
     )
     return [_from_row(row) for row in rows]
 
@@ -99,13 +100,16 @@ def due_sketches(connection: sqlite3.Connection, *, now: float) -> list[OutboxSk
 def first_due(
     connection: sqlite3.Connection, *, now: float, longest_hold_s: float
 ) -> OutboxSketch | None:
-    """Return the oldest sketch that may be sent now; None if there is none.
+    """Return the next sketch that may be sent now; None if there is none.
+
+    It is the oldest that was never tried, or the one tried longest ago: a sketch that never gets
+    an answer, for instance because something on the way breaks on it, keeps no other waiting.
 
     One that is held for longer than anybody may hold it is due: the clock was set back since.
     """
     row = connection.execute(
         "SELECT * FROM outbox WHERE state = 'waiting'"
-        " AND (not_before <= ? OR not_before > ?) ORDER BY released_at, rowid LIMIT 1",
+        f" AND (not_before <= ? OR not_before > ?) ORDER BY {_TURN} LIMIT 1",
         (now, now + longest_hold_s),
     ).fetchone()
     return None if row is None else _from_row(row)
@@ -123,7 +127,14 @@ def find_sketch(
 
 
 def load_message(connection: sqlite3.Connection, sketch_id: bytes) -> bytes:
-    """Load the signed bytes of a sketch."""
+    """Load the signed bytes of a sketch, to be sent: what the journal lacks must not be.
+
+    Raises
+    ------
+    StoreError
+        The journal cannot be written.
+    """
+    catch_up(connection)
     row = connection.execute(
         "SELECT message FROM outbox WHERE sketch_id = ?", (sketch_id,)
     ).fetchone()

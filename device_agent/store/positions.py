@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from device_agent.store.seals import compute_seal
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredPosition:
@@ -27,8 +29,17 @@ def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
 
 def write_positions(connection: sqlite3.Connection, positions: Iterable[StoredPosition]) -> None:
     """Note positions; to be called inside a transaction."""
-    connection.executemany(
-        "INSERT INTO positions (stream, source, place) VALUES (?, ?, ?)"
-        " ON CONFLICT (stream, source) DO UPDATE SET place = excluded.place",
+    insert_positions(
+        connection,
         [(p.stream, p.source, json.dumps(dict(p.place), sort_keys=True)) for p in positions],
+    )
+
+
+def insert_positions(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Note positions as (stream, source, place); to be called inside a transaction."""
+    connection.executemany(
+        "INSERT INTO positions (stream, source, place, seal) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (stream, source) DO UPDATE"
+        " SET place = excluded.place, seal = excluded.seal",
+        [(*row, compute_seal(*row)) for row in rows],
     )

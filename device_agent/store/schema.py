@@ -14,6 +14,7 @@ TABLES = (
         value BLOB NOT NULL
     )
     """,
+    # Rows with a seal carry a digest of their other values; see ``device_agent.store.seals``.
     # first_record: the record counter where the open window, or the next one, begins.
     """
     CREATE TABLE streams (
@@ -29,6 +30,7 @@ TABLES = (
         stream TEXT NOT NULL,
         source TEXT NOT NULL,
         place TEXT NOT NULL,
+        seal BLOB NOT NULL,
         PRIMARY KEY (stream, source)
     )
     """,
@@ -40,7 +42,8 @@ TABLES = (
         n_unsketchable INTEGER NOT NULL,
         first_slot INTEGER,
         last_slot INTEGER,
-        sums BLOB NOT NULL
+        sums BLOB NOT NULL,
+        seal BLOB NOT NULL
     )
     """,
     # The same where presence is secret: several slots may wait, for the clock alone closes them.
@@ -50,6 +53,7 @@ TABLES = (
         slot INTEGER NOT NULL,
         n_records INTEGER NOT NULL,
         sums BLOB NOT NULL,
+        seal BLOB NOT NULL,
         PRIMARY KEY (stream, slot)
     )
     """,
@@ -95,5 +99,6 @@ TABLES = (
     )
     """,
     "CREATE TABLE study_notice (state TEXT NOT NULL, accept_until REAL, etag TEXT NOT NULL)",
-    "CREATE INDEX outbox_by_state ON outbox (state, released_at)",
+    "CREATE INDEX outbox_by_state ON outbox (state, COALESCE(last_attempt, 0), released_at)",
+    "CREATE INDEX outbox_by_number ON outbox (stream, sequence)",
 )

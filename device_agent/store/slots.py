@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.store.database import transaction, truncate_log
+from device_agent.store.seals import compute_seal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +45,11 @@ def adding_to_slots(connection: sqlite3.Connection) -> Iterator[None]:
 
 def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> None:
     """Write what a slot holds; to be called inside :func:`adding_to_slots` only."""
+    row = (stream, slot.slot, slot.n_records, slot.sums.astype("<i8").tobytes())
     connection.execute(
-        "INSERT OR REPLACE INTO open_slots (stream, slot, n_records, sums) VALUES (?, ?, ?, ?)",
-        (stream, slot.slot, slot.n_records, slot.sums.astype("<i8").tobytes()),
+        "INSERT OR REPLACE INTO open_slots (stream, slot, n_records, sums, seal)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (*row, compute_seal(*row)),
     )
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.store.database import transaction, truncate_log
+from device_agent.store.database import note_later, transaction, truncate_log
 from device_agent.store.ledger import append_event
 from device_agent.store.outbox import insert_sketch
 from device_agent.store.positions import StoredPosition, write_positions
+from device_agent.store.seals import compute_seal
 from device_agent.store.slots import erase_slot
 from device_agent.windows import WindowState
 from shared.privacy import PrivacyEvent
@@ -124,9 +125,10 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
     Guarantees
     ----------
     After a crash at any point either nothing of it is stored, or all: the same bytes are sent then,
-    and the sums they were made from are gone.
+    and the sums they were made from are gone. None of it is sent before the journal holds it too.
     """
     with transaction(connection):
+        note_later(connection)
         insert_sketch(
             connection,
             sketch_id=release.sketch_id,
@@ -148,6 +150,7 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
 
 def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> None:
     """Stop a stream until its owner acts; to be called inside a transaction."""
+    note_later(connection)
     connection.execute(
         "INSERT INTO streams (name, next_sequence, first_record, suspended) VALUES (?, 0, 0, ?)"
         " ON CONFLICT (name) DO UPDATE SET suspended = excluded.suspended",
@@ -157,6 +160,7 @@ def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> No
 
 def resume_stream(connection: sqlite3.Connection, name: str) -> None:
     """Let a suspended stream go on; to be called inside a transaction."""
+    note_later(connection)
     connection.execute("UPDATE streams SET suspended = NULL WHERE name = ?", (name,))
 
 
@@ -174,16 +178,17 @@ def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> No
         connection.execute("DELETE FROM open_windows WHERE stream = ?", (state.name,))
         return
     window = state.window
+    row = (
+        state.name,
+        window.n_records,
+        state.n_unsketchable,
+        window.first_slot,
+        window.last_slot,
+        state.sums.astype("<i8").tobytes(),
+    )
     connection.execute(
         "INSERT OR REPLACE INTO open_windows"
-        " (stream, n_records, n_unsketchable, first_slot, last_slot, sums)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            state.name,
-            window.n_records,
-            state.n_unsketchable,
-            window.first_slot,
-            window.last_slot,
-            state.sums.astype("<i8").tobytes(),
-        ),
+        " (stream, n_records, n_unsketchable, first_slot, last_slot, sums, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*row, compute_seal(*row)),
     )

@@ -1,6 +1,7 @@
 """A small real aggregator for these tests: it verifies what arrives and remembers it."""
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -61,12 +62,14 @@ class Server:
         self.heartbeats: list[dict[str, Any]] = []
         self.n_unmodified = 0
         self.extra_sequences: dict[str, int] = {}
+        self.tls: ssl.SSLContext | None = None
+        """Speaks TLS from the next start on."""
         self._http: ThreadingHTTPServer | None = None
         self._port = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}"
 
     def start(self) -> None:
         server = self
@@ -76,6 +79,11 @@ class Server:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", self._port), Bound)
         self._port = self._http.server_address[1]
+        if self.tls is not None:
+            # The handshake is made by the thread of the connection, not by the one that accepts.
+            self._http.socket = self.tls.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
@@ -190,6 +198,14 @@ class Server:
 class _Handler(BaseHTTPRequestHandler):
     study: Server
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        if isinstance(self.request, ssl.SSLSocket):
+            try:
+                self.request.do_handshake()
+            except OSError:
+                self.handle = lambda: None  # type: ignore[method-assign]
+        super().setup()
 
     def log_message(self, *_: object) -> None:
         pass

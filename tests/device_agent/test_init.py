@@ -123,12 +123,14 @@ def test_a_ledger_without_its_key_is_refused(enrolled: Agent, fate: str) -> None
     key = enrolled.state / "device.key"
     key.unlink()
     if fate == "other":
-        identity = enrolled.state / "agent.sqlite"
-        saved = identity.read_bytes()
-        identity.unlink()
+        files = [enrolled.state / name for name in ("agent.sqlite", "spent.journal")]
+        saved = [file.read_bytes() for file in files]
+        for file in files:
+            file.unlink()
         enrolled.server.tokens[TOKEN] = 1
         enrolled.init()
-        identity.write_bytes(saved)
+        for file, data in zip(files, saved, strict=True):
+            file.write_bytes(data)
     for arguments in (("once",), ("init", "--token", TOKEN)):
         assert enrolled.run(*arguments) == 3
         assert "whose key is not here" in enrolled.err
@@ -148,15 +150,16 @@ def test_a_later_or_foreign_database_is_refused(
     connection = sqlite3.connect(enrolled.state / "agent.sqlite")
     connection.execute(statement)
     connection.close()
-    for command in ("once", "status", "budget"):
+    for command in ("status", "budget", "check"):
         assert enrolled.run(command) == status
         assert message in enrolled.err.lower()
 
 
-def test_a_damaged_database_is_refused_and_left_as_it_is(enrolled: Agent) -> None:
+def test_a_damaged_database_is_left_as_it_is_by_who_only_looks(enrolled: Agent) -> None:
     path = enrolled.state / "agent.sqlite"
     path.write_bytes(b"not a database, and long enough to be looked at" * 10)
     before = path.read_bytes()
-    assert enrolled.run("once") == 2
-    assert "agent.sqlite" in enrolled.err
+    for command in ("status", "budget", "check"):
+        assert enrolled.run(command) == 2
+        assert "agent.sqlite" in enrolled.err
     assert path.read_bytes() == before

@@ -288,7 +288,7 @@ def test_one_stream_ahead_stops_them_all(enrolled: Agent) -> None:
 def test_a_lost_ledger_is_noticed_though_the_key_was_kept(enrolled: Agent) -> None:
     enrolled.append(0, 1)
     enrolled.once()
-    for file in enrolled.state.glob("agent.sqlite*"):
+    for file in (*enrolled.state.glob("agent.sqlite*"), enrolled.state / "spent.journal"):
         file.unlink()
     enrolled.init()
     assert enrolled.run("once") == 3
@@ -322,6 +322,18 @@ def test_bytes_sent_more_than_thirty_days_ago_are_dropped_and_nothing_else(
     connection.close()
     enrolled.server.generation = "b" * 32
     assert enrolled.once()["sent"] == 1
+
+
+def test_a_clock_that_jumped_forward_drops_no_sent_bytes_too_early(enrolled: Agent) -> None:
+    enrolled.append(0)
+    enrolled.once()
+    connection = sqlite3.connect(enrolled.state / "agent.sqlite")
+    with connection:
+        connection.execute("UPDATE outbox SET sent_at = sent_at - 31 * 86400")
+    enrolled.server.clock_offset = -20 * 86400.0
+    enrolled.once()
+    assert connection.execute("SELECT message IS NULL FROM outbox").fetchall() == [(0,)]
+    connection.close()
 
 
 @pytest.mark.parametrize("offset", [-7 * 86400.0, 7 * 86400.0])

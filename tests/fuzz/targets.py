@@ -10,7 +10,8 @@ from typing import Any
 import cbor2
 from pydantic import ValidationError
 
-from aggregator.api.schemas import EnrolmentRequest, ExclusionRequest, TokenRequest
+from aggregator.api.device_schemas import ExclusionRequest
+from aggregator.api.schemas import EnrolmentRequest, TokenRequest
 from shared.cbor import encode_deterministic
 from shared.errors import PlanError, PrivacyError, WireError
 from shared.plan import decode_plan, encode_plan, plan_from_json, plan_to_json

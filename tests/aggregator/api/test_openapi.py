@@ -144,6 +144,8 @@ def test_the_service_keeps_its_description_whatever_is_asked(
 def _is_whole(value: Any) -> bool:
     """Tell whether a value of a query is read as a whole number."""
     return isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit())
+
+
 def test_links_lead_from_answers_to_calls_that_exist(service: tuple[str, str]) -> None:
     document = httpx.get(f"{service[0]}/openapi.json").json()
     operations = {

@@ -36,6 +36,11 @@ class KillableStore:
         self._inner = inner
         self.fate: Fate = "none"
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Ask the store."""
+        return self._inner.has_one_writer
+
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction; see the port."""

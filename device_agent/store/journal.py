@@ -1,0 +1,302 @@
+"""The journal: what was released, a second time, in a plain file beside the database.
+
+The database alone could not tell that it has lost something: SQLite drops a damaged tail of its
+log without a word, and a page that cannot be read takes the ledger with it. So whatever may leave
+the device is noted here too, after it was committed and before a byte of it is sent::
+
+    commit in SQLite  ->  one line here, on the disk  ->  the sketch may be sent
+
+Therefore the ledger holds all that the journal holds, or it has lost something; and from a journal
+without a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one
+before and this JSON. No sum stands in it, no value of a record, and no number that is secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shared.errors import StoreError
+
+JOURNAL_NAME = "spent.journal"
+_DIGEST_CHARACTERS = 32
+_START = "0" * _DIGEST_CHARACTERS
+
+_RELEASES = (
+    "SELECT e.id, e.stream, e.plan_digest, e.sequence, e.epsilon, e.delta, e.rho, e.released_at,"
+    " o.sketch_id, o.n_records, o.first_slot, o.last_slot, o.n_bytes, o.message FROM events AS e"
+    " LEFT JOIN outbox AS o ON o.stream = e.stream AND o.sequence = e.sequence"
+    " WHERE e.id > ? ORDER BY e.id"
+)
+_STREAMS = "SELECT name, next_sequence, first_record, floor_slot, suspended FROM streams"
+_PLACES = "SELECT source, place FROM positions WHERE stream = ?"
+
+
+@dataclass(kw_only=True)
+class Noted:
+    """What a journal says.
+
+    Parameters
+    ----------
+    meta
+        Identity of the device, or of the study of a forgotten one; bytes in hexadecimal.
+    releases
+        Of all streams, oldest first.
+    streams
+        By name: where the stream stood behind its last release, and whether it is suspended.
+    places
+        By stream and source: how far that release had read.
+    damage
+        Why a line cannot be read; None if there is no such line.
+    is_torn
+        Whether it can only be the last line that cannot be read, as a power cut leaves it.
+    n_bytes, digest
+        Length and digest of the lines that can be read.
+    """
+
+    meta: dict[str, str] = field(default_factory=dict)
+    releases: list[dict[str, Any]] = field(default_factory=list)
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
+    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    damage: str | None = None
+    is_torn: bool = False
+    n_bytes: int = 0
+    digest: str = _START
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever noted."""
+        return not self.n_bytes
+
+    def apply(self, entry: dict[str, Any]) -> None:
+        """Add what one line says."""
+        self.meta = entry.get("meta", self.meta)
+        self.releases += entry["releases"]
+        self.streams.update({row["name"]: row for row in entry["streams"]})
+        self.places.update({(row[0], row[1]): row[2] for row in entry["places"]})
+
+
+def read_journal(folder: Path) -> Noted:
+    """Read the journal of a folder up to the first line that cannot be read.
+
+    Raises
+    ------
+    StoreError
+        The file is there and cannot be opened.
+    """
+    noted = Noted()
+    try:
+        data = (folder / JOURNAL_NAME).read_bytes()
+    except FileNotFoundError:
+        return noted
+    except OSError as error:
+        raise _refuse(folder, error) from error
+    for number, (line, is_last) in enumerate(_split(data), start=1):
+        try:
+            digest, entry = _decode(noted.digest, line)
+            noted.apply(entry)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            noted.damage = f"line {number} cannot be read"
+            noted.is_torn = is_last
+            break
+        noted.digest = digest
+        noted.n_bytes += len(line)
+    return noted
+
+
+class Journal:
+    """The journal of a folder, to be appended to by whoever holds the folder's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / JOURNAL_NAME
+        self._noted: Noted | None = None
+        self._n_releases = 0
+        self.is_behind = False
+        """Whether the database may hold what is not noted yet."""
+
+    def catch_up(self, connection: sqlite3.Connection) -> None:
+        """Note what the database holds beyond the journal, and wait until it is on the disk.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written; the journal is as it was, and ``is_behind`` stays.
+        """
+        noted = self._load()
+        entry = _collect(connection, noted, n_known=self._n_releases)
+        if entry is not None:
+            self._append(noted, entry)
+        self.is_behind = False
+
+    def rewrite(self, connection: sqlite3.Connection) -> None:
+        """Note all that the database holds in a new file that takes the place of the old one."""
+        noted = Noted()
+        entry = _collect(connection, noted, n_known=0)
+        part = self._folder / f"{JOURNAL_NAME}.part"
+        try:
+            part.unlink(missing_ok=True)
+            if entry is not None:
+                _write(part, 0, _encode(noted, entry))
+                part.rename(self._path)
+            else:
+                self._path.unlink(missing_ok=True)
+            sync_folder(self._folder)
+        except OSError as error:
+            raise _refuse(self._folder, error) from error
+        self._noted = None
+        self.is_behind = False
+
+    def _load(self) -> Noted:
+        if self._noted is None:
+            noted = read_journal(self._folder)
+            if noted.damage is not None and not noted.is_torn:
+                raise StoreError(
+                    f"was damaged while the agent ran: {noted.damage}",
+                    field=str(self._path),
+                    fix="start the agent anew, which sets it aside",
+                )
+            # Kept in memory are digests and a number: what was released may be long.
+            self._n_releases, noted.releases = len(noted.releases), []
+            if noted.is_torn:
+                # Half a line that a power cut left: what it was to say is in the database.
+                try:
+                    os.truncate(self._path, noted.n_bytes)
+                except OSError as error:
+                    raise _refuse(self._folder, error) from error
+            self._noted = noted
+        return self._noted
+
+    def _append(self, noted: Noted, entry: dict[str, Any]) -> None:
+        is_new = not self._path.exists()
+        line = _encode(noted, entry)
+        try:
+            _write(self._path, noted.n_bytes, line)
+            if is_new:
+                sync_folder(self._folder)
+        except OSError as error:
+            raise _refuse(self._folder, error) from error
+        noted.digest = line[:_DIGEST_CHARACTERS].decode()
+        noted.n_bytes += len(line)
+        noted.apply({**entry, "releases": []})
+        self._n_releases += len(entry["releases"])
+
+
+def describe_release(row: sqlite3.Row) -> dict[str, Any]:
+    """Return what the journal says of a release: its cost, its sketch, and its bytes' digest."""
+    found = {key: row[key] for key in row.keys() if key not in ("id", "message")}  # noqa: SIM118
+    digest = None if row["message"] is None else hashlib.sha256(row["message"]).hexdigest()
+    return {key: _plain(value) for key, value in found.items()} | {"digest": digest}
+
+
+def iterate_releases(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    """Yield what the journal should say of each release of a database, oldest first."""
+    for row in connection.execute(_RELEASES, (0,)):
+        yield describe_release(row)
+
+
+def load_meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the identity that a database states, bytes in hexadecimal."""
+    rows = connection.execute("SELECT key, value FROM meta ORDER BY key")
+    return {row["key"]: _tagged(row["value"]) for row in rows}
+
+
+def untag(value: str) -> bytes | str:
+    """Return a value of ``meta`` as the database holds it."""
+    kind, _, text = value.partition(":")
+    return bytes.fromhex(text) if kind == "hex" else text
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of a folder's files are on the disk."""
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _collect(
+    connection: sqlite3.Connection, noted: Noted, *, n_known: int
+) -> dict[str, Any] | None:
+    """Return what the database holds and the journal does not; None if nothing."""
+    releases = [describe_release(row) for row in connection.execute(_RELEASES, (n_known,))]
+    streams = [dict(row) for row in connection.execute(_STREAMS)]
+    places = [
+        [name, row["source"], row["place"]]
+        for name in sorted({release["stream"] for release in releases})
+        for row in connection.execute(_PLACES, (name,))
+    ]
+    entry: dict[str, Any] = {
+        "releases": releases,
+        "streams": [row for row in streams if noted.streams.get(row["name"]) != row],
+        "places": [row for row in places if noted.places.get((row[0], row[1])) != row[2]],
+    }
+    meta = load_meta(connection)
+    if meta != noted.meta:
+        entry["meta"] = meta
+    return entry if len(entry) > 3 or any(entry.values()) else None
+
+
+def _split(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines with their ends, and whether each is the last."""
+    lines = data.splitlines(keepends=True)
+    for i, line in enumerate(lines):
+        yield line, i == len(lines) - 1
+
+
+def _encode(noted: Noted, entry: dict[str, Any]) -> bytes:
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+    return f"{_chain(noted.digest, text)} {text}\n".encode()
+
+
+def _decode(before: str, line: bytes) -> tuple[str, dict[str, Any]]:
+    digest, space, text = line.decode("ascii").partition(" ")
+    if not space or not text.endswith("\n") or digest != _chain(before, text[:-1]):
+        raise ValueError
+    entry: dict[str, Any] = json.loads(text)
+    return digest, entry
+
+
+def _chain(before: str, text: str) -> str:
+    return hashlib.sha256(f"{before} {text}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def _write(path: Path, offset: int, line: bytes) -> None:
+    """Write a line at the end of what can be read, and leave nothing of it where that fails."""
+    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(file, offset)
+        os.lseek(file, offset, os.SEEK_SET)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, offset)
+            raise
+    finally:
+        os.close(file)
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _tagged(value: bytes | str) -> str:
+    return f"hex:{value.hex()}" if isinstance(value, bytes) else f"text:{value}"
+
+
+def _refuse(folder: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot be read or written ({error.strerror})",
+        field=str(folder / JOURNAL_NAME),
+        fix="free space on the disk; nothing is sent that is not noted there",
+    )

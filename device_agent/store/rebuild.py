@@ -1,0 +1,157 @@
+"""Making a database again from the journal, with every sketch that can still be read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
+from device_agent.store.journal import Noted, sync_folder, untag
+from device_agent.store.positions import insert_positions
+
+_PART_NAME = f"{DATABASE_NAME}.part"
+LOST = "lost-with-the-database"
+"""The problem of a sketch whose bytes could not be read any more."""
+
+_EVENT = ("stream", "plan_digest", "sequence", "epsilon", "delta", "rho", "released_at")
+_SKETCH = (
+    "sketch_id", "stream", "sequence", "n_records", "first_slot", "last_slot", "released_at",
+    "n_bytes",
+)  # fmt: skip
+_KEPT = ("message", "state", "problem", "attempts", "last_attempt", "not_before", "sent_at")
+_BINARY = ("plan_digest", "sketch_id")
+
+
+def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
+    """Make the database of a folder that has none; it appears whole or not at all.
+
+    Windows that were open are empty: their records are read again from behind the last release,
+    or are lost where a source cannot be read again.
+
+    Parameters
+    ----------
+    noted
+        A journal without damage.
+    damaged
+        A database that was set aside, to take sketches from whose digest is the journal's.
+
+    Returns
+    -------
+    int
+        How many sketches waited, or may have, and cannot be read any more.
+    """
+    part = folder / _PART_NAME
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{part}{suffix}").unlink(missing_ok=True)
+    os.close(os.open(part, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with closing(connect(part)) as connection:
+        with transaction(connection):
+            create_tables(connection)
+            _insert_state(connection, noted)
+            n_lost = _insert_releases(connection, noted, damaged)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    part.rename(folder / DATABASE_NAME)
+    sync_folder(folder)
+    return n_lost
+
+
+def _insert_state(connection: sqlite3.Connection, noted: Noted) -> None:
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?)",
+        [(key, untag(value)) for key, value in noted.meta.items()],
+    )
+    connection.executemany(
+        "INSERT INTO streams (name, next_sequence, first_record, floor_slot, suspended)"
+        " VALUES (:name, :next_sequence, :first_record, :floor_slot, :suspended)",
+        list(noted.streams.values()),
+    )
+    insert_positions(connection, [(*key, place) for key, place in noted.places.items()])
+
+
+def _insert_releases(connection: sqlite3.Connection, noted: Noted, damaged: Path | None) -> int:
+    salvage = _Salvage(damaged)
+    n_lost = 0
+    for release in noted.releases:
+        values = {key: _from_plain(key, release[key]) for key in {*_EVENT, *_SKETCH}}
+        _insert(connection, "events", {key: values[key] for key in _EVENT})
+        if release["sketch_id"] is None:
+            continue  # of a device that was forgotten
+        kept = salvage.find(values["sketch_id"], release["digest"])
+        n_lost += kept["problem"] == LOST
+        _insert(connection, "outbox", {key: values[key] for key in _SKETCH} | kept)
+    salvage.close()
+    return n_lost
+
+
+class _Salvage:
+    """Reads what can be read of a damaged database, and believes bytes by their digest alone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._connection: sqlite3.Connection | None = None
+        if path is not None:
+            try:
+                # Nothing in it is changed: it may be all that its owner has.
+                self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+                self._connection.row_factory = sqlite3.Row
+            except sqlite3.Error:
+                self._connection = None
+
+    def find(self, sketch_id: bytes, digest: str | None) -> dict[str, Any]:
+        """Return how a sketch stands; where its bytes are gone it is shelved as lost."""
+        lost = dict.fromkeys(_KEPT) | {
+            "state": "shelved", "problem": LOST, "attempts": 0, "not_before": 0.0,
+        }  # fmt: skip
+        row = self._read(sketch_id)
+        if row is None:
+            return lost
+        message, state = row["message"], row["state"]
+        if message is None and state == "sent":
+            return {**lost, "state": state, "problem": None, "sent_at": _number(row["sent_at"])}
+        if not isinstance(message, bytes) or hashlib.sha256(message).hexdigest() != digest:
+            return lost
+        # A state that cannot be believed is that of a sketch to be sent: the same bytes do no harm.
+        known = state if state in ("sent", "shelved") else "waiting"
+        sent_at = _number(row["sent_at"])
+        if known == "sent" and sent_at is None:
+            known = "waiting"
+        problem = row["problem"] if isinstance(row["problem"], str) else None
+        return {**lost, "message": message, "state": known, "problem": problem, "sent_at": sent_at}
+
+    def _read(self, sketch_id: bytes) -> Mapping[str, Any] | None:
+        if self._connection is None:
+            return None
+        # The index may be what is damaged.
+        for how in ("", "NOT INDEXED"):
+            with suppress(sqlite3.Error):
+                row: sqlite3.Row | None = self._connection.execute(
+                    f"SELECT message, state, problem, sent_at FROM outbox {how}"
+                    " WHERE sketch_id = ? LIMIT 1",
+                    (sketch_id,),
+                ).fetchone()
+                if row is not None:
+                    return dict(row)
+        return None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _insert(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]) -> None:
+    marks = ", ".join("?" for _ in values)
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values())
+    )
+
+
+def _from_plain(key: str, value: Any) -> Any:
+    return bytes.fromhex(value) if key in _BINARY and value is not None else value
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,224 @@
+"""What is done about a state that was damaged: set aside what is, and make it again from the rest.
+
+Of database and journal (see ``device_agent.store.journal``) either can be made again from the
+other. Where neither can be trusted nothing is: the agent stops, and only its owner can decide to
+forget what was spent.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import zip_longest
+from pathlib import Path
+
+from device_agent.store.database import (
+    DATABASE_NAME,
+    connect,
+    open_database,
+    require_version,
+    translating,
+    truncate_log,
+)
+from device_agent.store.journal import (
+    JOURNAL_NAME,
+    Noted,
+    iterate_releases,
+    load_meta,
+    read_journal,
+    sync_folder,
+)
+from device_agent.store.lock import lock_folder
+from device_agent.store.rebuild import build_database
+from device_agent.store.schema import APPLICATION_ID, VERSION
+from device_agent.store.seals import find_broken_seals
+from shared.errors import ConfigError, LedgerError, StoreError
+
+_SUFFIXES = ("-wal", "-shm", "")
+_NOT_DAMAGE = ("full", "locked", "readonly", "unable to open", "disk I/O")
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[list[str]]:
+    """Hold the folder's lock, with a state in it that can be trusted; give what was mended.
+
+    Raises
+    ------
+    LedgerError
+        Another process holds it, or neither ledger nor journal can be trusted.
+    StoreError
+        The state is of a later version, or cannot be read at all now.
+    """
+    with lock_folder(folder):
+        yield repair(folder)
+
+
+def repair(folder: Path) -> list[str]:
+    """Look over the state of a folder whose lock is held, and mend it; return what was done.
+
+    Guarantees
+    ----------
+    Afterwards the database holds every release that may have left the device, and the journal all
+    that the database holds. A crash at any point is made good by the next call.
+
+    Raises
+    ------
+    LedgerError, StoreError
+        As :func:`holding`.
+    """
+    path = folder / DATABASE_NAME
+    noted = read_journal(folder)
+    is_missing = not path.exists() or not path.stat().st_size
+    if is_missing and noted.is_empty and noted.damage is None:
+        return []  # nothing was ever enrolled here
+    damage = "is missing" if is_missing else _find_damage(folder, noted)
+    if damage is None:
+        return _mend_journal(folder, noted)
+    _require_whole(path, noted, damage)
+    message = f"{path}: {damage}; the ledger was made again from {JOURNAL_NAME}"
+    kept = _set_aside(folder, DATABASE_NAME)
+    n_lost = build_database(folder, noted, damaged=kept)
+    if kept is not None:
+        message += (
+            f". The file was set aside as {kept.name}: it may hold the exact sum of a window, so "
+            "delete it when you have looked at it"
+        )
+    if n_lost:
+        message += (
+            f". The bytes of {n_lost} sketch(es) are lost, whether or not they were sent; their "
+            "cost stays spent, and `sfumato-agent status` shows them"
+        )
+    return [message]
+
+
+def _find_damage(folder: Path, noted: Noted) -> str | None:
+    """Say why the database cannot be trusted; None if it can.
+
+    Raises
+    ------
+    StoreError
+        It is of a later version, or cannot be read now for a reason that may pass.
+    """
+    path = folder / DATABASE_NAME
+    try:
+        with closing(connect(path)) as connection, translating():
+            for name, value in (("application_id", APPLICATION_ID), ("user_version", VERSION)):
+                found = int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+                if name == "user_version" and found > value:
+                    require_version(connection, path)
+                if found != value:
+                    return "is not the state of an agent"
+            truncate_log(connection)
+            return _find_contradiction(connection, noted)
+    except (StoreError, ValueError, TypeError, UnicodeDecodeError) as error:
+        cause = error.__cause__
+        if isinstance(error, StoreError) and not isinstance(cause, sqlite3.DatabaseError):
+            raise
+        if any(word in str(error) for word in _NOT_DAMAGE):
+            raise
+        return f"is damaged ({cause or type(error).__name__})"
+
+
+def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | None:
+    ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if found != "ok":
+        return "is damaged (its pages contradict each other)"
+    for table in find_broken_seals(connection):
+        return f"is damaged (a row of {table} is not as it was written)"
+    meta = load_meta(connection)
+    is_forgotten = "device" not in meta
+    if noted.meta and not is_forgotten and "device" in noted.meta:
+        fixed = {key: value for key, value in noted.meta.items() if key != "generation"}
+        if {key: meta.get(key) for key in fixed} != fixed:
+            # Both are whole, so which of them is the wrong one is not for us to say.
+            raise LedgerError(
+                f"belongs to another device or study than {JOURNAL_NAME} beside it",
+                field=DATABASE_NAME,
+                fix="put back the one that belongs to this device's key",
+            )
+    pairs = zip_longest(noted.releases, iterate_releases(connection))
+    for i, (said, held) in enumerate(pairs):
+        if said is None:
+            break
+        if held is None:
+            return f"lacks releases that {JOURNAL_NAME} holds, from the {i + 1}th on"
+        # Where bytes were dropped after they were sent, or all of it by `forget`, less is known.
+        known = {key: value for key, value in held.items() if value is not None}
+        if not is_forgotten and {key: said.get(key) for key in known} != known:
+            return f"holds another release than {JOURNAL_NAME} in the {i + 1}th place"
+    return _find_wrong_number(connection)
+
+
+def _find_wrong_number(connection: sqlite3.Connection) -> str | None:
+    """Say so where a stream would go on with a number that it has used already."""
+    for row in connection.execute(
+        "SELECT s.name FROM streams AS s JOIN events AS e ON e.stream = s.name"
+        " GROUP BY s.name HAVING MAX(e.sequence) >= s.next_sequence"
+    ):
+        return f"is damaged (stream {row['name']} would use a number twice)"
+    return None
+
+
+def _mend_journal(folder: Path, noted: Noted) -> list[str]:
+    """Bring the journal up to a database that can be trusted."""
+    messages = []
+    with closing(open_database(folder)) as connection:
+        journal = connection.journal
+        assert journal is not None
+        with translating():
+            is_forgotten = "device" in noted.meta and "device" not in load_meta(connection)
+            if noted.damage is not None and not noted.is_torn:
+                kept = _set_aside(folder, JOURNAL_NAME)
+                assert kept is not None
+                messages.append(
+                    f"{folder / JOURNAL_NAME}: {noted.damage}; it was set aside as {kept.name} "
+                    "and made again from the ledger"
+                )
+                journal.rewrite(connection)
+            elif is_forgotten:
+                journal.rewrite(connection)
+            else:
+                journal.catch_up(connection)
+    return messages
+
+
+def _require_whole(path: Path, noted: Noted, damage: str) -> None:
+    if not noted.is_empty and noted.damage is None:
+        return
+    what = noted.damage or "is missing"
+    raise LedgerError(
+        f"{damage}, and {JOURNAL_NAME} beside it {what}: the ledger cannot be trusted, so nothing "
+        "is released until you decide",
+        field=str(path),
+        fix="put one of the two files back as it was. Only if you accept that records may be "
+        "released again: `sfumato-agent forget --yes --also-the-ledger "
+        "--records-may-be-released-again`, then `init`",
+    )
+
+
+def _set_aside(folder: Path, name: str) -> Path | None:
+    """Rename a file out of the way, with what belongs to it; None if it is not there."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    kept = folder / f"{name}.damaged-{stamp}"
+    number = 1
+    while any(kept.with_name(kept.name + suffix).exists() for suffix in _SUFFIXES):
+        number += 1
+        kept = folder / f"{name}.damaged-{stamp}-{number}"
+    found = False
+    try:
+        # The log before its database: a new database beside an old log would take it for its own.
+        for suffix in _SUFFIXES:
+            path = folder / f"{name}{suffix}"
+            if path.exists():
+                path.rename(kept.with_name(kept.name + suffix))
+                found = True
+        sync_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be set aside ({error.strerror})",
+            field=str(folder / name),
+            fix="make its folder writable for this user",
+        ) from error
+    return kept if found else None

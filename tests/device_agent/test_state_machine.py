@@ -1,0 +1,386 @@
+"""The agent against a model, with faults at every write: what it must keep, whatever happens.
+
+What is released is compared with the records themselves: the plan spends so much that its noise
+is next to nothing, so each sketch shows exactly which records are in it.
+
+``SFUMATO_FAULTS=full`` for many more examples.
+"""
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from device_agent.agent import device, sending
+from device_agent.agent.maintenance import lift_suspension
+from device_agent.agent.once import OnceReport
+from device_agent.messages import UploadOutcome
+from device_agent.store import load_message, streams
+from device_agent.store.journal import Journal, read_journal
+from device_agent.transport import ServerClient
+from shared.core import SketchAccumulator
+from shared.errors import SketchError
+from shared.plan import WindowRule
+from shared.wire import decode_message, decode_payload, problem_types
+from tests.device_agent.conftest import make_plan
+from tests.device_agent.daemons import query
+from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.faults import Crash, Faults, injecting
+from tests.device_agent.server import Server
+
+FULL = os.environ.get("SFUMATO_FAULTS") == "full"
+NOW = BASE + 1000 * HOUR
+EPSILON = 10**9
+MOST_RELEASES = 7
+NOISE = 60
+"""No coordinate's noise is larger, but once in more releases than all tests draw."""
+
+PLAN = make_plan(
+    epsilon=Fraction(EPSILON),
+    mechanism="discrete-laplace",
+    least_records=3,
+    most_records=20,
+    window=WindowRule(kind="time", origin=0, length_s=HOUR),
+)
+PROBLEMS = [problem.error for problem in problem_types()]
+
+
+class ClockedServer(Server):
+    """A server with a clock of its own."""
+
+    def now(self) -> float:
+        return NOW + self.clock_offset
+
+
+class Agents(RuleBasedStateMachine):
+    """Records arrive, windows close, and everything goes wrong that can."""
+
+    folders: Iterator[Path]
+    faults: Faults
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = ClockedServer(PLAN)
+        self.server.start()
+        folder = next(self.folders)
+        folder.mkdir()
+        self.offset = 0.0
+        self.driver = Driver(
+            folder,
+            self.server,
+            budget=f'lifetime = "{MOST_RELEASES * EPSILON}"',
+            source='replaced = "follow"',
+            clock=lambda: NOW + self.offset,
+        )
+        self.faults.disarm()
+        self.driver.enrol()
+        self.values: list[tuple[float, float]] = []
+        self.slot = 0
+        self.n_rotated = self.n_writes = 0
+        self.is_up = True
+        self.is_all_read = False
+        self.has_lost = False  # the server, restored from a backup
+        self.bodies: dict[int, bytes] = {}
+        self.append(n=3, slots=0)
+        self.once()
+
+    @rule(n=st.integers(1, 6), slots=st.integers(0, 2))
+    def append(self, n: int, slots: int) -> None:
+        self.slot += slots
+        with self.driver.records.open("a") as file:
+            for _ in range(n):
+                i = len(self.values)
+                x, y = (i * 0.37) % 15 - 7, (i * 0.71) % 13 - 6
+                self.values.append((float(f"{x:.3f}"), float(f"{y:.3f}")))
+                file.write(f"{BASE + self.slot * HOUR},{x:.3f},{y:.3f}\n")
+        self._touch()
+        self.is_all_read = False
+
+    @rule(line=st.sampled_from(["garbage", "1,x", ",y,z,1", "1700000000,nan,1", '"']))
+    def append_garbage(self, line: str) -> None:
+        with self.driver.records.open("a") as file:
+            # No two alike: a file that begins as one that was read is known as a copy of it.
+            file.write(f"{line}{len(self.values)}\n")
+        self._touch()
+        self.values.append((np.nan, np.nan))
+        self.is_all_read = False
+
+    @rule()
+    def rotate(self) -> None:
+        self.n_rotated += 1
+        path = self.driver.records
+        path.rename(path.with_name(f"records.csv.{self.n_rotated}"))
+        path.write_text("time,x,y\n")
+        self._touch()
+
+    @precondition(lambda self: self.is_all_read)
+    @rule()
+    def truncate(self) -> None:
+        os.truncate(self.driver.records, 0)
+        with self.driver.records.open("a") as file:
+            file.write("time,x,y\n")
+        self._touch()
+
+    def _touch(self) -> None:
+        # Files are ordered by when they were written; clocks of file systems are coarse.
+        self.n_writes += 1
+        written = (NOW * 1000 + self.n_writes) * 1_000_000
+        os.utime(self.driver.records, ns=(written, written))
+
+    @rule(hours=st.sampled_from([0, 1, 5000, -5000, -1000]), whose=st.sampled_from("dsb"))
+    def jump(self, hours: int, whose: str) -> None:
+        if whose in "db":
+            self.offset = hours * HOUR
+        if whose in "sb":
+            self.server.clock_offset = hours * HOUR
+
+    @rule(answer=st.sampled_from([*PROBLEMS, 500, 429, 200, None, "up"]), ahead=st.integers(0, 1))
+    def answer(self, answer: Any, ahead: int) -> None:
+        """Let the server answer one of the next sketches in another way; None is a lost answer."""
+        sequence = len(self._events()) - 1 + ahead
+        if answer == "up":
+            self.server.answers.clear()
+        elif isinstance(answer, type):
+            self.server.answers[sequence] = answer("is refused by this test", field="sketch")
+        else:
+            self.server.answers[sequence] = answer
+
+    @rule()
+    def switch(self) -> None:
+        """Take the server away, or bring it back."""
+        self.server.stop() if self.is_up else self.server.start()
+        self.is_up = not self.is_up
+
+    @rule(n_kept=st.integers(0, 3))
+    def restore_server(self, n_kept: int) -> None:
+        kept = list(self.server.stored.items())[:n_kept]
+        self.server.stored = dict(kept)
+        self.server.generation = f"{len(self.server.received):032x}"[-32:] + "r"
+        self.has_lost = True
+
+    @rule()
+    def resume(self) -> None:
+        if self._is_suspended():
+            lift_suspension(self.driver.settings, stream="meter")
+
+    @rule()
+    def once(self) -> None:
+        report = self.driver.once()
+        self._note(report)
+
+    @rule(kind=st.sampled_from(["before", "after", "full"]), at=st.integers(1, 40))
+    def once_with_a_fault(self, kind: str, at: int) -> None:
+        self.faults.arm(kind, at)
+        try:
+            self._note(self.driver.once())
+        except Crash:
+            pass
+        except SketchError:
+            assert kind == "full"
+        finally:
+            self.faults.disarm()
+
+    def _note(self, report: OnceReport) -> None:
+        self.is_all_read = not report.errors
+        ((generation,),) = query(
+            self.driver.state, "SELECT value FROM meta WHERE key = 'generation'"
+        )
+        if generation == self.server.generation and not report.outbox.waiting:
+            self.has_lost = False
+
+    def _events(self) -> list[tuple[object, ...]]:
+        return query(self.driver.state, "SELECT stream, sequence FROM events ORDER BY id")
+
+    def _is_suspended(self) -> bool:
+        found = query(self.driver.state, "SELECT suspended FROM streams")
+        return bool(found and found[0][0])
+
+    @invariant()
+    def one_sketch_has_one_form(self) -> None:
+        seen: dict[bytes, bytes] = {}
+        for sketch_id, body in self.server.received:
+            assert seen.setdefault(sketch_id, body) == body
+
+    @invariant()
+    def the_ledger_is_what_was_released_and_within_the_budget(self) -> None:
+        events = self._events()
+        assert events == query(
+            self.driver.state, "SELECT stream, sequence FROM outbox ORDER BY sequence"
+        )
+        assert [sequence for _, sequence in events] == list(range(len(events)))
+        assert len(events) <= MOST_RELEASES
+
+    @invariant()
+    def what_was_sent_is_in_the_journal(self) -> None:
+        noted = {release["sketch_id"] for release in read_journal(self.driver.state).releases}
+        assert {sketch_id.hex() for sketch_id, _ in self.server.received} <= noted
+
+    @invariant()
+    def what_is_acknowledged_is_stored(self) -> None:
+        # Bytes are dropped thirty days after they were sent, and cannot be sent again then.
+        sent = query(
+            self.driver.state,
+            "SELECT sketch_id FROM outbox WHERE state = 'sent' AND message IS NOT NULL",
+        )
+        if not self.has_lost:
+            assert {row[0] for row in sent} <= set(self.server.stored)
+
+    @invariant()
+    def each_sketch_holds_the_next_records_and_no_other(self) -> None:
+        first = 0
+        rows = query(self.driver.state, "SELECT sequence, message FROM outbox ORDER BY sequence")
+        for sequence, body in rows:
+            assert isinstance(sequence, int)
+            if sequence not in self.bodies:
+                assert isinstance(body, bytes)
+                self.bodies[sequence] = body
+                self._require_sum(body, first)
+            # By a clock that jumped, sent bytes are old enough to be dropped.
+            assert body in (self.bodies[sequence], None)
+            first += decode_message(self.bodies[sequence]).header.n_records or 0
+        rows = query(self.driver.state, "SELECT first_record FROM streams")
+        assert not rows or rows == [(first,)]
+        ((n_open,),) = query(
+            self.driver.state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows"
+        )
+        assert first + int(str(n_open)) <= len(self.values)
+
+    def _require_sum(self, body: bytes, first: int) -> None:
+        message = decode_message(body)
+        n_records = message.header.n_records
+        assert n_records is not None
+        device_id = next(iter(self.server.devices))
+        exact = SketchAccumulator(PLAN.operator(device_id + b"/meter"), first_record=first)
+        exact.add(np.array(self.values[first : first + n_records]))
+        released = decode_payload(
+            message.payload, width=PLAN.payload_width, n_coordinates=2 * PLAN.n_frequencies
+        )
+        assert np.abs(released - exact.sums).max() <= NOISE
+
+    def teardown(self) -> None:
+        """When all is well again everything is read and sent, without anybody's help."""
+        try:
+            self.offset = self.server.clock_offset = 0.0
+            self.server.answers.clear()
+            if not self.is_up:
+                self.switch()
+            if self._is_suspended():
+                lift_suspension(self.driver.settings, stream="meter")
+            for _ in range(3):
+                report = self.driver.once()
+            n_events = len(self._events())
+            assert report.outbox.waiting == 0
+            if n_events < MOST_RELEASES:
+                assert report.errors == []
+                rows = query(
+                    self.driver.state,
+                    "SELECT (SELECT COALESCE(SUM(n_records), 0) FROM outbox)"
+                    " + (SELECT COALESCE(SUM(n_records), 0) FROM open_windows)",
+                )
+                assert rows == [(len(self.values),)]
+            self.each_sketch_holds_the_next_records_and_no_other()
+            self.one_sketch_has_one_form()
+        finally:
+            self.server.stop()
+
+
+def explore(root: Path, *, n_examples: int, n_steps: int, **choices: Any) -> None:
+    with injecting() as injected, pytest.MonkeyPatch.context() as patch:
+        # Reading the system's certificates takes longer than all the rest of a run.
+        patch.setattr(httpx, "Client", functools.partial(httpx.Client, verify=False))
+
+        class Machine(Agents):
+            folders = (root / str(i) for i in itertools.count())
+            faults = injected
+
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=n_examples,
+                stateful_step_count=n_steps,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                **choices,
+            ),
+        )
+
+
+def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(tmp_path: Path) -> None:
+    if FULL:
+        explore(tmp_path, n_examples=1000, n_steps=50)
+    else:
+        explore(tmp_path, n_examples=20, n_steps=22, derandomize=True)
+
+
+def _forget_position(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(streams, "write_positions", lambda *_: None)
+
+
+def _forget_event(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(streams, "append_event", lambda *_: None)
+
+
+def _commit_bit_by_bit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(streams, "transaction", lambda _: nullcontext())
+
+
+def _believe_every_answer(patch: pytest.MonkeyPatch) -> None:
+    def put(self: ServerClient, **options: Any) -> UploadOutcome:
+        real(self, **options)
+        return UploadOutcome(action=None)
+
+    real = ServerClient.put_sketch
+    patch.setattr(ServerClient, "put_sketch", put)
+
+
+def _draw_again_before_sending(patch: pytest.MonkeyPatch) -> None:
+    count = itertools.count()
+    real = load_message
+    patch.setattr(sending, "load_message", lambda *a: real(*a)[:-1] + bytes([next(count) % 256]))
+
+
+def _ignore_the_budget(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(device, "require_within_budget", lambda *_: None)
+
+
+def _send_before_noting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "catch_up", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _forget_position,
+        _forget_event,
+        _commit_bit_by_bit,
+        _believe_every_answer,
+        _draw_again_before_sending,
+        _ignore_the_budget,
+        _send_before_noting,
+    ],
+)
+def test_a_planted_mistake_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(BaseException):  # noqa: B017, PT011
+        explore(
+            tmp_path, n_examples=60, n_steps=40, derandomize=True, phases=[Phase.generate],
+        )  # fmt: skip

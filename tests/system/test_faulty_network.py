@@ -1,0 +1,183 @@
+"""A real server behind a network that fails in every way: nothing lost, doubled or drawn again."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from device_agent import transport
+from device_agent.agent.enrol import enrol_device
+from device_agent.agent.once import run_once
+from device_agent.settings import Settings, load_settings
+from shared.plan import plan_from_spec
+from tests.device_agent.daemons import query
+from tests.system.agents import CONFIG
+from tests.system.proxy import FAULTS, FaultyProxy
+from tests.system.test_daemon import SPEC, require_the_same_bytes
+
+SLOT_S = 500
+UNANSWERED = (
+    "reset before the request", "reset in the request", "reset before the response",
+    "reset in the response", "end in the response", "half-open",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
+    running = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    yield running
+    running.stop()
+
+
+class Device:
+    """A device that was enrolled directly, and then sees the server through the proxy alone."""
+
+    def __init__(self, folder: Path, aggregator: Aggregator, name: str) -> None:
+        self.folder = folder
+        self.aggregator = aggregator
+        self.state = folder / "state"
+        self.records = folder / "records.csv"
+        self.records.write_text("time,x,y\n", encoding="utf-8")
+        self.n_slots = 0
+        with Client(aggregator.url, key=aggregator.key) as client:
+            self.study_id = str(client.create_study(name, plan_from_spec(SPEC))["study_id"])
+            token = client.create_token(self.study_id)
+        enrol_device(self._settings(aggregator.url), token=token, clock=time.time)
+
+    def _settings(self, url: str) -> Settings:
+        config = self.folder / "agent.toml"
+        config.write_text(
+            CONFIG.format(
+                state=self.state, url=url, study_id=self.study_id, site="north", data=self.records
+            ),
+            encoding="utf-8",
+        )
+        return load_settings(config, {})
+
+    def append(self, n_slots: int) -> None:
+        with self.records.open("a", encoding="utf-8") as file:
+            for slot in range(self.n_slots, self.n_slots + n_slots):
+                file.writelines(f"{slot * SLOT_S + i},{i % 7},{i % 5}\n" for i in range(12))
+        self.n_slots += n_slots
+
+    def once(self, port: int) -> Any:
+        settings = self._settings(f"http://127.0.0.1:{port}")
+        return run_once(settings, send=True, send_for_s=0.0, clock=time.time)
+
+    def stored(self) -> list[dict[str, Any]]:
+        with Client(self.aggregator.url, key=self.aggregator.key) as client:
+            return list(client.sketches(self.study_id))
+
+    def require_each_once(self) -> None:
+        stored = self.stored()
+        assert sorted(sketch["sequence"] for sketch in stored) == list(range(self.n_slots))
+        assert {sketch["n_records"] for sketch in stored} == {12}
+        require_the_same_bytes(self.state, stored)
+        events = query(self.state, "SELECT sequence FROM events ORDER BY id")
+        assert events == [(i,) for i in range(self.n_slots)]
+
+    def hurry(self) -> None:
+        """Let what was asked to wait be due, as after that time."""
+        time.sleep(1.1)
+
+
+@pytest.fixture
+def device(tmp_path: Path, aggregator: Aggregator) -> Device:
+    return Device(tmp_path, aggregator, f"network {uuid.uuid4().hex}")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that a connection on which nothing ever comes does not last half a minute.
+    monkeypatch.setattr(transport, "_TIMEOUT", httpx.Timeout(1.5))
+
+
+def port_of(aggregator: Aggregator) -> int:
+    return int(aggregator.url.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_at_every_upload_once_loses_doubles_and_changes_nothing(
+    fault: str, device: Device
+) -> None:
+    hit: set[str] = set()
+
+    def choose(line: str) -> str | None:
+        if not line.startswith("PUT") or line in hit:
+            return None
+        hit.add(line)
+        return fault
+
+    device.append(3)
+    with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+        for _ in range(20):
+            report = device.once(proxy.port)
+            if not report.outbox.waiting:
+                break
+            if fault in ("429", "503"):
+                device.hurry()
+        assert (report.outbox.waiting, report.outbox.shelved) == (0, 0)
+        assert proxy.met == [fault] * 3
+    device.require_each_once()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(
+    fault: str, device: Device
+) -> None:
+    first: list[str] = []
+
+    def choose(line: str) -> str | None:
+        if not line.startswith("PUT"):
+            return None
+        first.append(line)
+        return fault if line == first[0] else None
+
+    device.append(3)
+    with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+        for _ in range(3):
+            device.once(proxy.port)
+        assert {1, 2} <= {sketch["sequence"] for sketch in device.stored()}
+    device.hurry()
+    assert device.once(port_of(device.aggregator)).outbox.waiting == 0
+    device.require_each_once()
+
+
+@pytest.mark.parametrize("fault", UNANSWERED)
+def test_whoever_gets_no_answer_about_the_device_says_what_cannot_be_checked(
+    fault: str, device: Device
+) -> None:
+    device.append(1)
+    choose = {"GET": fault}
+    with FaultyProxy(
+        port_of(device.aggregator), lambda line: choose.get(line.split(" ", 1)[0])
+    ) as proxy:
+        report = device.once(proxy.port)
+    assert "cannot be checked whether this device was cloned" in " ".join(report.messages)
+    device.require_each_once()
+
+
+def test_a_network_that_fails_half_the_time_costs_time_and_nothing_else(device: Device) -> None:
+    draw = random.Random(9)
+    quick = [fault for fault in FAULTS if fault not in ("half-open", "429", "503")]
+
+    def choose(_: str) -> str | None:
+        return draw.choice(quick) if draw.random() < 0.5 else None
+
+    with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+        for _ in range(15):
+            device.append(2)
+            device.once(proxy.port)
+        while device.once(proxy.port).outbox.waiting:
+            pass
+        assert len(set(proxy.met)) == len(quick)
+    device.require_each_once()
