@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 from pydantic import ValidationError
 
-from aggregator.api.device_schemas import ExclusionRequest
+from aggregator.api.device_schemas import ExclusionRequest, HeartbeatRequest, RotationRequest
 from aggregator.api.schemas import EnrolmentRequest, TokenRequest
 from shared.cbor import encode_deterministic
 from shared.errors import PlanError, PrivacyError, WireError
@@ -19,7 +19,7 @@ from shared.wire import decode_header, decode_message, device_id_of
 from tests.aggregator.fleet import Device, make_plan
 from tests.shared.wire.samples import PUBLIC_KEY, make_message
 
-_REQUESTS = (EnrolmentRequest, ExclusionRequest, TokenRequest)
+_REQUESTS = (EnrolmentRequest, ExclusionRequest, HeartbeatRequest, RotationRequest, TokenRequest)
 _DOCUMENT = plan_to_json(make_plan())
 
 
