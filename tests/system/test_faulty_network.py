@@ -112,7 +112,7 @@ def test_a_fault_at_every_upload_once_loses_doubles_and_changes_nothing(
     hit: set[str] = set()
 
     def choose(line: str) -> str | None:
-        if not line.startswith("PUT") or line in hit:
+        if "/sketches/" not in line or line in hit:
             return None
         hit.add(line)
         return fault
@@ -137,7 +137,7 @@ def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(
     first: list[str] = []
 
     def choose(line: str) -> str | None:
-        if not line.startswith("PUT"):
+        if "/sketches/" not in line:
             return None
         first.append(line)
         return fault if line == first[0] else None
