@@ -46,9 +46,9 @@ def measure(quick: bool) -> Iterator[Row]:
         yield from measure_size(folder, aggregator, runs=3 if quick else 9)
         yield from measure_mqtt_memory(folder, aggregator)
         for rate in (1, 1000, 100_000):
-            yield from measure_tail(folder, aggregator, rate=rate, seconds=5 if quick else 30)
+            yield from measure_tail(folder, aggregator, rate=rate, seconds=4 if quick else 30)
         yield from measure_sources(folder, aggregator, n_records=50_000 if quick else 1_000_000)
-    yield from measure_recovery(n_sketches=500 if quick else 10_000, outage_s=2 if quick else 10)
+    yield from measure_recovery(n_sketches=100 if quick else 10_000, outage_s=1 if quick else 10)
 
 
 def list_published() -> Iterator[Row]:

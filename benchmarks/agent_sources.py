@@ -88,10 +88,12 @@ def measure_mqtt_memory(folder: Path, aggregator: Aggregator) -> Iterator[Row]:
             return
         source = _make_mqtt_table(port)
         device = enrol(folder / "small-mqtt", aggregator, d=2, m=500, length=1000, source=source)
-        _publish(port, make_texts(1000, 2))
-        with running_daemon(device) as daemon:
-            daemon.wait_until_sent(1000)
-            used = daemon.rss_mb()
+        # The first run compiles.
+        for run in (1, 2):
+            _publish(port, make_texts(1000, 2))
+            with running_daemon(device) as daemon:
+                daemon.wait_until_sent(1000 * run)
+                used = daemon.rss_mb()
         yield _make_row("after-first-upload mqtt", "rss_mb", used, "MB", "at most 60")
 
 

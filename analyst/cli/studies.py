@@ -39,7 +39,7 @@ def _study_create(
         print(json.dumps(created))
         return
     print(f"study {created['study_id']} is {created['state']}")
-    print(f"next: let a device enrol: sfumato study token {created['study_id']}")
+    print(f"next: let a device enrol: sfumato study token {created['study_id']} --code")
 
 
 @app.command("list")
