@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -95,7 +95,12 @@ class Settings:
         )
 
 
-def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
+def load_settings(
+    path: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    absent: Mapping[str, str] | None = None,
+) -> Settings:
     """Read and check a configuration file.
 
     Parameters
@@ -105,17 +110,16 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     environment
         Overrides of scalar top-level keys, ``SFUMATO_AGENT_SERVER`` and so on, and the engine as
         ``SFUMATO_ENGINE``; that of the process when not given.
+    absent
+        Values of scalar top-level keys that stand neither in the file nor in the environment.
 
     Raises
     ------
     ConfigError
         The file cannot be read, or a key is missing, unknown or breaks its rule.
     """
-    document = _read_document(path)
     values = os.environ if environment is None else environment
-    for key in OVERRIDABLE:
-        if override := values.get(ENVIRONMENT_PREFIX + key.upper()):
-            document[key] = override
+    document = {**(absent or {}), **_read_document(path, values)}
     table = Table(document, "", (*OVERRIDABLE, *_TABLES))
     folder = path.resolve().parent
     return Settings(
@@ -131,9 +135,21 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     )
 
 
-def _read_document(path: Path) -> dict[str, Any]:
+def find_absent(path: Path, keys: Iterable[str]) -> list[str]:
+    """Return which of some top-level keys stand neither in a file nor in the environment.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read.
+    """
+    document = _read_document(path, os.environ)
+    return [key for key in keys if key not in document]
+
+
+def _read_document(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read ({error.strerror})",
@@ -144,6 +160,10 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} is not TOML: {error}", field="--config", fix="correct it at that place"
         ) from error
+    for key in OVERRIDABLE:
+        if override := environment.get(ENVIRONMENT_PREFIX + key.upper()):
+            document[key] = override
+    return document
 
 
 def _read_server(text: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
 from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url, make_table, show
 from analyst.client import Client
 from analyst.planning.files import read_plan
+from shared.wire import EnrolmentCode, encode_enrolment_code
 
 app = typer.Typer(help="Publish and look at studies.", **SETTINGS)
 Study = Annotated[str, typer.Argument(metavar="STUDY", help="Its identity.")]
@@ -36,7 +39,7 @@ def _study_create(
         print(json.dumps(created))
         return
     print(f"study {created['study_id']} is {created['state']}")
-    print(f"next: let a device enrol: sfumato study token {created['study_id']}")
+    print(f"next: let a device enrol: sfumato study token {created['study_id']} --code")
 
 
 @app.command("list")
@@ -133,13 +136,26 @@ def _study_token(
     key: Key,
     url: Url = DEFAULT_URL,
     uses: Annotated[int, typer.Option(help="Devices that it may enrol.")] = 1,
+    as_code: Annotated[
+        bool, typer.Option("--code", help="Print one line with address, study and token.")
+    ] = False,
 ) -> None:
     """Make an enrolment token and print it; it is shown this once.
 
-    Example: sfumato-agent init --config agent.toml --token "$(sfumato study token STUDY)"
+    With --code the line also holds the study and --url, which must be the address that devices
+    reach. It has a checksum, and only characters that fit a small QR code.
+
+    Example: sfumato study token STUDY --code --url https://sketches.example.org
     """
     with Client(url, key=key) as client:
-        print(client.create_token(study_id, max_uses=uses))
+        token = client.create_token(study_id, max_uses=uses)
+    if not as_code:
+        print(token)
+        return
+    if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
+        print(f"note: devices elsewhere cannot reach {url}; state --url", file=sys.stderr)
+    code = EnrolmentCode(server=url, study=bytes.fromhex(study_id), token=token)
+    print(encode_enrolment_code(code))
 
 
 def _show_state(study: Mapping[str, Any], as_json: bool) -> None:

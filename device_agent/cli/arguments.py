@@ -12,7 +12,7 @@ Records never leave the device."""
 
 _EPILOG = """\
 examples:
-  sfumato-agent init --config agent.toml --token sfe_...   enrol this device in its study
+  sfumato-agent init --code SFUMATO:...                    enrol this device in its study
   sfumato-agent check                                      look at everything, send nothing
   sfumato-agent once --json                                read, release and send what is new
   sfumato-agent run                                        the same, until it is stopped
@@ -89,8 +89,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         command.add_argument("--json", action="store_true", help="print one JSON object")
     _add_maintenance(commands)
     options = parser.parse_args(arguments)
-    if options.command == "init" and not options.print_config and options.token is None:
-        raise UsageError("init needs --token. Try `sfumato-agent init --help`")
+    if options.command == "init":
+        _require_consistent(options)
     return options
 
 
@@ -130,17 +130,62 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "init",
         "make a key and enrol this device in its study; doing it again is harmless",
-        "example:\n  sfumato-agent init --config agent.toml --token sfe_...\n\n" + _CONFIG,
+        "examples:\n"
+        "  sfumato-agent init --print-config --code SFUMATO:... --csv records.csv > agent.toml\n"
+        "  sfumato-agent init --code SFUMATO:...\n"
+        "  sfumato-agent init --config agent.toml --token sfe_...\n\n"
+        f"{_CONFIG}\nA code names server, study and token; `init` adds the first two to a\n"
+        "configuration that lacks them. A token is as secret as a code: - hides it from others.",
     )
-    init.add_argument(
+    secret = init.add_mutually_exclusive_group()
+    secret.add_argument(
+        "--code",
+        help="the line that `sfumato study token --code` printed; - reads it from standard input",
+    )
+    secret.add_argument(
         "--token",
-        help="the enrolment token from the study's operator; - reads it from standard input",
+        help="the enrolment token, or a code; - reads it from standard input",
     )
     init.add_argument(
         "--print-config",
         action="store_true",
         help="print a configuration with comments, to start from, and do nothing else",
     )
+    filling = init.add_argument_group("with --print-config")
+    filling.add_argument("--csv", metavar="FILE", help="the file with the records")
+    filling.add_argument("--timestamp", metavar="COLUMN", help="the column with their time")
+    for name, help_text in (
+        ("label", "a label that the study declares; may be repeated"),
+        ("column", "a dimension and the column that holds it, if named otherwise; may be repeated"),
+    ):
+        filling.add_argument(
+            f"--{name}",
+            type=_pair,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help=help_text,
+        )
+
+
+def _require_consistent(options: argparse.Namespace) -> None:
+    """Refuse options of ``init`` that would have no effect."""
+    if options.print_config:
+        if options.token is not None:
+            raise UsageError("--print-config takes --code, not --token")
+        return
+    if options.code is None and options.token is None:
+        raise UsageError("init needs --code or --token. Try `sfumato-agent init --help`")
+    for name in ("csv", "timestamp", "label", "column"):
+        if getattr(options, name):
+            raise UsageError(f"--{name} is only for --print-config; edit the configuration")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator and value):
+        raise ValueError
+    return name, value
 
 
 def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:

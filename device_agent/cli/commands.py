@@ -7,27 +7,27 @@ import json
 import sqlite3
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from device_agent.cli import EXIT_WAITING, exit_status
 from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
-from device_agent.cli.sample import SAMPLE
+from device_agent.cli.sample import fill_sample
 from device_agent.cli.tables import show_budget, show_once, show_status
 from device_agent.settings import Settings, load_settings
 from shared.errors import ConfigError, StoreError
 
+if TYPE_CHECKING:
+    from shared.wire import EnrolmentCode
+
 
 def run(options: argparse.Namespace) -> int:
     """Run the command that was asked for and return the exit status."""
-    if options.command == "init" and options.print_config:
-        print(SAMPLE, end="")
-        return 0
+    if options.command == "init":
+        return _print_config(options) if options.print_config else _init(options)
     if options.command == "run":
         return _run(options)
     settings = load_settings(options.config)
     match options.command:
-        case "init":
-            return _init(settings, options)
         case "check":
             return _check(settings)
         case "once":
@@ -44,10 +44,29 @@ def run(options: argparse.Namespace) -> int:
             return _budget(settings, options)
 
 
-def _init(settings: Settings, options: argparse.Namespace) -> int:
-    from device_agent.agent.enrol import enrol_device
+def _print_config(options: argparse.Namespace) -> int:
+    code = None if options.code is None else _read_code(_read_secret(options.code))
+    texts = {
+        "server": code and code.server,
+        "study": code and code.study.hex(),
+        "path": options.csv,
+        "timestamp": options.timestamp,
+    }
+    print(fill_sample(texts, labels=dict(options.label), columns=dict(options.column)), end="")
+    return 0
 
-    token = sys.stdin.readline().strip() if options.token == "-" else options.token
+
+def _init(options: argparse.Namespace) -> int:
+    from device_agent.agent.code import load_settings_with_code
+    from device_agent.agent.enrol import enrol_device
+    from shared.wire import is_enrolment_code
+
+    token = _read_secret(options.code or options.token)
+    if options.code is None and not is_enrolment_code(token):
+        settings = load_settings(options.config)
+    else:
+        code = _read_code(token)
+        settings, token = load_settings_with_code(options.config, code), code.token
     report = enrol_device(settings, token=token, clock=time.time)
     if warning := settings.describe_server():
         print(f"sfumato-agent: warning: {warning}", file=sys.stderr)
@@ -55,6 +74,17 @@ def _init(settings: Settings, options: argparse.Namespace) -> int:
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
     print(report.plan.mechanism.guarantee.describe())
     return 0
+
+
+def _read_secret(text: str) -> str:
+    """Return an argument; - is a line of standard input, which no list of processes shows."""
+    return sys.stdin.readline().strip() if text == "-" else text
+
+
+def _read_code(text: str) -> EnrolmentCode:
+    from shared.wire import decode_enrolment_code
+
+    return decode_enrolment_code(text)
 
 
 def _check(settings: Settings) -> int:

@@ -1,11 +1,17 @@
 """The configuration that ``init --print-config`` prints; a test loads it."""
 
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
 SAMPLE = """\
 # Configuration of sfumato-agent. Lines that begin with # are examples or defaults.
 state_dir = "state"                       # key, ledger and outbox; relative to this file
-server = "https://sketches.example.org"
-# The study's identity, from its operator:
-study = "0000000000000000000000000000000000000000000000000000000000000000"
+# Who asks, from the study's operator. `init --code` writes both here if they are not:
+# server = "https://sketches.example.org"
+# study = "64 hexadecimal digits"
 # labels = { region = "north" }           # if the study declares labels; fixed when enrolled
 
 [budget]                                  # the most you allow; without it, no limit
@@ -39,10 +45,51 @@ name = "meter"
 [streams.source]
 kind = "csv"                              # or jsonl, folder, stdin, sqlite, mqtt, http, parquet
 path = "records.csv"
-timestamp = "time"                        # the column with each record's time
+# timestamp = "time"                      # the column with each record's time, for windows by time
 # timestamp_format = "iso8601"            # or unix, unix_ms, "%d.%m.%Y %H:%M"
 # missing = "wait"                        # until the file is there
 # replaced = "follow"                     # where files are rotated
 # [streams.columns]                       # dimension = column, where the names differ
 # temperature = { field = "temp", convert = "degF -> degC" }
 """
+
+_COLUMNS = "# [streams.columns]"
+
+
+def fill_sample(
+    texts: Mapping[str, str | None], *, labels: Mapping[str, str], columns: Mapping[str, str]
+) -> str:
+    """Return the sample with settings in place of its examples.
+
+    Parameters
+    ----------
+    texts
+        Of ``server``, ``study``, ``path`` (a CSV file) and ``timestamp``, those that are known.
+    labels
+        The device's labels.
+    columns
+        For dimensions, the column where its name differs.
+    """
+    values = {key: quote(text) for key, text in texts.items() if text is not None}
+    if labels:
+        values["labels"] = "{ " + ", ".join(_make_lines(labels)) + " }"
+    sample = SAMPLE
+    for key, value in values.items():
+        # Another path is an example too, of the metrics.
+        example = rf"^{'' if key == 'path' else '# '}{key} = .*$"
+        before, _, after = re.split(rf"({example})", sample, maxsplit=1, flags=re.MULTILINE)
+        sample = f"{before}{key} = {value}{after}"
+    if columns:
+        lines = [_COLUMNS.removeprefix("# "), *_make_lines(columns), ""]
+        sample = sample[: sample.index(_COLUMNS)] + "\n".join(lines)
+    return sample
+
+
+def quote(text: str) -> str:
+    """Return a text as TOML writes it."""
+    # What JSON leaves as it is, TOML does too, but for one control character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _make_lines(values: Mapping[str, str]) -> list[str]:
+    return [f"{quote(name)} = {quote(value)}" for name, value in values.items()]

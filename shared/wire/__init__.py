@@ -9,6 +9,13 @@ from shared.wire.enrolment import (
     encode_rotation_input,
     verify_proof,
 )
+from shared.wire.enrolment_code import (
+    CODE_PREFIX,
+    EnrolmentCode,
+    decode_enrolment_code,
+    encode_enrolment_code,
+    is_enrolment_code,
+)
 from shared.wire.http_signature import (
     RequestSignature,
     parse_request_signature,
@@ -38,25 +45,30 @@ from shared.wire.problems import (
 from shared.wire.study import compute_study_id
 
 __all__ = [
+    "CODE_PREFIX",
     "MAX_STREAM_NAME",
     "PROBLEM_MEDIA_TYPE",
     "SKETCH_MEDIA_TYPE",
     "DeviceAction",
+    "EnrolmentCode",
     "ProblemType",
     "RequestSignature",
     "SketchHeader",
     "SketchMessage",
     "compute_sketch_id",
     "compute_study_id",
+    "decode_enrolment_code",
     "decode_header",
     "decode_message",
     "decode_payload",
     "device_id_of",
+    "encode_enrolment_code",
     "encode_message",
     "encode_payload",
     "encode_proof_input",
     "encode_rotation_input",
     "error_from_problem",
+    "is_enrolment_code",
     "parse_request_signature",
     "problem_document",
     "problem_type_of",

@@ -1,8 +1,13 @@
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from benchmarks.agent import measure_installed, measure_size, running_aggregator
+from benchmarks.agent import list_published, measure_installed, measure_size, measure_tail
+from benchmarks.agent_devices import running_aggregator
+from benchmarks.agent_outbox import measure_recovery
+from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
 
 
 def test_the_daemon_is_measured_over_tls(tmp_path: Path) -> None:
@@ -23,3 +28,39 @@ def test_what_is_installed_is_summed_over_the_packages_that_the_agent_needs() ->
     names = {case.removeprefix("installed ") for case in rows}
     assert {"sfumato", "numpy", "cbor2", "cryptography", "httpx"} <= names
     assert not names & {"scipy", "fastapi", "rich", "pyarrow"}
+
+
+def test_a_growing_file_is_measured_with_how_far_the_daemon_is_behind(tmp_path: Path) -> None:
+    with running_aggregator(tmp_path) as aggregator:
+        rows = {
+            row.figure: row.value
+            for row in measure_tail(tmp_path, aggregator, rate=1000, seconds=1)
+        }
+    assert set(rows) == {"cpu_fraction", "behind_seconds", "rss_mb"}
+    assert 0 <= rows["cpu_fraction"] < 2
+    assert rows["behind_seconds"] > 0
+
+
+def test_every_source_on_this_machine_has_a_rate(tmp_path: Path) -> None:
+    has_broker = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin") is not None
+    with running_aggregator(tmp_path) as aggregator:
+        rows = {row.case: row.value for row in measure_sources(tmp_path, aggregator, 1000)}
+        memory = list(measure_mqtt_memory(tmp_path, aggregator))
+    kinds = ["csv", "jsonl", "folder", "sqlite", "stdin", "parquet"]
+    kinds += ["mqtt"] if has_broker else []
+    assert list(rows) == [f"source {kind} d=10 m=1000" for kind in kinds]
+    assert all(rate > 0 for rate in rows.values())
+    assert [row.value > 20 for row in memory] == [True] * has_broker
+
+
+def test_after_an_outage_every_waiting_sketch_is_at_the_server_once() -> None:
+    rows = {row.figure: row.value for row in measure_recovery(n_sketches=40, outage_s=0.5)}
+    assert rows["waiting"] == rows["stored"] == 40
+    assert rows["stored_records"] == 400
+    assert rows["seconds"] > 0
+
+
+def test_what_others_publish_stands_in_rows_that_were_not_run() -> None:
+    rows = list(list_published())
+    assert {row.case.split(",")[0] for row in rows} == {"Telegraf", "OpenTelemetry Collector"}
+    assert all(row.runs == 0 for row in rows)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from shared.plan import compute_plan_digest
+from shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.device_agent.conftest import Agent
 from tests.device_agent.server import TOKEN
 
@@ -91,8 +92,10 @@ def test_the_printed_configuration_is_one(
     tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert agent.run("init", "--print-config") == 0
-    printed = agent.out
-    for text in (printed, _with_examples(printed)):
+    examples = _with_examples(agent.out)
+    code = EnrolmentCode(server=agent.server.url, study=agent.server.study, token=TOKEN)
+    assert agent.run("init", "--print-config", "--code", encode_enrolment_code(code)) == 0
+    for text in (agent.out, examples):
         agent.config.write_text(text)
         agent.run("status")
         assert "holds no enrolled device" in agent.err or "cannot be used" in agent.err

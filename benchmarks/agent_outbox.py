@@ -1,0 +1,60 @@
+"""How long a full outbox takes to reach a server that is back after an outage."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from analyst import Client
+from benchmarks.agent_devices import enrol, make_lines, running_aggregator, running_daemon
+from benchmarks.rows import Row
+
+_RATE = 100_000
+_RECORDS = 10
+
+
+def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
+    """Let one device send what waits once its server is back, and count at the server.
+
+    The daemon runs through the outage, so that the pause it has backed off to counts. The server
+    may be asked more often than its default allows one device.
+    """
+    case = f"recovery waiting={n_sketches} m=50"
+    limits = {"SFUMATO_DEVICE_RATE": str(_RATE), "SFUMATO_DEVICE_BURST": str(_RATE)}
+    with tempfile.TemporaryDirectory() as name, running_aggregator(Path(name), **limits) as server:
+        device = enrol(Path(name) / "device", server, d=2, m=50, length=_RECORDS)
+        device.append(make_lines(_RECORDS * n_sketches, 2))
+        device.run("once", "--no-send")
+        waiting = device.query("SELECT COUNT(*) FROM outbox WHERE state = 'waiting'")
+        server.stop()
+        with running_daemon(device) as daemon:
+            time.sleep(outage_s)
+            server.start()
+            before = time.perf_counter()
+            daemon.wait_until_sent(waiting, what="COUNT(*)")
+            took = time.perf_counter() - before
+        with Client(server.url, key=server.key) as client:
+            study = client.study(device.study)
+    limit = f"none; {waiting / 20:.4g} at the server's default device_rate of 20/s, here {_RATE}/s"
+    yield _make_row(case, "seconds", took, "s", limit)
+    yield _make_row(case, "sketches_per_second", waiting / took, "1/s", "none")
+    yield _make_row(case, "waiting", waiting, "sketches", f"{n_sketches} windows were read")
+    stored, records = study["n_sketches"], study["n_records"]
+    yield _make_row(case, "stored", stored, "sketches at the server", f"exactly {waiting}")
+    yield _make_row(
+        case, "stored_records", records, "records at the server", f"exactly {_RECORDS * waiting}"
+    )
+
+
+def _make_row(case: str, figure: str, value: float, unit: str, baseline: str) -> Row:
+    return Row(
+        benchmark="agent",
+        case=case,
+        figure=figure,
+        value=value,
+        unit=unit,
+        runs=1,
+        baseline=baseline,
+    )
