@@ -76,6 +76,10 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
         release = device.plan.release
         yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
         yield Finding(text=describe_policy(settings))
+        if device.next_key is not None:
+            yield Finding(
+                text="key: a change was begun and is not finished; the next run does that"
+            )
         clocks = Clocks(device=clock())
         try:
             clocks, text = _check_server(device, client, clock)
