@@ -84,6 +84,25 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyOffer:
+    """A device's next key.
+
+    Parameters
+    ----------
+    public_key
+        32 bytes.
+    last_sequences
+        The last sketch of each stream that the present key has signed.
+    proof
+        The next key's signature over ``encode_rotation_input``, 64 bytes.
+    """
+
+    public_key: bytes
+    last_sequences: Mapping[str, int]
+    proof: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class UploadOutcome:
     """What became of one upload.
 

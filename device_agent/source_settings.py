@@ -43,9 +43,18 @@ def find_zone(name: str) -> tzinfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings(TimeSettings):
-    """What every kind of source has; ``kind`` says which it is."""
+    """What every kind of source has.
+
+    Parameters
+    ----------
+    kind
+        Which kind it is.
+    lock
+        Whether files and folders are locked while they are read.
+    """
 
     kind: str
+    lock: bool = True
 
     @property
     def origin(self) -> tuple[str, ...]:

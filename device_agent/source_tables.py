@@ -45,10 +45,11 @@ def read_source(document: Any, path: str, folder: Path) -> SourceSettings:
     kind = Table(document, path, keys).text("kind")
     match kind:
         case "csv" | "jsonl":
-            own: tuple[str, ...] = ("path", "missing", "replaced", *_text_keys(kind))
+            own: tuple[str, ...] = ("path", "lock", "missing", "replaced", *_text_keys(kind))
         case "folder":
             own = (
                 "path",
+                "lock",
                 "glob",
                 "whole",
                 "replaced",
@@ -60,7 +61,7 @@ def read_source(document: Any, path: str, folder: Path) -> SourceSettings:
         case "stdin":
             own = ("id", "format", *_TEXT_KEYS)
         case "sqlite":
-            own = ("path", "query", "key", "first", "poll_s")
+            own = ("path", "lock", "query", "key", "first", "poll_s")
         case "mqtt":
             own = ("url", "topic", "client_id", "id", "username", "password_file", "ca_file")
             own += ("format", "encoding", "delimiter", "header")
@@ -68,12 +69,13 @@ def read_source(document: Any, path: str, folder: Path) -> SourceSettings:
             own = ("url", "parameter", "records", "next", "first", "token_file")
             own += ("poll_s", "timeout_s")
         case "parquet":
-            own = ("path",)
+            own = ("path", "lock")
         case _:
             _require_registered(kind, f"{path}.kind")
             own = ("options",)
     table = Table(document, path, ("kind", *_TIME_KEYS, *own))
-    return _READERS.get(kind, _read_other)(table, folder, {"kind": kind, **_read_time(table)})
+    common = {"kind": kind, "lock": "lock" not in table or table.flag("lock"), **_read_time(table)}
+    return _READERS.get(kind, _read_other)(table, folder, common)
 
 
 def read_fields(table: Table) -> dict[str, FieldSettings]:

@@ -17,6 +17,7 @@ import httpx
 from device_agent.messages import (
     DeviceAnswer,
     Heartbeat,
+    KeyOffer,
     PlanAnswer,
     StudyAnswer,
     UploadOutcome,
@@ -27,6 +28,7 @@ from shared.wire import (
     PROBLEM_MEDIA_TYPE,
     SKETCH_MEDIA_TYPE,
     DeviceAction,
+    device_id_of,
     error_from_problem,
     problem_type_of,
     sign_request,
@@ -178,6 +180,25 @@ class ServerClient:
         if until is not None and not _is_time(until):
             raise _unexpected("accept_until")
         return StudyAnswer(state=state, accept_until=until, etag=response.headers.get("ETag", ""))
+
+    def change_key(self, offer: KeyOffer) -> None:
+        """Give the device another key; the same again is harmless. Raises as :meth:`ask_study`."""
+        body = {
+            "public_key": offer.public_key.hex(),
+            "last_sequences": dict(offer.last_sequences),
+            "proof": offer.proof.hex(),
+        }
+        headers = {"Content-Type": "application/json"}
+        path = f"{_DEVICE_PATH}/keys"
+        data = json.dumps(body).encode()
+        answer = _read_json(
+            _require_success(self._send_signed("POST", path, data, headers=headers))
+        )
+        # Before the old key is given up it must be an aggregator that says so.
+        if answer.get("key_id") != device_id_of(offer.public_key).hex():
+            raise _unexpected("key_id")
+        if answer.get("device_id") != self._device.hex():
+            raise _unexpected("device_id")
 
     def put_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Say how this device is; raises as :meth:`ask_study`."""

@@ -77,7 +77,7 @@ class Asker:
                 self._asks_at = self._timer() + _ASK_S
                 self._note_notice(answer)
             case TransportError():
-                self._note_silence(answer)
+                self.note_silence(answer)
             case _:
                 self._asks_at = self._timer() + _REFUSED_S
                 self._is_accepted = False
@@ -109,7 +109,8 @@ class Asker:
         if self.notice.state != before.state:
             LOG.warning(self.notice.describe())
 
-    def _note_silence(self, error: TransportError) -> None:
+    def note_silence(self, error: TransportError) -> None:
+        """Learn that the server does not answer: what needs no answer goes on."""
         self._n_failures += 1
         self._asks_at = self._timer() + 1.0 + draw_pause(self._n_failures, _ASK_S)
         if self._problem is None:

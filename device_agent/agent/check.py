@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from device_agent.agent.clocks import Clocks, describe_difference, find_ahead
@@ -76,6 +76,10 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
         release = device.plan.release
         yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
         yield Finding(text=describe_policy(settings))
+        if device.next_key is not None:
+            yield Finding(
+                text="key: a change was begun and is not finished; the next run does that"
+            )
         clocks = Clocks(device=clock())
         try:
             clocks, text = _check_server(device, client, clock)
@@ -177,7 +181,7 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
         raise StoreError(f"is suspended: {state.suspended}", field=f"stream {stream.name}")
     window, n_records, n_sketches = state.window, 0, 0
     shown: tuple[str, ...] = ()
-    with closing(open_stream_source(device, stream)) as source:
+    with closing(open_stream_source(device, _without_lock(stream))) as source:
         guarantee = source.guarantee
         # A dry run takes nothing away.
         for batch in () if guarantee.consumes else source.read():
@@ -203,6 +207,11 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
 
 
+def _without_lock(stream: StreamSettings) -> StreamSettings:
+    """Return what reads beside a daemon, as whoever releases nothing may."""
+    return replace(stream, source=replace(stream.source, lock=False))
+
+
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
     """Look whether a source can be read, without telling how many records are in it.
 
@@ -211,7 +220,7 @@ def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iter
     """
     require_not_suspended(load_stream(device.connection, stream.name))
     due, _ = plan_slots(device, stream.name, clocks=clocks)
-    with closing(open_stream_source(device, stream)) as source:
+    with closing(open_stream_source(device, _without_lock(stream))) as source:
         for _ in source.read():
             pass
     size = device.plan.payload_bytes + _ENVELOPE_BYTES

@@ -18,7 +18,7 @@ from device_agent.store import (
     check_folder,
     count_sketches,
     load_entries,
-    load_key,
+    load_keys,
     open_database,
     require_identity,
 )
@@ -26,7 +26,6 @@ from device_agent.transport import ServerClient
 from shared import __version__
 from shared.errors import (
     ConfigError,
-    LedgerError,
     PlanMismatchError,
     PrivacyError,
     SketchError,
@@ -39,17 +38,18 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """All that a use case needs."""
+    """All that a use case needs; ``next_key`` only while the server is asked to take it."""
 
     settings: Settings
     key: DeviceKey
     connection: sqlite3.Connection
     identity: Identity
     plan: SketchPlan
+    next_key: DeviceKey | None = None
 
     def connect(self, clock: Clock) -> ServerClient:
         """Return a client of the server; close it."""
-        return connect(self.settings, self.key, clock)
+        return connect(self.settings, self.identity.device, self.key, clock)
 
     def require_affordable(self, stream: str, sequence: int) -> PrivacyEvent:
         """Return the event of a release, if the owner's budget allows it.
@@ -101,47 +101,50 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
     """
     require_server_allowed(settings)
     check_folder(settings.state_dir, create=False)
-    key = load_key(settings.state_dir)
     with closing(open_database(settings.state_dir)) as connection:
         identity = require_identity(connection, settings.state_dir)
-        key = require_same_device(identity, key, settings)
+        require_same_study(identity, settings)
+        key, next_key = load_keys(settings.state_dir, identity)
         plan = decode_plan(identity.plan_bytes)
         try:
             require_plan_allowed(settings, plan)
         except (PrivacyError, PlanMismatchError) as error:
             if tell is not None:
-                _tell_refusal(
-                    settings, key, identity.study, count_sketches(connection), error, tell
-                )
+                _tell_refusal(settings, key, identity, count_sketches(connection), error, tell)
             raise
         require_suitable(settings, plan)
         yield Device(
-            settings=settings, key=key, connection=connection, identity=identity, plan=plan
+            settings=settings,
+            key=key,
+            connection=connection,
+            identity=identity,
+            plan=plan,
+            next_key=next_key,
         )
 
 
 def _tell_refusal(
     settings: Settings,
     key: DeviceKey,
-    study: bytes,
+    identity: Identity,
     counts: OutboxCounts,
     error: SketchError,
     clock: Clock,
 ) -> None:
     """Tell the server why nothing will come; that it does not hear it changes nothing."""
-    refusal = PlanRefusal(study=study, rule=error.field or "policy", detail=error.rule)
+    refusal = PlanRefusal(study=identity.study, rule=error.field or "policy", detail=error.rule)
     heartbeat = Heartbeat(
         agent=__version__,
         engine=settings.engine.name,
         waiting_sketches=counts.waiting,
         plan_refusals=(refusal,),
     )
-    with suppress(SketchError), connect(settings, key, clock) as client:
+    with suppress(SketchError), connect(settings, identity.device, key, clock) as client:
         client.put_heartbeat(heartbeat)
 
 
-def connect(settings: Settings, key: DeviceKey, clock: Clock) -> ServerClient:
-    """Return a client of the server; close it.
+def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> ServerClient:
+    """Return a client of the server for a device that signs with a key; close it.
 
     Raises
     ------
@@ -150,7 +153,7 @@ def connect(settings: Settings, key: DeviceKey, clock: Clock) -> ServerClient:
     """
     return ServerClient(
         settings.server,
-        device=key.device_id,
+        device=device,
         sign=key.sign,
         clock=clock,
         context=make_context(settings.house.tls),
@@ -169,21 +172,14 @@ def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
     )
 
 
-def require_same_device(identity: Identity, key: DeviceKey | None, settings: Settings) -> DeviceKey:
-    """Return the key, if key, ledger and settings are of one device and study."""
-    if key is None or key.device_id != identity.device:
-        raise LedgerError(
-            "the ledger belongs to a device whose key is not here",
-            field="state_dir",
-            fix="put the key back where it was, or use another state_dir",
-        )
+def require_same_study(identity: Identity, settings: Settings) -> None:
+    """Refuse settings of another study than the ledger's, with a ``ConfigError``."""
     if identity.study != settings.study:
         raise ConfigError(
             f"{settings.state_dir} belongs to study {identity.study.hex()}",
             field="study",
             fix="use one state_dir for each study",
         )
-    return key
 
 
 def require_suitable(settings: Settings, plan: SketchPlan) -> None:

@@ -10,7 +10,7 @@ from device_agent.agent.device import (
     Clock,
     connect,
     make_event,
-    require_same_device,
+    require_same_study,
     require_suitable,
 )
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
@@ -19,6 +19,7 @@ from device_agent.settings import Settings
 from device_agent.store import (
     DeviceKey,
     Identity,
+    KeyState,
     check_folder,
     create_database,
     create_key,
@@ -27,6 +28,7 @@ from device_agent.store import (
     load_entries,
     load_identity,
     load_key,
+    load_keys,
     load_stream,
     save_identity,
 )
@@ -67,7 +69,8 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
         closing(create_database(settings.state_dir)) as connection,
     ):
         key, identity = _load(connection, settings)
-        with connect(settings, key, clock) as client:
+        device = identity.device if identity else key.key_id
+        with connect(settings, device, key, clock) as client:
             answer = client.fetch_plan(settings.study)
             plan = verify_plan(answer, settings.study)
             _require_unchanged(identity, answer, settings)
@@ -82,15 +85,14 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
         if identity is None:
             identity = Identity(
                 study=settings.study,
-                device=key.device_id,
+                device=device,
                 plan_bytes=answer.plan_bytes,
                 labels=settings.labels,
                 generation=generation,
+                keys=KeyState(present=key.public_bytes),
             )
             save_identity(connection, identity)
-    return EnrolReport(
-        device=key.device_id, study=settings.study, plan=plan, was_enrolled=was_enrolled
-    )
+    return EnrolReport(device=device, study=settings.study, plan=plan, was_enrolled=was_enrolled)
 
 
 def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:
@@ -115,9 +117,16 @@ def _mismatch(field: str, rule: str) -> PlanMismatchError:
 
 def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey, Identity | None]:
     identity = load_identity(connection)
-    key = load_key(settings.state_dir)
     if identity is not None:
-        return require_same_device(identity, key, settings), identity
+        require_same_study(identity, settings)
+        key, next_key = load_keys(settings.state_dir, identity)
+        if next_key is not None:
+            raise ConfigError(
+                "a change of keys was begun and is not finished",
+                field="state_dir",
+                fix="run `sfumato-agent rotate-key`, which finishes it",
+            )
+        return key, identity
     forgotten = find_forgotten_study(connection)
     if forgotten not in (None, settings.study):
         raise ConfigError(
@@ -125,7 +134,7 @@ def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey
             field="study",
             fix="use one state_dir for each study",
         )
-    return key or create_key(settings.state_dir), None
+    return load_key(settings.state_dir) or create_key(settings.state_dir), None
 
 
 def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: Settings) -> None:
@@ -170,7 +179,7 @@ def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
         labels=settings.labels,
         proof=key.sign(proof_input),
     )
-    if stated != key.device_id.hex():
+    if stated != key.key_id.hex():
         raise TransportError(
             "device_id of the answer is not this device's",
             field="server",

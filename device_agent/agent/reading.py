@@ -61,7 +61,7 @@ class StreamSummary:
 
 def make_operator(device: Device, stream: StreamSettings) -> SketchOperator:
     """Return the sketch operator of a stream."""
-    return device.plan.operator(device.key.device_id + b"/" + stream.name.encode("utf-8"))
+    return device.plan.operator(device.identity.device + b"/" + stream.name.encode("utf-8"))
 
 
 def require_not_suspended(state: StreamState) -> None:

@@ -49,7 +49,7 @@ def draw_release(
     header = SketchHeader(
         study=device.identity.study,
         plan_digest=event.plan_digest,
-        device=device.key.device_id,
+        device=device.identity.device,
         stream=state.name,
         sequence=event.sequence,
         slots=slots,

@@ -52,6 +52,7 @@ class StatusReport:
             "study_id": self.identity.study.hex(),
             "server": self.server,
             "study_state": self.notice.state,
+            "key_change_open": self.identity.keys.following is not None,
             "streams": [_stream_to_json(stream, self.is_secret) for stream in self.streams],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],

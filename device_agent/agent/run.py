@@ -17,6 +17,7 @@ from types import FrameType
 from device_agent.agent.asking import Asker
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
+from device_agent.agent.key_changer import KeyChanger
 from device_agent.agent.log import LOG, start_log
 from device_agent.agent.memory import give_back, share_one_heap
 from device_agent.agent.metrics import Metric, write_metrics
@@ -29,7 +30,7 @@ from device_agent.certificates import make_context
 from device_agent.settings import Settings, StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
-from shared.errors import ConfigError, SketchError, StoreError
+from shared.errors import ConfigError, SketchError, StoreError, TransportError
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4
@@ -120,6 +121,11 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _connection_of(device: Device) -> tuple[object, ...]:
+    """Return what another connection is needed for when it changes."""
+    return device.settings.server, device.settings.house.tls, device.key
+
+
 class _Daemon:
     def __init__(self, device: Device, load: Callable[[], Settings], clock: Clock) -> None:
         self.calls: SimpleQueue[Call] = SimpleQueue()
@@ -138,6 +144,14 @@ class _Daemon:
             timer=self._timer,
             on_suspended=self._stop_stream,
             on_study=self._ask_soon,
+        )
+        self._key_changer = KeyChanger(
+            device,
+            self._network,
+            clock=clock,
+            timer=self._timer,
+            on_settled=self._use,
+            on_silence=self._note_silence,
         )
         self._workers = [self._make_worker(stream) for stream in device.settings.streams]
         self._metrics_at = self._purges_at = self._told_at = 0.0
@@ -168,17 +182,18 @@ class _Daemon:
         except SketchError as error:
             LOG.error("the configuration was not reloaded: %s", error)
         else:
-            self._use(settings)
+            self._use(replace(self._device, settings=settings))
             LOG.info("the configuration was reloaded")
         self._notifier.tell("READY=1")
 
     def _step(self) -> None:
         now = self._timer()
-        if self._asker.may_release:
+        is_changing = self._key_changer.step()
+        if self._asker.may_release and not self._key_changer.is_offering:
             for worker in self._workers:
                 if worker.due_at <= now:
                     worker.turn()
-        if not self._asker.step() and self._asker.may_send:
+        if not is_changing and not self._asker.step() and self._asker.may_send:
             self._sender.step()
         if now >= self._purges_at:
             with suppress(StoreError):  # on a full disk: later
@@ -233,15 +248,18 @@ class _Daemon:
         require_plan_allowed(settings, self._device.plan)
         require_suitable(settings, self._device.plan)
 
-    def _use(self, settings: Settings) -> None:
-        old, self._device = self._device, replace(self._device, settings=settings)
+    def _use(self, device: Device) -> None:
+        old, self._device = self._device, device
+        settings = device.settings
         start_log(settings.house.log_level)
-        if (settings.server, settings.house.tls) != (old.settings.server, old.settings.house.tls):
+        if _connection_of(device) != _connection_of(old):
+            self._key_changer.stop()
             self._network.close()
             self._network = self._connect()
             self._asker = Asker(self._device, self._network, clock=self._clock, timer=self._timer)
         self._asker.device = self._sender.device = self._device
-        self._sender.network = self._network
+        self._key_changer.device = self._device
+        self._sender.network = self._key_changer.network = self._network
         self._sender.hurry()
         self._workers = self._replace_workers(settings)
         self._metrics_at = 0.0
@@ -266,6 +284,9 @@ class _Daemon:
 
     def _read_clocks(self) -> Clocks:
         return self._asker.server_clock.read(self._clock())
+
+    def _note_silence(self, error: TransportError) -> None:
+        self._asker.note_silence(error)
 
     def _ask_soon(self) -> None:
         self._asker.hurry()

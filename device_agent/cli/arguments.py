@@ -38,6 +38,11 @@ a key, or a backup was restored, and records may have been released twice alread
 device and stop it first. The stream then goes on with the next number; if the server still knows
 later sketches than this ledger, it is suspended again at the next start."""
 
+ROTATION = """\
+The device keeps its identity, its ledger and its place in every source. Sketches that wait stay as
+the old key has signed them, and the server takes them so. If the server does not answer, both keys
+are kept, and the change is finished by the same command, by `once` or by `run`."""
+
 FORGET_WARNING = """\
 Sketches that were not sent are lost, and what they cost stays spent. What was spent and how far
 sources were read is kept, so that enrolling again in this folder goes on from there. With
@@ -238,6 +243,13 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     resume.add_argument("stream")
     resume.add_argument("--i-understand", action="store_true", help="what is said here")
+    rotate = _add(
+        commands,
+        "rotate-key",
+        "give this device another key, or finish a change that was begun; stop the agent first",
+        "example:\n  sfumato-agent rotate-key --config agent.toml\n\n" + ROTATION,
+    )
+    rotate.add_argument("--json", action="store_true", help="print one JSON object")
     forget = _add(
         commands,
         "forget",

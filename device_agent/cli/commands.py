@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from device_agent.cli import EXIT_WAITING, exit_status
 from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
 from device_agent.cli.sample import fill_sample
-from device_agent.cli.tables import show_budget, show_once, show_status
+from device_agent.cli.tables import show_budget, show_once, show_rotation, show_status
 from device_agent.settings import Settings, load_settings
 from shared.errors import ConfigError, StoreError
 
@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
             return _export(settings, options)
         case "resume":
             return _resume(settings, options)
+        case "rotate-key":
+            return _rotate_key(settings, options)
         case "forget":
             return _forget(settings, options)
         case _:
@@ -154,6 +156,17 @@ def _resume(settings: Settings, options: argparse.Namespace) -> int:
         raise ConfigError(RESUME_WARNING, field="--i-understand", fix="add it if you agree")
     reason = lift_suspension(settings, stream=options.stream)
     print(f"stream {options.stream} goes on; it was suspended: {reason}")
+    return 0
+
+
+def _rotate_key(settings: Settings, options: argparse.Namespace) -> int:
+    from device_agent.agent.rotation import rotate_key
+
+    report = rotate_key(settings, clock=time.time)
+    if options.json:
+        _print_json(report.to_json())
+    else:
+        print(show_rotation(report))
     return 0
 
 

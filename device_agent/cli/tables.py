@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from device_agent.agent.once import OnceReport
     from device_agent.agent.reading import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
+    from device_agent.agent.rotation import RotationReport
     from shared.privacy import Budget, PrivacyLoss
+
+
+_KEY_CHANGE = (
+    "note   a change of keys is not finished, so nothing is sent; `sfumato-agent rotate-key`, "
+    "`once` and `run` finish it when the server answers"
+)
 
 
 def show_once(report: OnceReport, budget: Budget) -> str:
@@ -72,6 +79,7 @@ def show_status(report: StatusReport) -> str:
             f"device {document['device_id']}",
             f"study  {document['study_id']} at {document['server']}",
             *([] if report.notice.may_release else [f"note   {report.notice.describe()}"]),
+            *([_KEY_CHANGE] if document["key_change_open"] else []),
             "",
             *_table(("stream", "released", "open records", "open slots", "suspended"), streams),
             "",
@@ -116,6 +124,21 @@ def show_budget(report: BudgetReport) -> str:
             *_table(("released", "stream", "sketch", "epsilon", "delta"), events),
         ]
     )
+
+
+def show_rotation(report: RotationReport) -> str:
+    """Write which key a device has now, and what its owner does next."""
+    device, old = report.device.hex(), report.old_key_id.hex()
+    begun = " (the change was begun before)" if report.was_begun else ""
+    lines = [
+        f"device {device} signs with key {report.key_id.hex()} from now on{begun}",
+        f"its identity stays; key {old} signs nothing any more, and {report.n_waiting} sketch(es) "
+        "that it has signed wait and are sent as they are",
+        "next: start the agent again. If the old key may be in other hands, first send what waits "
+        f"with `sfumato-agent once`, then ask the study's operator to revoke it: "
+        f"`sfumato device revoke {device} --key-id {old} --reason stolen`",
+    ]
+    return "\n".join(lines + [f"note: {message}" for message in report.messages])
 
 
 def _limit(limit: Fraction | None) -> str:

@@ -23,6 +23,7 @@ from device_agent.sources.interface import (
     RecordSource,
 )
 from device_agent.sources.line_file import FileCutError, LineFile
+from device_agent.sources.locking import lock_open_file
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import make_parser
 from device_agent.sources.prefix import (
@@ -214,6 +215,8 @@ class FileSource(RecordSource):
             raise
 
     def _use(self, file: BinaryIO, path: Path, place: FilePlace) -> None:
+        if self._settings.lock and (note := lock_open_file(file.fileno(), path)):
+            self._say(note)
         self._current = make_line_file(
             file,
             path=path,

@@ -26,6 +26,7 @@ from device_agent.sources.interface import (
     RecordSource,
 )
 from device_agent.sources.line_file import FileCutError, LineFile
+from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.prefix import (
     FilePlace,
@@ -67,7 +68,17 @@ class FolderSource(RecordSource):
         self._waiting: list[Path] = []
         self._current: LineFile | None = None
         self._consumed = self._find_consumed()
-        self._list()
+        self._lock: SharedLock | None = None
+        if self._settings.lock:
+            with naming(self._settings.path):
+                self._lock = SharedLock(self._settings.path)
+            if self._lock.note:
+                self._say(self._lock.note)
+        try:
+            self._list()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def guarantee(self) -> Guarantee:
@@ -79,6 +90,12 @@ class FolderSource(RecordSource):
 
     def close(self) -> None:
         """See ``RecordSource``."""
+        self._leave()
+        if self._lock is not None:
+            self._lock.close()
+
+    def _leave(self) -> None:
+        """Close the file that is being read."""
         if self._current is not None:
             self._current.close()
             self._current = None
@@ -96,7 +113,7 @@ class FolderSource(RecordSource):
             try:
                 batch = self._read_next()
             except SketchError as error:
-                self.close()
+                self._leave()
                 self._say(str(error))
                 continue
             if batch is not None:
@@ -189,10 +206,10 @@ class FolderSource(RecordSource):
         try:
             batch = file.read_batch(finish=self._settings.whole)
         except FileCutError:
-            self.close()
+            self._leave()
             raise refuse_changed(file.name) from None
         except BaseException:
-            self.close()
+            self._leave()
             raise
         if batch is None:
             if file.identified:
@@ -201,7 +218,7 @@ class FolderSource(RecordSource):
                 self._known[key] = KnownPosition(stream=self._stream, position=position)
             if file.has_partial_line:
                 self._say(f"{file.name}: its last line has no end yet and was left")
-            self.close()
+            self._leave()
         return batch
 
     def _say(self, note: str) -> None:

@@ -21,6 +21,7 @@ from device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
+from device_agent.sources.locking import lock_open_file
 from device_agent.sources.mapping import RecordMapping, RecordTable
 from device_agent.sources.prefix import refuse_changed
 from shared.errors import ConfigError, LedgerError, RecordError
@@ -47,7 +48,7 @@ class ParquetSource(RecordSource):
     RecordError
         The file cannot be read, or lacks a column.
     LedgerError
-        Another file is at its path, or another stream has read it.
+        Another file is at its path, another stream has read it, or another agent reads it.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class ParquetSource(RecordSource):
         with naming(self._path):
             self._file = open_regular(self._path)
         try:
+            if stream.source.lock and (note := lock_open_file(self._file.fileno(), self._path)):
+                self.report.notes.append(note)
             self._digest = _compute_digest(self._file)
             self._row = self._find_row(stream.name, known)
             self._parquet = self._open()

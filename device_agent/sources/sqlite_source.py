@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
+from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
 from shared.errors import LedgerError, RecordError
 
@@ -32,7 +34,7 @@ class SqliteSource(RecordSource):
     RecordError
         The file cannot be opened.
     LedgerError
-        The stream has read another file before, whose keys are others.
+        The stream has read another file before, whose keys are others, or another agent reads it.
     """
 
     def __init__(
@@ -45,7 +47,12 @@ class SqliteSource(RecordSource):
         self._source = f"sqlite:{stream.source.path}"
         self._last = self._find_last(stream.name, known)
         self._n_read = 0
-        self._connection = self._connect()
+        self._lock = self._hold() if stream.source.lock else None
+        try:
+            self._connection = self._connect()
+        except BaseException:
+            self._let_go()
+            raise
 
     @property
     def guarantee(self) -> Guarantee:
@@ -62,6 +69,8 @@ class SqliteSource(RecordSource):
     def close(self) -> None:
         """See ``RecordSource``."""
         self._connection.close()
+        # Behind it: closing a descriptor of the file would take SQLite's own locks.
+        self._let_go()
 
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
@@ -122,14 +131,31 @@ class SqliteSource(RecordSource):
             return k.position.place["key"]
         return self._settings.first
 
+    def _hold(self) -> SharedLock | None:
+        # What cannot be opened is for SQLite to complain about.
+        with suppress(OSError):
+            lock = SharedLock(self._settings.path)
+            if lock.note:
+                self.report.notes.append(lock.note)
+            return lock
+        return None
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
     def _connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
                 f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=5.0
             )
+        except sqlite3.Error as error:
+            raise self._complain(error) from error
+        try:
             connection.execute("PRAGMA query_only = ON")
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
+            connection.close()
             raise self._complain(error) from error
         return connection
 

@@ -20,6 +20,7 @@ from device_agent.store.forgetting import (
 )
 from device_agent.store.identity import (
     Identity,
+    KeyState,
     load_identity,
     require_identity,
     save_generation,
@@ -27,6 +28,13 @@ from device_agent.store.identity import (
 )
 from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import DeviceKey, create_key, load_key
+from device_agent.store.key_change import (
+    abandon_key_change,
+    begin_key_change,
+    finish_key_change,
+    list_signed,
+    load_keys,
+)
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.lock import lock_folder
 from device_agent.store.notice import StudyNotice, load_notice, save_notice
@@ -65,6 +73,7 @@ __all__ = [
     "JOURNAL_NAME",
     "DeviceKey",
     "Identity",
+    "KeyState",
     "LedgerEntry",
     "NewRelease",
     "OutboxCounts",
@@ -73,7 +82,9 @@ __all__ = [
     "StoredPosition",
     "StreamState",
     "StudyNotice",
+    "abandon_key_change",
     "adding_to_slots",
+    "begin_key_change",
     "check_folder",
     "checkpoint",
     "commit_release",
@@ -88,13 +99,16 @@ __all__ = [
     "erase_set_aside",
     "find_forgotten_study",
     "find_sketch",
+    "finish_key_change",
     "first_due",
     "holding",
+    "list_signed",
     "list_sketches",
     "list_streams",
     "load_entries",
     "load_identity",
     "load_key",
+    "load_keys",
     "load_message",
     "load_notice",
     "load_positions",

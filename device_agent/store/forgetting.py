@@ -35,8 +35,12 @@ def find_forgotten_study(connection: sqlite3.Connection) -> bytes | None:
 
 
 def erase_key(folder: Path) -> None:
-    """Overwrite the key and remove it; on flash memory the old cells may outlive it."""
-    _erase(folder / KEY_NAME)
+    """Overwrite the key and remove it; on flash memory the old cells may outlive it.
+
+    So it is with a key that was to follow it, and with one that was being written at a crash.
+    """
+    for path in sorted(folder.glob(f"{KEY_NAME}*")):
+        _erase(path)
 
 
 def erase_database(folder: Path) -> None:

@@ -5,11 +5,45 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_agent.store.database import note_later, transaction
 from shared.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyState:
+    """Which key a device signs with.
+
+    Parameters
+    ----------
+    present
+        Its public half, 32 bytes.
+    following
+        That of the key which the server is asked to take in its place; None if it is not.
+    n_changes
+        Grows whenever this is written, so that a database which has lost a change is known.
+    """
+
+    present: bytes
+    following: bytes | None = None
+    n_changes: int = 0
+
+    def to_text(self) -> str:
+        """Return it in the form that is stored."""
+        following = None if self.following is None else self.following.hex()
+        return json.dumps([self.n_changes, self.present.hex(), following])
+
+    @classmethod
+    def from_text(cls, text: str) -> KeyState:
+        """Read what :meth:`to_text` has written."""
+        n_changes, present, following = json.loads(text)
+        return cls(
+            present=bytes.fromhex(present),
+            following=None if following is None else bytes.fromhex(following),
+            n_changes=n_changes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +60,8 @@ class Identity:
         The device's labels.
     generation
         Which life of the server's database knows this device; it changes when a backup is restored.
+    keys
+        Which keys it signs with; its identity stays that of the first.
     """
 
     study: bytes
@@ -33,6 +69,7 @@ class Identity:
     plan_bytes: bytes
     labels: Mapping[str, str]
     generation: str
+    keys: KeyState
 
 
 def load_identity(connection: sqlite3.Connection) -> Identity | None:
@@ -46,6 +83,7 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
         plan_bytes=meta["plan"],
         labels=json.loads(meta["labels"]),
         generation=meta["generation"],
+        keys=KeyState.from_text(meta["keys"]),
     )
 
 
@@ -75,6 +113,7 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
         "plan": identity.plan_bytes,
         "labels": json.dumps(dict(identity.labels), sort_keys=True),
         "generation": identity.generation,
+        "keys": identity.keys.to_text(),
     }
     with transaction(connection):
         note_later(connection)
@@ -85,3 +124,12 @@ def save_generation(connection: sqlite3.Connection, generation: str) -> None:
     """Note the server's generation; to be called inside a transaction."""
     note_later(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'generation'", (generation,))
+
+
+def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
+    """Save which keys the device signs with, and return it as it is now."""
+    keys = replace(keys, n_changes=keys.n_changes + 1)
+    with transaction(connection):
+        note_later(connection)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'keys'", (keys.to_text(),))
+    return keys

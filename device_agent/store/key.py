@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shared.errors import ConfigError
-from shared.wire import device_id_of
 
 KEY_NAME = "device.key"
+NEXT_KEY_NAME = "device.key.next"
+"""The key that the server is asked to take in the place of the other."""
 
 # PKCS #8 of an Ed25519 key is these octets and the 32 of the key (RFC 8410, section 7). The library
 # would load all that it knows of other keys to read them, a megabyte.
@@ -23,27 +25,28 @@ _BEGIN, _END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"
 
 
 class DeviceKey:
-    """The key that a device enrols and signs with; it never shows its private half."""
+    """A key that a device signs with; it never shows its private half."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public_bytes = private.public_key().public_bytes_raw()
-        self.device_id = device_id_of(self.public_bytes)
+        self.key_id = hashlib.sha256(self.public_bytes).digest()
+        """Its SHA-256; that of the first key is the device's identity."""
 
     def sign(self, data: bytes) -> bytes:
         """Return the Ed25519 signature of ``data``, 64 bytes."""
         return self._private.sign(data)
 
 
-def load_key(folder: Path) -> DeviceKey | None:
-    """Load the key of a folder; None if there is none yet.
+def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
+    """Load a key of a folder; None if there is none.
 
     Raises
     ------
     ConfigError
         It cannot be read, others may read it, or it is no Ed25519 key.
     """
-    path = folder / KEY_NAME
+    path = folder / name
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise _refuse(path, "can be read by others", f"chmod 600 {path}")
@@ -58,25 +61,34 @@ def load_key(folder: Path) -> DeviceKey | None:
     return DeviceKey(Ed25519PrivateKey.from_private_bytes(key))
 
 
-def create_key(folder: Path) -> DeviceKey:
+def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
     """Make a key and save it; the file appears whole or not at all."""
     private = Ed25519PrivateKey.generate()
     data = _encode_pem(private.private_bytes_raw())
-    part = folder / f"{KEY_NAME}.part"
+    part = folder / f"{name}.part"
     file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, data)
         os.fsync(file)
     finally:
         os.close(file)
-    part.rename(folder / KEY_NAME)
+    _move(folder, part.name, name)
+    return DeviceKey(private)
+
+
+def move_next_key(folder: Path) -> None:
+    """Let the next key take the place of the present one, at once and for good."""
+    _move(folder, NEXT_KEY_NAME, KEY_NAME)
+
+
+def _move(folder: Path, name: str, to: str) -> None:
+    os.replace(folder / name, folder / to)
     # The name too must survive a power cut, or an enrolled key would be gone.
     directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return DeviceKey(private)
 
 
 def _encode_pem(key: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +22,7 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
+from device_agent.store.identity import KeyState
 from device_agent.store.journal import (
     JOURNAL_NAME,
     Noted,
@@ -29,7 +30,9 @@ from device_agent.store.journal import (
     load_meta,
     read_journal,
     sync_folder,
+    untag,
 )
+from device_agent.store.key_change import note_moved_key
 from device_agent.store.lock import lock_folder
 from device_agent.store.rebuild import build_database
 from device_agent.store.schema import APPLICATION_ID, VERSION
@@ -37,6 +40,8 @@ from device_agent.store.seals import find_broken_seals
 from shared.errors import ConfigError, LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")
+_CHANGING = ("generation", "keys")
+"""What of the identity does not stay as it was at enrolling."""
 _NOT_DAMAGE = ("full", "locked", "readonly", "unable to open", "disk I/O")
 
 
@@ -80,6 +85,8 @@ def repair(folder: Path) -> list[str]:
     message = f"{path}: {damage}; the ledger was made again from {JOURNAL_NAME}"
     kept = _set_aside(folder, DATABASE_NAME)
     n_lost = build_database(folder, noted, damaged=kept)
+    with closing(open_database(folder)) as connection:
+        note_moved_key(connection, folder)
     if kept is not None:
         message += (
             f". The file was set aside as {kept.name}: it may hold the exact sum of a window, so "
@@ -112,7 +119,7 @@ def _find_damage(folder: Path, noted: Noted) -> str | None:
                     return "is not the state of an agent"
             truncate_log(connection)
             return _find_contradiction(connection, noted)
-    except (StoreError, ValueError, TypeError, UnicodeDecodeError) as error:
+    except (StoreError, ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
         cause = error.__cause__
         if isinstance(error, StoreError) and not isinstance(cause, sqlite3.DatabaseError):
             raise
@@ -130,7 +137,7 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
     meta = load_meta(connection)
     is_forgotten = "device" not in meta
     if noted.meta and not is_forgotten and "device" in noted.meta:
-        fixed = {key: value for key, value in noted.meta.items() if key != "generation"}
+        fixed = {key: value for key, value in noted.meta.items() if key not in _CHANGING}
         if {key: meta.get(key) for key in fixed} != fixed:
             # Both are whole, so which of them is the wrong one is not for us to say.
             raise LedgerError(
@@ -138,6 +145,8 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
                 field=DATABASE_NAME,
                 fix="put back the one that belongs to this device's key",
             )
+        if _count_key_changes(meta) < _count_key_changes(noted.meta):
+            return f"lacks a change of keys that {JOURNAL_NAME} holds"
     pairs = zip_longest(noted.releases, iterate_releases(connection))
     for i, (said, held) in enumerate(pairs):
         if said is None:
@@ -149,6 +158,10 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
         if not is_forgotten and {key: said.get(key) for key in known} != known:
             return f"holds another release than {JOURNAL_NAME} in the {i + 1}th place"
     return _find_wrong_number(connection)
+
+
+def _count_key_changes(meta: Mapping[str, str]) -> int:
+    return KeyState.from_text(str(untag(meta["keys"]))).n_changes
 
 
 def _find_wrong_number(connection: sqlite3.Connection) -> str | None:
@@ -181,6 +194,7 @@ def _mend_journal(folder: Path, noted: Noted) -> list[str]:
                 journal.rewrite(connection)
             else:
                 journal.catch_up(connection)
+        note_moved_key(connection, folder)
     return messages
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from device_agent.store import database, journal
+from device_agent.store import database, journal, key
 
 _WRITES = ("BEGIN", "COMMIT", "INSERT", "UPDATE", "DELETE", "PRAGMA WAL_CHECKPOINT")
-_FILE_CALLS = ("write", "fsync", "ftruncate", "truncate")
+_FILE_CALLS = ("write", "fsync", "ftruncate", "truncate", "replace")
 
 
 class Crash(BaseException):
@@ -34,7 +34,7 @@ class Faults:
         self._kind, self._at = kind, at
 
     def disarm(self) -> None:
-        self._kind, self._at, self._count, self._is_dead = "", 0, 0, False
+        self._kind, self._at, self.count, self._is_dead = "", 0, 0, False
 
     def statement(self, sql: str, execute: Any) -> Any:
         is_rollback = sql.lstrip().upper().startswith("ROLLBACK")
@@ -64,8 +64,8 @@ class Faults:
         return function(*arguments)
 
     def _fails(self) -> bool:
-        self._count += 1
-        return bool(self._kind) and self._count >= self._at
+        self.count += 1
+        return bool(self._kind) and self.count >= self._at
 
     def _die(self) -> None:
         self._is_dead = True
@@ -103,4 +103,5 @@ def injecting() -> Iterator[Faults]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "Connection", Faulty)
         patch.setattr(journal, "os", _Os(faults))
+        patch.setattr(key, "os", _Os(faults))
         yield faults

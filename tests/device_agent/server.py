@@ -5,7 +5,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +16,7 @@ from shared.errors import (
     MalformedMessageError,
     NotFoundError,
     PlanMismatchError,
+    SignatureError,
     SketchError,
     StudyClosedError,
     StudyWithdrawnError,
@@ -29,6 +30,7 @@ from shared.wire import (
     decode_message,
     device_id_of,
     encode_proof_input,
+    encode_rotation_input,
     parse_request_signature,
     problem_document,
     verify_proof,
@@ -51,6 +53,10 @@ class Server:
         self.clock_offset = 0.0
         self.tokens = {TOKEN: 1}
         self.devices: dict[bytes, tuple[bytes, dict[str, str]]] = {}
+        self.retired: list[tuple[bytes, bytes, dict[str, int]]] = []
+        """Device, key that it has replaced, and the last sketches that this one has signed."""
+        self.key_answers: list[SketchError | int | None] = []
+        """For the next changes of keys: as in ``answers``."""
         self.stored: dict[bytes, SketchMessage] = {}
         self.received: list[tuple[bytes, bytes]] = []
         self.requests: list[str] = []
@@ -138,6 +144,35 @@ class Server:
             raise StudyWithdrawnError("was withdrawn", field="study")
         return signature
 
+    def change_key(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
+        document, path = json.loads(body), "/v1/devices/me/keys"
+        device, new = parse_request_signature(headers).device, bytes.fromhex(document["public_key"])
+        last = document["last_sequences"]
+        verify_proof(
+            encode_rotation_input(device=device, public_key=new, last_sequences=last),
+            public_key=new,
+            proof=bytes.fromhex(document["proof"]),
+        )
+        answer = self.key_answers.pop(0) if self.key_answers else ...
+        if isinstance(answer, SketchError):
+            raise answer
+        if isinstance(answer, int):
+            return answer, {}
+        present, labels = self.devices[device]
+        old = self.retired[-1][1] if new == present else present
+        self.devices[device] = (old, labels)
+        try:
+            self.verify(headers, method="POST", path=path, body=body)
+        finally:
+            self.devices[device] = (present, labels)
+        if new == present:
+            self.retired.pop()
+        self.retired.append((device, old, last))
+        self.devices[device] = (new, labels)
+        if answer is None:
+            return 503, {}
+        return 201, {"device_id": device.hex(), "key_id": device_id_of(new).hex()}
+
     def notify(self, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         self.verify(headers, method="GET", path=f"/v1/studies/{self.study.hex()}")
         if headers.get("if-none-match") == self.etag:
@@ -176,7 +211,7 @@ class Server:
             raise MalformedMessageError("does not match the address", field="sketch_id")
         if header.device not in self.devices:
             raise AccessError("is unknown", field="device", fix="enrol it")
-        message.verify(self.devices[header.device][0])
+        self._verify_sketch(message)
         if header.plan_digest.hex() != self.plan_digest:
             raise PlanMismatchError("is not the study's", field="plan_digest")
         if self.state == "closed" and self.accept_until is None:
@@ -193,6 +228,18 @@ class Server:
         if answer is None:
             return 503, {}
         return (200 if stored else 201), {"sketch_id": sketch_id.hex(), "state": "stored"}
+
+    def _verify_sketch(self, message: SketchMessage) -> None:
+        header = message.header
+        try:
+            message.verify(self.devices[header.device][0])
+        except SignatureError:
+            for device, key, last in self.retired:
+                known = device == header.device and header.sequence <= last.get(header.stream, -1)
+                with suppress(SignatureError):
+                    if known:
+                        return message.verify(key)
+            raise
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -217,7 +264,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        self._answer(lambda: self.study.enrol(json.loads(self._body())))
+        body = self._body()
+        if self.path.endswith("/keys"):
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            self._answer(lambda: self.study.change_key(headers, body))
+            return
+        self._answer(lambda: self.study.enrol(json.loads(body)))
 
     def do_PUT(self) -> None:
         body = self._body()

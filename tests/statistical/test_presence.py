@@ -142,7 +142,7 @@ def _make_device(plan: SketchPlan) -> Device:
         settings=cast(Any, SimpleNamespace(budget=Budget(), engine=default_engine())),
         key=DeviceKey(Ed25519PrivateKey.from_private_bytes(bytes(32))),
         connection=connection,
-        identity=cast(Any, SimpleNamespace(study=bytes(32))),
+        identity=cast(Any, SimpleNamespace(study=bytes(32), device=bytes(32))),
         plan=plan,
     )
 

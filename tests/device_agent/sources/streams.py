@@ -29,9 +29,14 @@ class Reader:
         self.dimensions = dimensions
         self.known: dict[tuple[str, str], KnownPosition] = {}
         self.messages: list[str] = []
+        self._source: RecordSource | None = None
 
     def open(self) -> RecordSource:
-        return open_source(self.stream, self.dimensions, list(self.known.values()))
+        """Open the source as after a restart: whoever read it before has ended."""
+        if self._source is not None:
+            self._source.close()
+        self._source = open_source(self.stream, self.dimensions, list(self.known.values()))
+        return self._source
 
     def poll(self, source: RecordSource, *, limit: int | None = None) -> list[float]:
         """Return the first dimension of the new records; of a batch, at most ``limit`` are kept."""

@@ -1,0 +1,222 @@
+"""Changing the key of a device: offered to the server until it is known which key it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from device_agent.agent.clocks import note_answer
+from device_agent.agent.device import Clock, Device, connect, open_device
+from device_agent.messages import KeyOffer
+from device_agent.settings import Settings
+from device_agent.store import (
+    abandon_key_change,
+    begin_key_change,
+    check_folder,
+    count_sketches,
+    finish_key_change,
+    holding,
+    list_signed,
+)
+from device_agent.transport import ServerClient
+from shared.errors import SketchError, StoreError, TransportError
+from shared.wire import encode_rotation_input
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """Which key the server takes: the next one, or the present one, with why ``refusal`` says."""
+
+    refusal: SketchError | None = None
+
+    def describe(self) -> str:
+        """Say how a change of keys that was begun earlier has ended."""
+        if self.refusal is None:
+            return "a change of keys that was begun is finished; the device signs with its new key"
+        return f"the server does not take the new key, so the device keeps its own: {self.refusal}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotationReport:
+    """A change of keys that the server has taken.
+
+    Parameters
+    ----------
+    device, key_id, old_key_id
+        The identity, which stays; the SHA-256 of the present key, and of the one before.
+    was_begun
+        Whether an earlier attempt had begun it.
+    n_waiting
+        Sketches that were not sent yet; the old key has signed them.
+    messages
+        What else the owner should know.
+    """
+
+    device: bytes
+    key_id: bytes
+    old_key_id: bytes
+    was_begun: bool
+    n_waiting: int
+    messages: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "device_id": self.device.hex(),
+            "key_id": self.key_id.hex(),
+            "old_key_id": self.old_key_id.hex(),
+            "was_begun": self.was_begun,
+            "waiting": self.n_waiting,
+            "messages": list(self.messages),
+        }
+
+
+def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
+    """Give the device another key, or finish a change that was begun.
+
+    The next key is on the disk, and noted, before the server hears of it; asking again is harmless.
+
+    Raises
+    ------
+    TransportError
+        The server did not answer. Where a change was begun it waits, and so does the outbox.
+    LedgerError
+        Another agent is at work, or the server knows more than this ledger.
+    SketchError
+        The server does not take the key; the device keeps the one it has.
+    """
+    check_folder(settings.state_dir, create=False)
+    with holding(settings.state_dir) as mended, open_device(settings) as before:
+        messages, was_begun = [*mended], before.next_key is not None
+        device = before if was_begun else _begin(before, clock, messages)
+        try:
+            settled = _offer(device, clock)
+        except TransportError as error:
+            raise TransportError(
+                f"{error.rule}. The change of keys was begun, and nothing is sent until it is "
+                "known which key the server takes",
+                field=error.field,
+                fix="run `sfumato-agent rotate-key` again; `once` and `run` finish it too",
+            ) from error
+        device = settle(device, settled)
+        if settled.refusal is not None:
+            raise settled.refusal
+        return RotationReport(
+            device=device.identity.device,
+            key_id=device.key.key_id,
+            old_key_id=before.key.key_id,
+            was_begun=was_begun,
+            n_waiting=count_sketches(device.connection).waiting,
+            messages=tuple(messages),
+        )
+
+
+def finish_rotation(device: Device, clock: Clock, messages: list[str]) -> Device:
+    """Finish a change of keys that was begun; the device as it is if the server does not answer.
+
+    Nothing may be sent while it is open: with the wrong key it would be refused for good.
+
+    Raises
+    ------
+    SketchError
+        The server refuses both keys.
+    """
+    if device.next_key is None:
+        return device
+    try:
+        settled = _offer(device, clock)
+    except TransportError as error:
+        messages.append(describe_open(error))
+        return device
+    messages.append(settled.describe())
+    return settle(device, settled)
+
+
+def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
+    """Return what offers the next key; for any thread, while nothing else is signed.
+
+    It raises ``TransportError`` where it cannot be known now which key the server takes, and what
+    the server says if it takes neither.
+    """
+    next_key, identity, settings = device.next_key, device.identity, device.settings
+    assert next_key is not None
+    signed = list_signed(device.connection)
+    offer = KeyOffer(
+        public_key=next_key.public_bytes,
+        last_sequences=signed,
+        proof=next_key.sign(_encode(device, next_key.public_bytes, signed)),
+    )
+
+    def ask(client: ServerClient) -> Settled:
+        is_present = _is_taken(client)
+        try:
+            client.change_key(offer)
+        except TransportError:
+            raise
+        except SketchError as error:
+            if is_present and isinstance(error, StoreError) and error.field == "public_key":
+                # An earlier request of ours is under way there, and may still succeed.
+                raise TransportError(error.rule, field=error.field, fix=error.fix) from error
+            if is_present:
+                return Settled(refusal=error)
+            # It was taken before, and the old key may be revoked since.
+            with connect(settings, identity.device, next_key, clock) as successor:
+                if not _is_taken(successor):
+                    raise
+        return Settled()
+
+    return ask
+
+
+def settle(device: Device, settled: Settled) -> Device:
+    """Do what the answer to an offer says; return the device with the key that is taken.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; the same answer comes again.
+    """
+    folder, keys = device.settings.state_dir, device.identity.keys
+    assert device.next_key is not None
+    is_taken = settled.refusal is None
+    change = finish_key_change if is_taken else abandon_key_change
+    identity = replace(device.identity, keys=change(device.connection, folder, keys))
+    key = device.next_key if is_taken else device.key
+    return replace(device, identity=identity, key=key, next_key=None)
+
+
+def describe_open(error: TransportError) -> str:
+    """Say that a change of keys is still open."""
+    return f"a change of keys is not finished, so nothing is sent: {error}"
+
+
+def _offer(device: Device, clock: Clock) -> Settled:
+    with device.connect(clock) as client:
+        return make_offer(device, clock)(client)
+
+
+def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:
+    with device.connect(clock) as client:
+        # A clone must not lock out the device that it was made of.
+        note_answer(device, client.ask_device(), messages)
+    folder, identity = device.settings.state_dir, device.identity
+    keys, next_key = begin_key_change(device.connection, folder, identity.keys)
+    return replace(device, identity=replace(identity, keys=keys), next_key=next_key)
+
+
+def _encode(device: Device, public_key: bytes, last_sequences: Mapping[str, int]) -> bytes:
+    return encode_rotation_input(
+        device=device.identity.device, public_key=public_key, last_sequences=last_sequences
+    )
+
+
+def _is_taken(client: ServerClient) -> bool:
+    """Tell whether the server takes requests of this client's key now."""
+    try:
+        client.ask_device()
+    except TransportError:
+        raise
+    except SketchError:
+        return False
+    return True

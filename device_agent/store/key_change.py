@@ -1,0 +1,115 @@
+"""Changing the key that a device signs with: the server may have taken it, whoever died meanwhile.
+
+::
+
+    next key on the disk -> noted in database and journal -> offered to the server
+        -> moved over the present key -> noted that it is the present one
+
+Wherever that breaks off, both keys are here until the server has said which it takes, and offering
+the same key again changes nothing. The old key needs no erasing: once it is replaced, it verifies
+nothing that it had not signed before.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from device_agent.store.database import catch_up
+from device_agent.store.identity import Identity, KeyState, load_identity, save_keys
+from device_agent.store.key import (
+    KEY_NAME,
+    NEXT_KEY_NAME,
+    DeviceKey,
+    create_key,
+    load_key,
+    move_next_key,
+)
+from shared.errors import LedgerError, StoreError
+
+
+def load_keys(folder: Path, identity: Identity) -> tuple[DeviceKey, DeviceKey | None]:
+    """Load the key that a device signs with, and the one that it is changing to, if it is.
+
+    Raises
+    ------
+    LedgerError
+        One of them is not here.
+    """
+    key, following = load_key(folder), identity.keys.following
+    if key is None or key.public_bytes not in (identity.keys.present, following):
+        raise _missing(KEY_NAME)
+    if following is None or key.public_bytes == following:
+        return key, None
+    next_key = load_key(folder, NEXT_KEY_NAME)
+    if next_key is None or next_key.public_bytes != following:
+        raise _missing(NEXT_KEY_NAME)
+    return key, next_key
+
+
+def begin_key_change(
+    connection: sqlite3.Connection, folder: Path, keys: KeyState
+) -> tuple[KeyState, DeviceKey]:
+    """Make the next key; when this returns, nothing can lose it any more."""
+    with _naming(folder, NEXT_KEY_NAME):
+        next_key = create_key(folder, NEXT_KEY_NAME)
+    keys = save_keys(connection, replace(keys, following=next_key.public_bytes))
+    # What is offered to the server must be in the journal too.
+    catch_up(connection)
+    return keys, next_key
+
+
+def finish_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
+    """Take the next key, which the server has taken, for the present one."""
+    assert keys.following is not None
+    with _naming(folder, KEY_NAME):
+        move_next_key(folder)
+    return save_keys(connection, replace(keys, present=keys.following, following=None))
+
+
+def abandon_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
+    """Forget the next key, which the server does not take."""
+    keys = save_keys(connection, replace(keys, following=None))
+    with _naming(folder, NEXT_KEY_NAME):
+        (folder / NEXT_KEY_NAME).unlink(missing_ok=True)
+    return keys
+
+
+def note_moved_key(connection: sqlite3.Connection, folder: Path) -> None:
+    """Note that the next key is the present one, where a crash came between move and note."""
+    identity = load_identity(connection)
+    if identity is None or identity.keys.following is None:
+        return
+    key = load_key(folder)
+    if key is not None and key.public_bytes == identity.keys.following:
+        save_keys(connection, KeyState(present=key.public_bytes, n_changes=identity.keys.n_changes))
+
+
+def list_signed(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the number of the last sketch of each stream that has any."""
+    rows = connection.execute("SELECT name, next_sequence FROM streams WHERE next_sequence > 0")
+    return {row["name"]: row["next_sequence"] - 1 for row in rows}
+
+
+def _missing(name: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger belongs to a device whose key is not here ({name})",
+        field="state_dir",
+        fix="put the key back where it was, or use another state_dir",
+    )
+
+
+@contextmanager
+def _naming(folder: Path, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot be written ({os.strerror(error.errno or 0)})",
+            field=str(folder / name),
+            fix="free space on the disk, or make the folder writable for this user",
+        ) from error
