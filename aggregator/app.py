@@ -17,7 +17,7 @@ from aggregator.settings import Settings
 from aggregator.storage import MemoryStore, open_store, prepare_database
 from aggregator.ui import add_reference
 from aggregator.worker import Worker, WorkerProcesses
-from shared.errors import ConfigError, TransportError
+from shared.errors import ConfigError, TransportError, UnpreparedError
 
 _SECONDS_A_DAY = 86_400.0
 _LONGEST_PAUSE_S = 5.0
@@ -31,7 +31,7 @@ def create_app(
     """Build the server as an ASGI application.
 
     Its lifespan prepares the database, runs the workers and closes the store. A database that is
-    away is waited for meanwhile: requests are answered with 503 until it is there.
+    away, or has no tables yet, is waited for: requests are answered with 503 until it can be used.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _interface_limits(settings: Settings) -> InterfaceLimits:
 
 
 async def _is_prepared(store: Store, services: Services) -> bool:
-    """Prepare the database; false, and no request gets through, if it does not answer.
+    """Prepare the database; false, and no request gets through, if that has to wait.
 
     Raises
     ------
@@ -97,7 +97,7 @@ async def _is_prepared(store: Store, services: Services) -> bool:
     """
     try:
         await prepare_database(store)
-    except TransportError as error:
+    except (TransportError, UnpreparedError) as error:
         log.warning("waiting for the database", reason=describe_cause(error))
         services.readiness.close(error)
         return False

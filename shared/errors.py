@@ -4,7 +4,8 @@
 
     SketchError                      everything this project raises on purpose
     ├── ConfigError                  a setting or command-line argument is wrong
-    │   └── MethodError              a resource cannot be called in this way
+    │   ├── MethodError              a resource cannot be called in this way
+    │   └── UnpreparedError          a database has no tables yet
     ├── RecordError                  a source of records cannot be read as the plan asks
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   └── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
@@ -70,6 +71,10 @@ class ConfigError(SketchError):
 
 class MethodError(ConfigError):
     """A resource cannot be called in this way."""
+
+
+class UnpreparedError(ConfigError):
+    """A database has no tables yet; whoever makes them may be about to."""
 
 
 class RecordError(SketchError):

@@ -24,7 +24,7 @@ from aggregator.logs import configure_logging
 from aggregator.services import Services
 from aggregator.settings import MEMORY, Settings
 from aggregator.storage import open_store, prepare_database
-from shared.errors import ConfigError, TransportError
+from shared.errors import ConfigError, TransportError, UnpreparedError
 
 _EXAMPLES = """\
   sfumato serve                                  # SQLite file sfumato.db, http://127.0.0.1:8750
@@ -54,7 +54,8 @@ def serve(argv: list[str]) -> int:
     parser = create_parser(
         "serve",
         "Run the aggregator and its decoding workers. It stops gracefully on SIGTERM and Ctrl+C,\n"
-        "waits for a database that is away, and never logs a key, a token or a body.",
+        "waits for a database that is away or has no tables yet, and never logs a key, a token or\n"
+        "a body.",
         _EXAMPLES.format(settings=_list_settings()),
     )
     add_database(parser)
@@ -204,7 +205,7 @@ async def _prepare(database_url: str) -> None:
     store = open_store(database_url)
     try:
         await prepare_database(store)
-    except TransportError:
+    except (TransportError, UnpreparedError):
         return  # the server waits for it, and says so
     finally:
         await store.close()

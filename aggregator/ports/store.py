@@ -432,6 +432,8 @@ class Store(Protocol):
         ------
         TransportError
             It does not answer.
+        UnpreparedError
+            It has no tables yet.
         ConfigError
             Its schema is of another version.
         """

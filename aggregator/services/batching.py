@@ -74,10 +74,11 @@ class Batcher(Generic[T, R]):
             results = await self._work([item for item, _ in batch])
         except Exception as error:
             results = [error] * len(batch)
-        finally:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                for _, future in batch:
-                    future.cancel()
+        except BaseException:
+            # The server stops. Whoever waits for this batch would do so for ever.
+            for _, future in batch:
+                future.cancel()
+            raise
         for (_, future), result in zip(batch, results, strict=True):
             if future.done():
                 continue

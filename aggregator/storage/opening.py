@@ -40,6 +40,8 @@ async def prepare_database(store: Store) -> None:
 
     Raises
     ------
+    UnpreparedError
+        It is shared, and has no tables yet.
     ConfigError
         The schema is of another version.
     TransportError

@@ -5,18 +5,12 @@ from __future__ import annotations
 from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, UnpreparedError
 
 LATEST_REVISION = "0001"
 """The schema version that this release works with."""
 GENERATION_BYTES = 16
 _VERSIONS = table("alembic_version", column("version_num"))
-
-
-async def read_revision(engine: AsyncEngine) -> str | None:
-    """Return the schema version of a database; None if it has none."""
-    async with engine.connect() as connection:
-        return await connection.run_sync(find_revision)
 
 
 async def is_empty(engine: AsyncEngine) -> bool:
@@ -40,14 +34,26 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
             return await connection.run_sync(find_revision)
 
 
-def require_same_revision(found: str | None) -> None:
-    """Check a schema version against this release's.
+async def require_latest(engine: AsyncEngine) -> None:
+    """Check the schema version of a database against this release's.
 
     Raises
     ------
+    UnpreparedError
+        It has no table at all.
     ConfigError
-        It is another.
+        It has another version, or tables of something else.
     """
+    async with engine.connect() as connection:
+        found, is_bare = await connection.run_sync(
+            lambda sync: (find_revision(sync), not inspect(sync).get_table_names())
+        )
+    if is_bare:
+        raise UnpreparedError(
+            f"has no tables yet, and this release needs schema version {LATEST_REVISION}",
+            field="database",
+            fix="run `sfumato migrate`",
+        )
     if found != LATEST_REVISION:
         raise ConfigError(
             f"has schema version {found or 'none'}, and this release needs {LATEST_REVISION}",

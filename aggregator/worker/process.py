@@ -15,7 +15,7 @@ from aggregator.services import create_services
 from aggregator.settings import MEMORY, Settings
 from aggregator.storage import open_store
 from aggregator.worker.loop import Worker
-from shared.errors import ConfigError, TransportError
+from shared.errors import ConfigError, TransportError, UnpreparedError
 
 _PARENT_CHECK_S = 1.0
 _FIRST_PAUSE_S = 0.2
@@ -25,7 +25,9 @@ log = structlog.get_logger("aggregator.worker")
 
 
 async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
-    """Work until a signal, or until the parent process is gone; wait for a database that is away.
+    """Work until a signal, or until the parent process is gone.
+
+    A database that is away, or has no tables yet, is waited for.
 
     Raises
     ------
@@ -62,7 +64,7 @@ async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
             await store.require_ready()
-        except TransportError as error:
+        except (TransportError, UnpreparedError) as error:
             log.warning("waiting for the database", reason=describe_cause(error))
         else:
             return

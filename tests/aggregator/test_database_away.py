@@ -7,6 +7,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import make_url
 
 from aggregator.app import create_app
 from aggregator.settings import Settings
-from aggregator.storage import migrate_database
+from aggregator.storage import SqlStore, migrate_database
 from tests.aggregator.databases import POSTGRES, open_postgres
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
@@ -63,20 +64,31 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.fixture
+async def bare() -> AsyncIterator[tuple[SqlStore, str]]:
+    """Give a Postgres without tables, with its address."""
+    async with open_postgres() as store:
+        yield store, await find_address(store)
+
+
+async def find_address(store: SqlStore, **changes: Any) -> str:
+    """Return the address of a store's schema."""
+    async with store.engine.connect() as connection:
+        schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
+    options = {"options": f"-csearch_path={schema}"}
+    address = make_url(POSTGRES).set(query=options, **changes)
+    return address.render_as_string(hide_password=False)
+
+
+@pytest.fixture
 async def proxied() -> AsyncIterator[tuple[Proxy, str]]:
     """Give a Postgres with all tables, by way of a proxy that is closed."""
     async with open_postgres() as store:
         await migrate_database(store.engine)
-        async with store.engine.connect() as connection:
-            schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
         target = make_url(POSTGRES)
         proxy = Proxy(target.host or "127.0.0.1", target.port or 5432)
         await proxy.open()
         await proxy.close()
-        address = target.set(
-            host="127.0.0.1", port=proxy.port, query={"options": f"-csearch_path={schema}"}
-        )
-        yield proxy, address.render_as_string(hide_password=False)
+        yield proxy, await find_address(store, host="127.0.0.1", port=proxy.port)
         await proxy.close()
 
 
@@ -158,3 +170,20 @@ async def test_a_folder_that_appears_later_is_used(tmp_path: Path) -> None:
         await wait_until(http, 200)
         answer = await http.get(f"/v1/studies/{'ab' * 32}/plan")
         assert_problem(answer, "not-found", 404, "study")
+
+
+async def test_a_shared_database_without_tables_is_waited_for_until_it_is_migrated(
+    bare: tuple[SqlStore, str],
+) -> None:
+    store, url = bare
+    app = create_app(Settings(database_url=url, n_workers=0))
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
+    ):
+        answer = await http.get("/readyz")
+        assert_problem(answer, "unavailable", 503, "database")
+        assert "sfumato migrate" in answer.json()["detail"]
+        await migrate_database(store.engine)
+        await wait_until(http, 200)

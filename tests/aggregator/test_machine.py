@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, replace
 from typing import Any
 from unittest.mock import ANY as ALWAYS
 
@@ -18,20 +18,24 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from aggregator.ports import SketchRecord, Transaction
+from aggregator.ports import RetiredKeyRecord, SketchRecord, Transaction
+from aggregator.services.storing import Upload, UploadWriter
 from aggregator.storage import MemoryStore
 from aggregator.storage.memory import MemoryTransaction
 from aggregator.storage.memory.tables import Table
 from tests.aggregator.databases import open_postgres
+from tests.aggregator.machine.batches import BatchRules
 from tests.aggregator.machine.decodes import DecodeRules
+from tests.aggregator.machine.guests import GuestRules
+from tests.aggregator.machine.harness import STREAMS
+from tests.aggregator.machine.keys import KeyRules
 from tests.aggregator.machine.operations import OperationRules
-from tests.aggregator.machine.uploads import UploadRules
-from tests.aggregator.machine.worlds import MemoryWorld, PostgresWorld, SqliteWorld, World
+from tests.aggregator.machine.worlds import Killed, MemoryWorld, PostgresWorld, SqliteWorld, World
 
 _FULL = int(os.environ.get("SFUMATO_MACHINE", "0"))
 
 
-class Machine(UploadRules, OperationRules, DecodeRules):
+class Machine(BatchRules, KeyRules, OperationRules, GuestRules, DecodeRules):
     """All rules together."""
 
 
@@ -109,6 +113,22 @@ class TrustsOtherBytes(MemoryTransaction):
         return None if found is None else _Agreeable(**asdict(found))
 
 
+class ForgetsMarks(MemoryTransaction):
+    """Lets a retired key verify whatever it signs."""
+
+    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
+        known = await super().list_retired_keys(device_id)
+        everything = dict.fromkeys(STREAMS, 1 << 40)
+        return [replace(key, last_sequences=everything) for key in known]
+
+
+class KeepsWithdrawn(MemoryTransaction):
+    """Removes nothing of what a withdrawn study held."""
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        return 0
+
+
 class _Agreeable(SketchRecord):
     """Says that it has any payload and any header."""
 
@@ -142,14 +162,77 @@ class LosesOnCrash(MemoryStore):
         LosesOnCrash,
         *map(
             make_faulty,
-            [CountsReplays, ForgetsExclusion, DropsWhatWaits, StoresLateAnswers, TrustsOtherBytes],
+            [
+                CountsReplays,
+                ForgetsExclusion,
+                DropsWhatWaits,
+                StoresLateAnswers,
+                TrustsOtherBytes,
+                ForgetsMarks,
+                KeepsWithdrawn,
+            ],
         ),
     ],
-    ids=["crash", "replay", "exclusion", "garbage", "late answer", "other bytes"],
+    ids=[
+        "crash",
+        "replay",
+        "exclusion",
+        "garbage",
+        "late answer",
+        "other bytes",
+        "marks",
+        "withdrawal",
+    ],
 )
 def test_a_store_with_a_fault_is_found_out(make: type[MemoryStore]) -> None:
     with pytest.raises(AssertionError):
         run_machine(lambda: MemoryWorld(make), 100, phases=[Phase.generate])
+
+
+async def refuse_together(
+    self: UploadWriter, uploads: Sequence[Upload]
+) -> Sequence[bool | Exception]:
+    """Let one refusal be that of the whole batch."""
+    async with self._store.begin(write=True) as transaction:
+        judged = await self._store_all(transaction, uploads)
+        for verdict in judged:
+            if isinstance(verdict, Exception):
+                raise verdict
+    return judged
+
+
+async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequence[bool | Exception]:
+    """Answer what the transaction would have stored, though it was never committed."""
+    judged: Sequence[bool | Exception] = ()
+    with suppress(Killed):
+        async with self._store.begin(write=True) as transaction:
+            judged = await self._store_all(transaction, uploads)
+    return judged
+
+
+async def trust_the_first_look(
+    self: UploadWriter, uploads: Sequence[Upload]
+) -> Sequence[bool | Exception]:
+    """Look what is stored in one transaction, and store in another."""
+    async with self._store.begin() as transaction:
+        present = await transaction.get_sketches([upload.sketch_id for upload in uploads])
+    judged = await _real_store_batch(self, uploads)
+    return [
+        True if one is False and upload.sketch_id not in present else one
+        for upload, one in zip(uploads, judged, strict=True)
+    ]
+
+
+_real_store_batch = UploadWriter._store_batch
+
+
+@pytest.mark.parametrize("fault", [refuse_together, answer_early, trust_the_first_look])
+def test_a_fault_of_group_commits_is_found_out(
+    fault: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UploadWriter, "_store_batch", fault)
+    with pytest.raises(AssertionError):
+        run_machine(MemoryWorld, 100, phases=[Phase.generate])
 
 
 def test_each_sketch_is_counted_once_in_memory() -> None:

@@ -10,7 +10,12 @@ from typing import Any
 import cbor2
 from pydantic import ValidationError
 
-from aggregator.api.device_schemas import ExclusionRequest, HeartbeatRequest, RotationRequest
+from aggregator.api.device_schemas import (
+    ExclusionRequest,
+    HeartbeatRequest,
+    RevocationRequest,
+    RotationRequest,
+)
 from aggregator.api.schemas import EnrolmentRequest, TokenRequest
 from shared.cbor import encode_deterministic
 from shared.errors import PlanError, PrivacyError, WireError
@@ -19,7 +24,14 @@ from shared.wire import decode_header, decode_message, device_id_of
 from tests.aggregator.fleet import Device, make_plan
 from tests.shared.wire.samples import PUBLIC_KEY, make_message
 
-_REQUESTS = (EnrolmentRequest, ExclusionRequest, HeartbeatRequest, RotationRequest, TokenRequest)
+REQUESTS = (
+    EnrolmentRequest,
+    ExclusionRequest,
+    HeartbeatRequest,
+    RevocationRequest,
+    RotationRequest,
+    TokenRequest,
+)
 _DOCUMENT = plan_to_json(make_plan())
 
 
@@ -115,7 +127,7 @@ def make_plan_documents() -> list[bytes]:
 
 def parse_requests(data: bytes) -> None:
     """Read the JSON of requests that need no key, or come from far away."""
-    for request in _REQUESTS:
+    for request in REQUESTS:
         try:
             request.model_validate_json(data)
         except ValidationError:
@@ -128,8 +140,18 @@ def make_requests() -> list[bytes]:
         Device(1).enrolment("sfe_token", b"s" * 32),
         {"reason": "tampered with"},
         {"max_uses": 10, "labels": {"site": "north"}},
+        {"reason": "stolen", "key_id": "5f" * 32},
+        *_make_heartbeats(),
     ]
-    return [json.dumps(body).encode() for body in bodies]
+    rotation = Device(1).rotation(Device(1).with_key(101), main=41, night=0)
+    return [*(json.dumps(body).encode() for body in bodies), rotation]
+
+
+def _make_heartbeats() -> list[dict[str, Any]]:
+    """Return what a device says that takes the plan, and one whose owner refuses it."""
+    refusal = {"study": "5f" * 32, "rule": "policy.max_epsilon", "detail": "is 10, 4 is allowed"}
+    said = {"agent": "0.1.0", "engine": "avx2", "waiting_sketches": 2}
+    return [said, said | {"plan_refusals": [refusal, refusal | {"rule": "policy.mechanisms"}]}]
 
 
 def parse_badly(data: bytes) -> None:

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import REQUESTS, TARGETS, make_requests
 
 pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
 
@@ -42,3 +43,16 @@ def test_the_fuzzer_finds_a_fault_that_is_there(tmp_path: Path) -> None:
 def test_every_target_takes_its_seeds(target: str) -> None:
     for seed in TARGETS[target].seeds():
         TARGETS[target].parse(seed)
+
+
+def test_every_request_has_a_seed_that_it_takes() -> None:
+    for request in REQUESTS:
+        assert any(_takes(request, seed) for seed in make_requests()), request
+
+
+def _takes(request: type[BaseModel], seed: bytes) -> bool:
+    try:
+        request.model_validate_json(seed)
+    except ValidationError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.ports import Transaction
-from aggregator.storage.schema import read_revision, require_same_revision
+from aggregator.storage.schema import require_latest
 from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
 from aggregator.storage.sql.engine import mapped_errors
@@ -86,8 +86,7 @@ class SqlStore:
     async def require_ready(self) -> None:
         """Check that the database answers with the schema of this release; see the port."""
         with mapped_errors():
-            found = await read_revision(self.engine)
-        require_same_revision(found)
+            await require_latest(self.engine)
 
     async def close(self) -> None:
         """Close every connection."""

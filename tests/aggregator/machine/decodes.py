@@ -8,8 +8,9 @@ from hypothesis.stateful import precondition, rule
 from aggregator.ports import Selection
 from aggregator.services.jobs import Job
 from shared.errors import DecodingError
-from tests.aggregator.machine.harness import Harness, fates, replicas, which
-from tests.aggregator.machine.model import DecodeModel
+from tests.aggregator.machine.harness import LABELS, Harness, fates, replicas, to_body, which
+from tests.aggregator.machine.model import DecodeModel, sum_releases
+from tests.aggregator.machine.replicas import PLAN, Replica
 from tests.aggregator.machine.worlds import Fate, Killed
 
 LEASE_S = 60.0
@@ -30,10 +31,34 @@ class DecodeRules(Harness):
         known = sorted(self.model.snapshots)
         self.run(self._ask(self.pick(known, pick) if known and pick else None, seed, number))
 
-    async def _ask(self, snapshot: str | None, seed: int, number: int) -> None:
+    @rule(
+        first=st.none() | which,
+        last=st.none() | which,
+        labels=st.sampled_from(LABELS),
+        number=replicas,
+    )
+    def ask_of_a_selection(
+        self, first: int | None, last: int | None, labels: dict[str, str], number: int
+    ) -> None:
+        """Ask for a decode of what is selected now, which is frozen first."""
+        selection = self.make_selection(first, last, labels)
+        if self.model.select(selection):
+            self.run(self._ask(None, 0, number, selection))
+        else:
+            self.run(self._ask_of_nothing(self.replicas[number], selection))
+
+    async def _ask_of_nothing(self, replica: Replica, selection: Selection) -> None:
+        body = {"selection": to_body(selection), "n_clusters": 1}
+        answer = await replica.desk.post(f"{self.url}/decodes", body)
+        assert answer.status_code == 422, answer.text
+
+    async def _ask(
+        self, snapshot: str | None, seed: int, number: int, selection: Selection | None = None
+    ) -> None:
         self.clock.seconds += 1.0  # so that the order of decodes is known
         body = {
             "snapshot_id": snapshot,
+            "selection": None if selection is None else to_body(selection),
             "n_clusters": 1,
             "decoder": "cl-ompr",
             "settings": {"n_replicates": 1},
@@ -49,6 +74,13 @@ class DecodeRules(Harness):
             self.model.decodes[key] = DecodeModel(created=self.clock.now())
         elif is_queued:
             self.model.decodes[key] = DecodeModel(created=known.created)
+        if snapshot is None:
+            frozen = await self.replicas[number].desk.read(
+                f"/v1/snapshots/{answer.json()['snapshot_id']}"
+            )
+            counted = self.model.select(selection or Selection())
+            wanted = sum_releases(counted, PLAN.n_coordinates)
+            assert (frozen["sums"], frozen["size_sums"]) == (wanted["sums"], wanted["size_sums"])
 
     @rule(number=replicas, fate=fates)
     def take(self, number: int, fate: Fate) -> None:

@@ -33,6 +33,15 @@ replicas = st.integers(0, N_REPLICAS - 1)
 devices = st.integers(0, len(DEVICES) - 1)
 
 
+def to_body(selection: Selection) -> dict[str, Any]:
+    """Return a selection as a request has it."""
+    return {
+        "first_slot": selection.first_slot,
+        "last_slot": selection.last_slot,
+        "labels": dict(selection.labels),
+    }
+
+
 class Harness(RuleBasedStateMachine):
     """The parts that rules work on.
 
@@ -52,6 +61,10 @@ class Harness(RuleBasedStateMachine):
         self.replicas: list[Replica] = []
         self.released: list[Release] = []
         self.outbox: list[Release] = []
+        self.signing = list(DEVICES)
+        """Each device with the key that it signs with now."""
+        self.keys_held = [[device] for device in DEVICES]
+        """Each device with every key that it ever had."""
         self.n_coordinates_used = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -117,7 +130,7 @@ class Harness(RuleBasedStateMachine):
         n_records = 500 + coordinate
         values = np.zeros(PLAN.n_coordinates, dtype=np.int64)
         values[coordinate] = 1
-        signer: Device = changes.pop("signer", DEVICES[device])
+        signer: Device = changes.pop("signer", self.signing[device])
         sketch_id, body = signer.message(
             self.study,
             PLAN,
@@ -128,7 +141,31 @@ class Harness(RuleBasedStateMachine):
             slots=slots,
             n_records=n_records,
         )
-        return Release(device, stream, sequence, slots, n_records, coordinate, sketch_id, body)
+        return Release(
+            device,
+            stream,
+            sequence,
+            slots,
+            n_records,
+            coordinate,
+            sketch_id,
+            body,
+            signer.public_key,
+        )
+
+    def expect(self, release: Release) -> int:
+        """Return the status that an upload should be answered with now."""
+        return self.model.expect(release, self.clock.now())
+
+    def make_selection(
+        self, first: int | None, last: int | None, labels: dict[str, str]
+    ) -> Selection:
+        """Return a selection whose ends are those of sketches."""
+        ends = sorted({slot for r in self.stored() for slot in r.slots}) or [0]
+        bounds = [None if end is None else self.pick(ends, end) for end in (first, last)]
+        if None not in bounds:
+            bounds.sort(key=lambda end: end or 0)
+        return Selection(first_slot=bounds[0], last_slot=bounds[1], labels=labels)
 
     def stored(self) -> list[Release]:
         """Return what is stored."""

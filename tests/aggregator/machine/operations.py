@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from aggregator.api.schemas import maybe_rfc3339
 from aggregator.ports import Selection
 from tests.aggregator.machine.harness import (
     LABELS,
@@ -15,6 +17,7 @@ from tests.aggregator.machine.harness import (
     devices,
     fates,
     replicas,
+    to_body,
     which,
 )
 from tests.aggregator.machine.model import DEVICES, sum_releases
@@ -29,23 +32,54 @@ class OperationRules(Harness):
 
     backups: list[object]
 
-    @rule(number=replicas, is_open=st.booleans(), fate=fates)
-    def open_or_close(self, number: int, is_open: bool, fate: Fate) -> None:
-        """Close the study, or open it again; what was read before is stale then."""
+    @rule(
+        number=replicas,
+        is_open=st.booleans(),
+        late_s=st.sampled_from([None, 50.0, 60_000.0]),
+        fate=fates,
+    )
+    def open_or_close(self, number: int, is_open: bool, late_s: float | None, fate: Fate) -> None:
+        """Close the study, for late sketches a while later, or open it again."""
         # Open most of the time, or little would happen.
-        self.run(self._set_state(number, is_open or not self.model.is_open, fate))
+        is_open = is_open or not self.model.is_open
+        until = None if is_open or late_s is None else self.clock.now() + late_s
+        self.run(self._set_state(number, is_open, until, fate))
 
-    async def _set_state(self, number: int, is_open: bool, fate: Fate) -> None:
-        replica = self.replicas[number]
+    @rule(number=replicas, is_open=st.booleans())
+    def change_unread(self, number: int, is_open: bool) -> None:
+        """Change the study without having read it, or having read something else: refused."""
+        self.run(self._change_unread(self.replicas[number], is_open))
+
+    async def _change_unread(self, replica: Replica, is_open: bool) -> None:
         desk, body = replica.desk, {"state": "open" if is_open else "closed"}
-        read = await desk.http.get(self.url, headers=desk.analyst)
-        assert read.json()["state"] == ("open" if self.model.is_open else "closed")
+        before = await self._read_study(replica)
+        tag = before.headers["etag"]
+        for stale, status in ((None, 428), ('"0.0.0"', 412), (tag.strip('"'), 412), ("W/*", 412)):
+            headers = desk.operator | ({} if stale is None else {"If-Match": stale})
+            answer = await desk.http.patch(self.url, json=body, headers=headers)
+            assert answer.status_code == status, (stale, answer.text)
+        assert (await self._read_study(replica)).headers["etag"] == tag
+
+    async def _read_study(self, replica: Replica) -> httpx.Response:
+        read = await replica.desk.http.get(self.url, headers=replica.desk.analyst)
+        until = maybe_rfc3339(self.model.accept_until)
+        state = "open" if self.model.is_open else "closed"
+        assert (read.json()["state"], read.json()["accept_until"]) == (state, until)
+        return read
+
+    async def _set_state(self, number: int, is_open: bool, until: float | None, fate: Fate) -> None:
+        replica = self.replicas[number]
+        desk = replica.desk
+        body = {"state": "open" if is_open else "closed"}
+        if until is not None:
+            body["accept_until"] = maybe_rfc3339(until) or ""
+        read = await self._read_study(replica)
         headers = desk.operator | {"If-Match": read.headers["etag"]}
         replica.store.fate = fate
         try:
             answer = await desk.http.patch(self.url, json=body, headers=headers)
             assert answer.status_code == 200, answer.text
-            if is_open != self.model.is_open:
+            if (is_open, until) != (self.model.is_open, self.model.accept_until):
                 again = await desk.http.patch(self.url, json=body, headers=headers)
                 assert again.status_code == 412, again.text
         except Killed:
@@ -54,7 +88,7 @@ class OperationRules(Harness):
                 return
         finally:
             replica.store.fate = "none"
-        self.model.is_open = is_open
+        self.model.is_open, self.model.accept_until = is_open, until
 
     @rule(number=replicas, fate=fates)
     def merge(self, number: int, fate: Fate) -> None:
@@ -63,16 +97,20 @@ class OperationRules(Harness):
 
     async def _merge(self, number: int, fate: Fate) -> None:
         replica = self.replicas[number]
+        # Studies are merged one after the other, each in a transaction: the end is before or after
+        # all of them where there is but one.
+        if self.model.waits_elsewhere:
+            fate = "none"
         replica.store.fate = fate
         try:
-            assert await replica.services.merger.merge_all() == len(self.model.waiting)
+            assert await replica.services.merger.merge_all() == self.model.n_waiting
         except Killed:
             await self.restart(number)
             if fate == "before commit":
                 return
         finally:
             replica.store.fate = "none"
-        self.model.waiting.clear()
+        self.model.note_merge()
 
     @rule(
         number=replicas,
@@ -84,20 +122,11 @@ class OperationRules(Harness):
         self, number: int, first: int | None, last: int | None, labels: dict[str, str]
     ) -> None:
         """Freeze a selection whose ends are those of sketches, and compare it number by number."""
-        ends = sorted({slot for r in self.stored() for slot in r.slots}) or [0]
-        bounds = [None if end is None else self.pick(ends, end) for end in (first, last)]
-        if None not in bounds:
-            bounds.sort(key=lambda end: end or 0)
-        selection = Selection(first_slot=bounds[0], last_slot=bounds[1], labels=labels)
+        selection = self.make_selection(first, last, labels)
         self.run(self._snapshot(self.replicas[number], selection))
 
     async def _snapshot(self, replica: Replica, selection: Selection) -> None:
-        body = {
-            "first_slot": selection.first_slot,
-            "last_slot": selection.last_slot,
-            "labels": dict(selection.labels),
-        }
-        answer = await replica.desk.post(f"{self.url}/snapshots", body)
+        answer = await replica.desk.post(f"{self.url}/snapshots", to_body(selection))
         counted = self.model.select(selection)
         if not counted:
             assert answer.status_code == 422, answer.text
@@ -171,9 +200,11 @@ class OperationRules(Harness):
     async def _collect_garbage(self, number: int, fate: Fate) -> None:
         replica = self.replicas[number]
         old = self.model.find_old(self.clock.now() - PAYLOAD_S)
+        guests = self.model.find_old_guests(self.clock.now() - PAYLOAD_S)
         replica.store.fate = fate
         try:
-            assert await replica.services.merger.drop_payloads() == len(old)
+            n_dropped = await replica.services.merger.drop_payloads()
+            assert n_dropped == len(old) + len(guests)
         except Killed:
             await self.restart(number)
             if fate == "before commit":
@@ -181,6 +212,8 @@ class OperationRules(Harness):
         finally:
             replica.store.fate = "none"
         self.model.dropped |= old
+        for guest in guests:
+            guest.has_payload = False
 
     @rule(number=replicas)
     def restart_a_replica(self, number: int) -> None:

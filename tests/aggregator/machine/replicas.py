@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import httpx
@@ -60,7 +61,7 @@ class Replica:
         self.store.fate = fate
         try:
             return (await self.desk.put(study, sketch, body)).status_code
-        except Killed:
+        except (Killed, asyncio.CancelledError):  # the latter is who waited for a batch
             return None
         finally:
             self.store.fate = "none"

@@ -35,6 +35,7 @@ class KillableStore:
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.fate: Fate = "none"
+        self.is_dead = False
 
     @property
     def has_one_writer(self) -> bool:
@@ -44,15 +45,22 @@ class KillableStore:
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction; see the port."""
+        if self.is_dead:
+            raise Killed
         fate: Fate = "none"
         if write:
             fate, self.fate = self.fate, "none"
         async with self._inner.begin(write=write) as transaction:
             yield transaction
             if fate == "before commit":
-                raise Killed
+                self._die()
         if fate == "after commit":
-            raise Killed
+            self._die()
+
+    def _die(self) -> None:
+        # What else the process was doing comes to nothing too.
+        self.is_dead = True
+        raise Killed
 
     async def require_ready(self) -> None:
         """Ask the store."""

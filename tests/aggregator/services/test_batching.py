@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,23 @@ async def test_a_caller_that_leaves_takes_nobody_along(recorder: Recorder) -> No
     recorder.gate.set()
     assert await staying == 4
     assert recorder.batches == [[1, 2]]
+
+
+class Stopped(BaseException):
+    """What ends a process is no exception of the work."""
+
+
+async def test_nobody_waits_for_a_batch_that_was_stopped() -> None:
+    working: list[asyncio.Task[Any] | None] = []
+
+    async def stop(_items: Sequence[int]) -> Sequence[int | Exception]:
+        working.append(asyncio.current_task())
+        raise Stopped
+
+    batcher = Batcher[int, int](stop, most=1, key=lambda item: item)
+    answers = (batcher.submit(item) for item in (1, 2))
+    for answer in await asyncio.gather(*answers, return_exceptions=True):
+        assert isinstance(answer, asyncio.CancelledError)
+    (task,) = working
+    assert task is not None
+    assert isinstance(task.exception(), Stopped)

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, inspect, text
 from aggregator.storage import SqlStore, migrate_database, open_store, prepare_database
 from aggregator.storage.migrating import create_config
 from aggregator.storage.models import Base
-from aggregator.storage.schema import LATEST_REVISION, read_revision
-from shared.errors import ConfigError, TransportError
+from aggregator.storage.schema import LATEST_REVISION, find_revision
+from shared.errors import ConfigError, TransportError, UnpreparedError
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +52,16 @@ async def test_a_migration_that_is_done_already_changes_nothing(sql_store: SqlSt
 
 
 async def test_a_database_without_tables_is_not_ready(empty_sql_store: SqlStore) -> None:
-    with pytest.raises(ConfigError, match="sfumato migrate"):
+    with pytest.raises(UnpreparedError, match="sfumato migrate"):
         await empty_sql_store.require_ready()
+
+
+async def test_a_database_with_other_tables_is_no_unprepared_one(empty_sql_store: SqlStore) -> None:
+    async with empty_sql_store.engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE something_else (number INTEGER)"))
+    with pytest.raises(ConfigError, match="sfumato migrate") as caught:
+        await prepare_database(empty_sql_store)
+    assert not isinstance(caught.value, UnpreparedError)
 
 
 async def test_an_empty_file_is_migrated_at_the_start_and_a_server_is_not(
@@ -63,7 +71,7 @@ async def test_an_empty_file_is_migrated_at_the_start_and_a_server_is_not(
         await prepare_database(empty_sql_store)
         await empty_sql_store.require_ready()
         return
-    with pytest.raises(ConfigError, match="sfumato migrate"):
+    with pytest.raises(UnpreparedError, match="sfumato migrate"):
         await prepare_database(empty_sql_store)
     assert await list_tables(empty_sql_store) == set()
 
@@ -75,7 +83,8 @@ async def test_a_schema_of_another_version_is_refused(sql_store: SqlStore) -> No
         await prepare_database(sql_store)
     with pytest.raises(ConfigError, match="does not know"):
         await migrate_database(sql_store.engine)
-    assert await read_revision(sql_store.engine) == "9999"
+    async with sql_store.engine.connect() as connection:
+        assert await connection.run_sync(find_revision) == "9999"
 
 
 async def test_a_sqlite_file_is_durable_and_keeps_references(tmp_path: Path) -> None:

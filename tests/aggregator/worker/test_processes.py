@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from aggregator.app import create_app
 from aggregator.ports import SystemClock
 from aggregator.settings import Settings
-from aggregator.storage import open_store, prepare_database
+from aggregator.storage import SqlStore, open_store, prepare_database
 from aggregator.worker.supervisor import worker_environment
 from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
 
@@ -162,9 +163,13 @@ async def test_a_running_decode_is_cancelled_and_its_worker_takes_the_next(
     assert (decode["state"], decode["result"]) == ("cancelled", None)
 
 
-async def test_a_worker_waits_for_a_database_that_is_away(settings: Settings) -> None:
+@pytest.mark.parametrize("is_away", [True, False], ids=["away", "without tables"])
+async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
+    settings: Settings, is_away: bool
+) -> None:
     database = Path(settings.database_url.partition(":///")[2])
-    database.mkdir()
+    if is_away:
+        database.mkdir()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -173,8 +178,11 @@ async def test_a_worker_waits_for_a_database_that_is_away(settings: Settings) ->
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    assert b"waiting for the database" in await process.stderr.readline()
-    database.rmdir()
+    line = await process.stderr.readline()
+    assert b"waiting for the database" in line
+    assert (b"sfumato migrate" in line) != is_away
+    if is_away:
+        database.rmdir()
     store = open_store(settings.database_url)
     await prepare_database(store)
     await store.close()
@@ -182,3 +190,23 @@ async def test_a_worker_waits_for_a_database_that_is_away(settings: Settings) ->
         assert b"waiting for the database" in line
     process.terminate()
     assert await process.wait() == 0
+
+
+async def test_a_worker_ends_at_a_database_of_another_version(settings: Settings) -> None:
+    store = open_store(settings.database_url)
+    assert isinstance(store, SqlStore)
+    await prepare_database(store)
+    async with store.engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    await store.close()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "aggregator.worker",
+        env=worker_environment(settings),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"9999" in said
+    assert b"sfumato migrate" in said
