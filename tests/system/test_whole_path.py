@@ -171,17 +171,17 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
         again.stop()
 
 
-def test_a_closed_study_refuses_and_the_device_shelves_visibly(
+def test_while_the_study_is_closed_a_device_releases_and_spends_nothing_and_says_so(
     client: Client, study_id: str, agent: Agent
 ) -> None:
     client.set_state(study_id, "closed")
     report = json.loads(agent.run("once", "--json").stdout)
-    assert report["shelved"] == 3
-    status = json.loads(agent.run("status", "--json").stdout)
-    assert "study-closed" in json.dumps(status)
-    # What was released is spent, whether or not the server took it.
-    assert report["epsilon_spent_per_record"] == "20"
+    assert (report["released"], report["epsilon_spent_per_record"]) == (0, "0")
+    assert "the study is closed" in json.dumps(report)
     client.set_state(study_id, "open")
+    report = agent.once()
+    assert (report["released"], report["sent"], report["shelved"]) == (3, 3, 0)
+    assert report["epsilon_spent_per_record"] == "20"
 
 
 def test_decoding_an_unknown_study_or_too_many_clusters_is_refused(

@@ -10,7 +10,7 @@ from alembic import command
 from sqlalchemy import inspect
 
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, migrate_database, schema
+from aggregator.storage import SqlStore, migrate_database, migrating
 from aggregator.storage.sql.engine import create_engine
 from tests.aggregator.fleet import SLOT, Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server
@@ -30,7 +30,7 @@ async def test_a_migration_that_is_interrupted_leaves_no_trace_and_runs_again(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_add_server_row", fail)
+        patch.setattr(migrating, "_add_server_row", fail)
         with pytest.raises(RuntimeError, match="killed"):
             await migrate_database(empty_sql_store.engine)
     assert await list_tables(empty_sql_store) == []
