@@ -189,7 +189,7 @@ class _Daemon:
     def _step(self) -> None:
         now = self._timer()
         is_changing = self._key_changer.step()
-        if self._asker.may_release and not self._key_changer.is_offering:
+        if self._may_read:
             for worker in self._workers:
                 if worker.due_at <= now:
                     worker.turn()
@@ -207,8 +207,12 @@ class _Daemon:
             self._notifier.tell("WATCHDOG=1")
             self._told_at = now + self._notifier.watchdog_s / 2
 
+    @property
+    def _may_read(self) -> bool:
+        return self._asker.may_release and not self._key_changer.is_offering
+
     def _find_pause(self) -> float:
-        due = [worker.due_at for worker in self._workers] if self._asker.may_release else []
+        due = [worker.due_at for worker in self._workers] if self._may_read else []
         pause = min([_LONGEST_SLEEP_S, *(at - self._timer() for at in due)])
         if not self._network.is_busy:
             pause = min(pause, 1.0)

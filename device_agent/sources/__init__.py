@@ -63,7 +63,8 @@ def open_source(
     RecordError
         The source cannot be read, or lacks a column.
     LedgerError
-        It is not the source that was read before, so its records could be counted twice.
+        It is not the source that was read before, or another agent reads it, so that its records
+        could be counted twice.
     ConfigError
         What it needs is not installed.
     """

@@ -145,7 +145,9 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
                 field=DATABASE_NAME,
                 fix="put back the one that belongs to this device's key",
             )
-        if _count_key_changes(meta) < _count_key_changes(noted.meta):
+        said_keys, held_keys = _read_keys(noted.meta), _read_keys(meta)
+        # Where the database has changed them since, it counts more changes.
+        if held_keys.n_changes <= said_keys.n_changes and held_keys != said_keys:
             return f"lacks a change of keys that {JOURNAL_NAME} holds"
     pairs = zip_longest(noted.releases, iterate_releases(connection))
     for i, (said, held) in enumerate(pairs):
@@ -160,8 +162,8 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
     return _find_wrong_number(connection)
 
 
-def _count_key_changes(meta: Mapping[str, str]) -> int:
-    return KeyState.from_text(str(untag(meta["keys"]))).n_changes
+def _read_keys(meta: Mapping[str, str]) -> KeyState:
+    return KeyState.from_text(str(untag(meta["keys"])))
 
 
 def _find_wrong_number(connection: sqlite3.Connection) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import Server
+from tests.device_agent.server import TOKEN, Server
 
 
 def write(agent: Agent, slot: int, *rows: str) -> None:
@@ -135,6 +135,24 @@ def test_two_agents_on_one_state_are_told_of_each_other(enrolled: Agent) -> None
         wait_until(lambda: "started with" in log.read_text())
         assert enrolled.run("once") == 3
         assert "another sfumato-agent is at work" in enrolled.err
+        assert stop(process) == 0
+
+
+def test_two_devices_on_one_source_are_told_of_each_other(enrolled: Agent) -> None:
+    enrolled.append(0, lines=5)
+    with daemon(enrolled.config) as process:
+        wait_until(lambda: len(enrolled.server.stored) == 1)
+        # Another device, with a state and a ledger of its own.
+        enrolled.write_config(state_dir="other")
+        enrolled.server.tokens[TOKEN] = 1
+        enrolled.init()
+        assert enrolled.once(status=3)["records_read"] == 0
+        assert "records.csv: is read by another sfumato-agent" in enrolled.err
+        assert query(enrolled.folder / "other", "SELECT COUNT(*) FROM events") == [(0,)]
+        # Whoever only looks may look, and does not get in the way of who reads.
+        assert enrolled.run("check") == 0
+        enrolled.append(1, lines=5)
+        wait_until(lambda: len(enrolled.server.stored) == 2)
         assert stop(process) == 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 import stat
 import time
 from pathlib import Path
@@ -207,6 +208,22 @@ def test_a_database_that_lost_the_change_is_made_again_with_it(when: str, enroll
     assert any("lacks a change of keys" in message for message in report["messages"])
     assert (report["sent"], report["shelved"]) == (1, 0)
     _by_number(enrolled.server)[1].verify(public_key(enrolled))
+
+
+@pytest.mark.parametrize("digit", ["0", "f"])
+def test_a_key_that_flipped_in_the_database_is_read_from_the_journal(
+    digit: str, enrolled: Agent
+) -> None:
+    rotate(enrolled)
+    with sqlite3.connect(enrolled.state / "agent.sqlite") as connection:
+        ((keys,),) = connection.execute("SELECT value FROM meta WHERE key = 'keys'")
+        flipped = keys.replace(public_key(enrolled).hex(), digit * 64)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'keys'", (flipped,))
+    connection.close()
+    enrolled.append(0, lines=5)
+    report = enrolled.once()
+    assert any("lacks a change of keys" in message for message in report["messages"])
+    assert report["sent"] == 1
 
 
 @pytest.mark.parametrize("name", ["agent.sqlite", "spent.journal"])
