@@ -173,7 +173,7 @@ class InspectionRows(Rows):
             yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
 
 
-def _is_signed_by(public_key: bytes, row: Row[Any]) -> bool:
+def _is_signed_by(public_key: bytes, row: Any) -> bool:
     try:
         verify_header(
             public_key, device=row.device_id, header_bytes=row.header, signature=row.signature
