@@ -57,7 +57,8 @@ def check_store(argv: list[str]) -> int:
     """
     parser = create_parser(
         "check-store",
-        "Sum every stored sketch anew and compare; check digests, headers, counts and references.\n"
+        "Sum every stored sketch anew and compare; check digests, headers, signatures, counts\n"
+        "and references.\n"
         "It changes nothing, and servers may run meanwhile: it looks at one moment.",
         _EXAMPLES,
     )
@@ -96,6 +97,7 @@ async def _inspect(transaction: SqlTransaction) -> list[CheckReport]:
         ("file", n_rows, transaction.find_file_faults()),
         ("plans", n_studies, transaction.find_plan_faults()),
         ("sketches", n_sketches, transaction.find_sketch_faults()),
+        ("signatures", n_sketches, transaction.find_signature_faults()),
         ("counts", n_studies, transaction.find_count_faults()),
         ("references", n_rows, transaction.find_orphans()),
         ("sums", n_cells, _find_sum_faults(transaction)),

@@ -31,6 +31,7 @@ from shared.wire.message import (
     decode_header,
     decode_message,
     encode_message,
+    verify_header,
 )
 from shared.wire.payload import decode_payload, encode_payload
 from shared.wire.problems import (
@@ -74,6 +75,7 @@ __all__ = [
     "problem_type_of",
     "problem_types",
     "sign_request",
+    "verify_header",
     "verify_proof",
     "verify_request",
 ]

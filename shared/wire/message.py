@@ -89,22 +89,45 @@ class SketchMessage:
         SignatureError
             Either does not match.
         """
-        try:
-            Ed25519PublicKey.from_public_bytes(public_key).verify(
-                self.signature, _signature_input(self.protected_bytes, self.header_bytes)
-            )
-        except (InvalidSignature, ValueError) as error:
-            raise SignatureError(
-                "does not verify with the device's enrolled key",
-                field="signature",
-                fix="send the bytes exactly as they were signed, or enrol the device again",
-            ) from error
+        _verify(public_key, self.signature, self.protected_bytes, self.header_bytes)
         if hashlib.sha256(self.payload).digest() != self.header.payload_digest:
             raise SignatureError(
                 "does not have the digest that the header states",
                 field="payload",
                 fix="send the stored bytes again; they were altered on the way",
             )
+
+
+def verify_header(
+    public_key: bytes, *, device: bytes, header_bytes: bytes, signature: bytes
+) -> None:
+    """Check the signature over a header that was kept without its message.
+
+    Raises
+    ------
+    SignatureError
+        It does not verify.
+    """
+    _verify(public_key, signature, _encode_protected(device), header_bytes)
+
+
+def _verify(public_key: bytes, signature: bytes, protected: bytes, header_bytes: bytes) -> None:
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(
+            signature, _signature_input(protected, header_bytes)
+        )
+    except (InvalidSignature, ValueError) as error:
+        raise SignatureError(
+            "does not verify with the device's enrolled key",
+            field="signature",
+            fix="send the bytes exactly as they were signed, or enrol the device again",
+        ) from error
+
+
+def _encode_protected(device: bytes) -> bytes:
+    return encode_deterministic(
+        {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: device}
+    )
 
 
 def compute_sketch_id(study: bytes, device: bytes, stream: str, sequence: int) -> bytes:
@@ -123,9 +146,7 @@ def encode_message(header: SketchHeader, payload: bytes, sign: Callable[[bytes],
         The device's Ed25519 signature of given bytes.
     """
     header_bytes = encode_deterministic(_header_to_map(header))
-    protected = encode_deterministic(
-        {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: header.device}
-    )
+    protected = _encode_protected(header.device)
     signature = sign(_signature_input(protected, header_bytes))
     envelope = cbor2.CBORTag(_COSE_SIGN1_TAG, [protected, {}, header_bytes, signature])
     return encode_deterministic([envelope, payload])

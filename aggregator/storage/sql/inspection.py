@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, Table, case, func, or_, select
 
-from aggregator.storage.models import Base, CellRoot, Decode, Device, PendingSketch, Sketch, Study
+from aggregator.storage.models import (
+    Base,
+    CellRoot,
+    Decode,
+    Device,
+    PendingSketch,
+    RetiredKey,
+    Sketch,
+    Study,
+)
 from aggregator.storage.sql.rows import Rows
 from aggregator.storage.summing import BATCH
-from shared.errors import WireError
-from shared.wire import SketchHeader, decode_header
+from shared.errors import SignatureError, WireError
+from shared.wire import SketchHeader, decode_header, verify_header
 
 
 class InspectionRows(Rows):
@@ -62,6 +71,39 @@ class InspectionRows(Rows):
             if len(rows) < BATCH:
                 return
             after = rows[-1].sketch_id
+
+    async def find_signature_faults(self) -> AsyncIterator[str]:
+        """Verify each header with its device's keys: a retired one up to its last sequences."""
+        after: bytes = b""
+        columns = (Sketch.sketch_id, Sketch.device_id, Sketch.header, Sketch.signature)
+        page = (
+            select(*columns, Sketch.stream, Sketch.sequence, Device.public_key)
+            .join(Device, Device.device_id == Sketch.device_id)
+            .order_by(Sketch.sketch_id)
+            .limit(BATCH)
+        )
+        while True:
+            rows = (await self._connection.execute(page.where(Sketch.sketch_id > after))).all()
+            retired = await self._read_retired({row.device_id for row in rows})
+            for row in rows:
+                older = [
+                    key.public_key
+                    for key in retired.get(row.device_id, ())
+                    if row.sequence <= key.last_sequences.get(row.stream, -1)
+                ]
+                if not any(_is_signed_by(key, row) for key in (row.public_key, *older)):
+                    yield f"sketch {row.sketch_id.hex()}: no key of its device signed it"
+            if len(rows) < BATCH:
+                return
+            after = rows[-1].sketch_id
+
+    async def _read_retired(self, device_ids: Collection[bytes]) -> dict[bytes, list[Row[Any]]]:
+        columns = (RetiredKey.device_id, RetiredKey.public_key, RetiredKey.last_sequences)
+        statement = select(*columns).where(RetiredKey.device_id.in_(device_ids))
+        found: dict[bytes, list[Row[Any]]] = {}
+        for row in await self._connection.execute(statement):
+            found.setdefault(row.device_id, []).append(row)
+        return found
 
     async def find_count_faults(self) -> AsyncIterator[str]:
         """Compare what studies and devices say they hold with the rows."""
@@ -129,6 +171,16 @@ class InspectionRows(Rows):
         answered = (Decode.state == "succeeded") != Decode.result.is_not(None)
         for row in await self._connection.execute(select(Decode.decode_id).where(answered)):
             yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
+
+
+def _is_signed_by(public_key: bytes, row: Any) -> bool:
+    try:
+        verify_header(
+            public_key, device=row.device_id, header_bytes=row.header, signature=row.signature
+        )
+    except SignatureError:
+        return False
+    return True
 
 
 def _check_sketch(row: Row[Any]) -> Iterator[str]:

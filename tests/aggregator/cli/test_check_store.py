@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from aggregator.cli import check_store
+from aggregator.ports import RetiredKeyRecord
 from aggregator.settings import normalise_database_url
 from aggregator.storage import SqlStore, migrate_database
 from aggregator.storage.sql.engine import create_engine
@@ -139,6 +141,18 @@ MERGED = (
             "the header cannot be read",
             f"UPDATE sketches SET header = plan_digest FROM studies WHERE sketch_id = {FIRST}",
         ),
+        (
+            "signatures",
+            "no key of its device signed it",
+            "UPDATE sketches SET signature = (SELECT signature FROM sketches "
+            f"WHERE state = 'excluded' LIMIT 1) WHERE sketch_id = {FIRST}",
+        ),
+        (
+            "signatures",
+            "no key of its device signed it",
+            # As if the next key had been given to the device by whoever changed the database.
+            "UPDATE devices SET public_key = device_id WHERE n_sketches > 0",
+        ),
         ("plans", "the plan does not have its digest", "UPDATE studies SET plan_digest = study_id"),
         ("counts", "says 4 sketches, and has 3", "UPDATE studies SET n_sketches = n_sketches + 1"),
         ("counts", "says 1499 records", "UPDATE studies SET n_records = n_records - 1"),
@@ -178,6 +192,30 @@ async def test_what_was_tampered_with_is_named(
     document = json.loads(capsys.readouterr().out)
     assert not document["ok"]
     assert any(fault in line for line in find(document, check)), document
+
+
+async def test_a_retired_key_vouches_for_what_it_signed_and_nothing_after(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last of three sketches is one that the retired key may not have signed."""
+    for last, n_faults in ((2, 0), (1, 1)):
+        record = RetiredKeyRecord(
+            key_id=hashlib.sha256(KEPT.public_key).digest(),
+            device_id=KEPT.device_id,
+            public_key=KEPT.public_key,
+            retired=1.0,
+            successor=b"s" * 32,
+            last_sequences={"main": last},
+        )
+        async with filled.store.begin(write=True) as transaction:
+            if n_faults == 0:
+                next_key = KEPT.with_key(101).public_key
+                assert await transaction.rotate_key(record, public_key=next_key)
+            else:
+                await transaction.change_retired_key(record)
+        assert await filled.check("--json") == (1 if n_faults else 0)
+        found = find(json.loads(capsys.readouterr().out), "signatures")
+        assert len(found) == n_faults
 
 
 async def test_rows_that_name_what_is_not_there_are_found(

@@ -78,11 +78,15 @@ class BatchRules(UploadRules):
         if is_killed:
             await self.restart(number)
         statuses = iter([getattr(answer, "status_code", None) for answer in answers])
-        for group in groups:
+        for group in filter(None, groups):
             got = [next(statuses) for _ in group]
             assert is_killed or None not in got, answers
-            if group:
-                await self._check_group(group, got, may_be_stored=fate != "before commit")
+            await self._check_group(group, got, may_be_stored=fate != "before commit")
+        for group in filter(None, groups):
+            # Whose answer was lost sends again; what is stored then does not depend on the hour
+            # at which the process ended.
+            if is_killed and group[0].sketch_id not in self.model.stored:
+                await self._send(group[0], number)
 
     async def _check_group(
         self, group: Sequence[Release], got: Sequence[int | None], *, may_be_stored: bool
@@ -108,7 +112,7 @@ class BatchRules(UploadRules):
         if first in self.outbox:
             self.outbox.remove(first)
         if winner is not first:
-            self.released[self.released.index(first)] = winner
+            self.replace_release(first, winner)
 
     async def _find_stored(self, group: Sequence[Release]) -> Release | None:
         """Return the version that the database has."""

@@ -21,11 +21,11 @@ class GuestRules(Harness):
     n_guests = 0
 
     @precondition(lambda self: self.n_guests < _MOST_GUESTS)
-    @rule(number=replicas, has_decode=st.booleans())
-    def open_a_guest(self, number: int, has_decode: bool) -> None:
+    @rule(number=replicas, has_snapshot=st.booleans())
+    def open_a_guest(self, number: int, has_snapshot: bool) -> None:
         """Publish another study, and store one sketch of one device in it."""
         self.n_guests += 1
-        self.run(self._open_a_guest(self.replicas[number], has_decode))
+        self.run(self._open_a_guest(self.replicas[number], has_snapshot))
 
     async def _open_a_guest(self, replica: Replica, has_snapshot: bool) -> None:
         name, device = f"guest{self.n_guests}", Device(200 + self.n_guests)
@@ -39,11 +39,14 @@ class GuestRules(Harness):
         now = self.clock.now()
         self.model.guests.append(GuestModel(study, name, device, sketch_id, body, now))
 
-    @precondition(lambda self: self.model.guests)
     @rule(pick=which, number=replicas, fate=fates, is_sure=st.booleans())
     def withdraw(self, pick: int, number: int, fate: Fate, is_sure: bool) -> None:
         """Withdraw a study by its name, or by another, which is refused."""
-        self.run(self._withdraw(self.pick(self.model.guests, pick), number, fate, is_sure))
+        if not self.model.guests and self.n_guests < _MOST_GUESTS:
+            self.open_a_guest(number, is_sure)
+        if self.model.guests:
+            guest = self.pick(self.model.guests, pick)
+            self.run(self._withdraw(guest, number, fate, is_sure))
 
     async def _withdraw(self, guest: GuestModel, number: int, fate: Fate, is_sure: bool) -> None:
         replica = self.replicas[number]
@@ -83,6 +86,7 @@ class GuestRules(Harness):
             replica.store.fate = "none"
         for guest in self.model.guests:
             guest.is_purged = guest.is_withdrawn
+            await self._require_held(guest, self.replicas[number])
 
     @precondition(lambda self: self.model.guests)
     @rule(pick=which, number=replicas)
@@ -104,14 +108,17 @@ class GuestRules(Harness):
         for answer in (replayed, asked, shown, published):
             assert answer.status_code == wanted, (guest, answer.text)
         assert (guest.study.hex() in listed) == (not guest.is_withdrawn)
-        async with replica.store.begin() as transaction:
-            held = await transaction.list_sketches(guest.study, after=None, limit=9)
-        assert len(held) == (0 if guest.is_purged else 1)
+        await self._require_held(guest, replica)
         if guest.is_withdrawn:
             await self._visit_in_vain(guest, replica)
         else:
             assert shown.json()["n_sketches"] == 1
             assert await replica.services.merger.check(guest.study) == []
+
+    async def _require_held(self, guest: GuestModel, replica: Replica) -> None:
+        async with replica.store.begin() as transaction:
+            held = await transaction.list_sketches(guest.study, after=None, limit=9)
+        assert len(held) == (0 if guest.is_purged else 1)
 
     async def _visit_in_vain(self, guest: GuestModel, replica: Replica) -> None:
         desk, url = replica.desk, f"/v1/studies/{guest.study.hex()}"

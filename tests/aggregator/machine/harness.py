@@ -15,7 +15,7 @@ from shared.wire import encode_payload
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases
 from tests.aggregator.machine.replicas import PLAN, Replica
-from tests.aggregator.machine.worlds import Fate, World
+from tests.aggregator.machine.worlds import Fate, Killed, World
 from tests.aggregator.serving import SteppedClock
 
 T = TypeVar("T")
@@ -31,6 +31,12 @@ which = st.integers(0, 30)
 """Picks one of a list, whatever its length."""
 replicas = st.integers(0, N_REPLICAS - 1)
 devices = st.integers(0, len(DEVICES) - 1)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what went wrong unseen, but for processes that were killed."""
+    if not isinstance(context.get("exception"), Killed):
+        loop.default_exception_handler(context)
 
 
 def to_body(selection: Selection) -> dict[str, Any]:
@@ -54,6 +60,7 @@ class Harness(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._runner = asyncio.Runner()
+        self._runner.get_loop().set_exception_handler(_report)
         self.clock = SteppedClock()
         self.now_slot = int(self.clock.now()) // PLAN.window.length_s
         self.world = type(self).make_world()
@@ -166,6 +173,10 @@ class Harness(RuleBasedStateMachine):
         if None not in bounds:
             bounds.sort(key=lambda end: end or 0)
         return Selection(first_slot=bounds[0], last_slot=bounds[1], labels=labels)
+
+    def replace_release(self, release: Release, by: Release) -> None:
+        """Put another in the place of a release, so that which was first changes no later pick."""
+        self.released[self.released.index(release)] = by
 
     def stored(self) -> list[Release]:
         """Return what is stored."""

@@ -133,7 +133,7 @@ class KeyRules(Harness):
         assert status == wanted, (status, wanted, again)
         if wanted == 201:
             self.model.store(again, self.clock.now())
-            self.released[self.released.index(release)] = again
+            self.replace_release(release, again)
             if release in self.outbox:
                 self.outbox.remove(release)
 

@@ -115,9 +115,10 @@ class UploadRules(Harness):
     async def _send(self, release: Release, number: int, fate: Fate = "none") -> None:
         wanted = self.expect(release)
         status = await self.replicas[number].put(self.study, release.sketch_id, release.body, fate)
-        if status is None:
+        if self.replicas[number].store.is_dead:
             await self.restart(number)
-        else:
+        assert status is not None or fate != "none"
+        if status is not None:
             assert status == wanted, (status, wanted, release)
             if release in self.outbox:
                 self.outbox.remove(release)
@@ -203,8 +204,7 @@ class UploadRules(Harness):
         self.outbox.remove(release)
         if winner is other:
             # The clone was first; the device's own bytes are an incident from now on.
-            self.released.remove(release)
-            self.released.append(other)
+            self.replace_release(release, other)
 
     def fork(self, release: Release) -> Release:
         """Return another payload under the identity of a release, signed with the same key."""

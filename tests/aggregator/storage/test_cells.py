@@ -33,7 +33,7 @@ from aggregator.storage.cells import (
 from aggregator.storage.models import CellSum
 from aggregator.storage.summing import PayloadSum, Row
 from shared.wire import encode_payload
-from tests.aggregator.storage.contract import STUDY, make_device, name
+from tests.aggregator.storage.records import STUDY, make_device, name
 
 WIDTH, COORDINATES = 8, 3
 LABELS: tuple[dict[str, str], ...] = (

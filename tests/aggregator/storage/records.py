@@ -1,0 +1,170 @@
+"""Records that stand for what a server stores, for the tests of stores."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggregator.ports import (
+    DecodeRecord,
+    DeviceRecord,
+    SketchRecord,
+    SketchTotals,
+    SnapshotRecord,
+    Store,
+    StudyRecord,
+    Transaction,
+    join_limbs,
+)
+from aggregator.ports.members import digest_members, encode_members
+from shared.privacy.weighting import SizeMoments
+from shared.wire import encode_payload
+
+
+def name(*parts: object) -> bytes:
+    """Return 32 bytes that stand for something."""
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+STUDY = StudyRecord(
+    study_id=name("study"), name="pumps", plan=b"plan", plan_digest=name("plan"), created=10.0
+)
+WIDTH, COORDINATES = 3, 4
+
+
+def make_device(number: int, **changes: Any) -> DeviceRecord:
+    """Return a device of the study."""
+    record = DeviceRecord(
+        device_id=name("device", number),
+        study_id=STUDY.study_id,
+        public_key=name("key", number),
+        labels={"site": "north" if number % 2 else "south"},
+        enrolled=float(number),
+    )
+    return replace(record, **changes)
+
+
+def make_sketch(device: int, sequence: int, **changes: Any) -> SketchRecord:
+    """Return a sketch of a device whose slot is its sequence number."""
+    record = SketchRecord(
+        sketch_id=name("sketch", device, sequence),
+        study_id=STUDY.study_id,
+        device_id=name("device", device),
+        stream="main",
+        sequence=sequence,
+        first_slot=sequence,
+        last_slot=sequence,
+        n_records=10 + sequence,
+        payload_digest=name("payload", device, sequence),
+        header=b"header",
+        signature=b"signature",
+        received=100.0 * device + sequence,
+    )
+    return replace(record, **changes)
+
+
+def make_sums(device: int, sequence: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return what that sketch released, up to the limits of its width."""
+    rng = np.random.default_rng([device, sequence])
+    limit = 1 << (8 * WIDTH - 1)
+    sums = rng.integers(-limit, limit, size=COORDINATES)
+    sums[0] = -limit if device % 2 else limit - 1
+    return sums
+
+
+def make_payload(device: int, sequence: int) -> bytes:
+    """Return the payload of that sketch."""
+    return encode_payload(make_sums(device, sequence), WIDTH)
+
+
+SNAPSHOT = SnapshotRecord(
+    snapshot_id=name("snapshot"),
+    study_id=STUDY.study_id,
+    digest=name("digest"),
+    selection={"first_slot": None, "labels": {"site": "north"}},
+    weighting="size",
+    n_sketches=1,
+    n_devices=1,
+    n_records=10,
+    snr=0.1 + 0.2,
+    signal_energy=1e-300,
+    noise_energy=5.0,
+    # Beyond 64 bits, and beyond what a float could tell from its neighbours.
+    second_moment=(1 << 80) + 1,
+    third_moment=(1 << 120) + 1,
+    weight_a=1.0,
+    weight_b=0.1 + 0.7,
+    sums=b"\0\1",
+    size_sums=b"\0\2\xff",
+    created=3.0,
+)
+
+
+def make_decode(number: int, **changes: Any) -> DecodeRecord:
+    """Return a queued decode of the snapshot."""
+    record = DecodeRecord(
+        decode_id=name("decode", number),
+        study_id=STUDY.study_id,
+        snapshot_id=SNAPSHOT.snapshot_id,
+        n_clusters=3,
+        decoder="cl-ompr",
+        solver="cl-ompr/1",
+        settings={"tolerance": 1e-9, "n_replicates": 5},
+        seed=(1 << 63) - 1,
+        created=float(number),
+    )
+    return replace(record, **changes)
+
+
+def assert_totals(totals: SketchTotals, sums: list[list[int]], sizes: list[int]) -> None:
+    """Compare totals with the same in Python's integers."""
+    columns = list(zip(*sums, strict=True)) if sums else [()] * COORDINATES
+    assert totals.sums.dtype == np.int64
+    assert totals.size_sums.dtype == np.int64
+    assert totals.sums.tolist() == [sum(column) for column in columns]
+    assert join_limbs(totals.size_sums) == [
+        sum(n * value for n, value in zip(sizes, column, strict=True)) for column in columns
+    ]
+    assert totals.moments == SizeMoments.of_sizes(sizes)
+    assert totals.n_records == sum(sizes)
+
+
+def digest_of(sketches: Iterable[tuple[int, int]]) -> bytes:
+    """Return the digest of a set of sketches, by device and sequence."""
+    return encode_members(
+        digest_members((name("sketch", *one), name("payload", *one)) for one in sketches)
+    )
+
+
+async def merge(transaction: Transaction, *, width: int = WIDTH, most: int = 1000) -> int:
+    """Merge sketches of the study."""
+    return await transaction.merge_sketches(
+        STUDY.study_id, width=width, n_coordinates=COORDINATES, most=most
+    )
+
+
+async def fill(transaction: Transaction, n_devices: int = 2) -> None:
+    """Store the study and devices."""
+    await transaction.add_study(STUDY)
+    for number in range(n_devices):
+        await transaction.add_device(make_device(number))
+
+
+async def queue(transaction: Transaction, *numbers: int) -> None:
+    """Store the study, the snapshot and decodes."""
+    await transaction.add_study(STUDY)
+    await transaction.add_snapshot(SNAPSHOT)
+    for number in numbers:
+        await transaction.add_decode(make_decode(number))
+
+
+async def lease(store: Store, token: bytes, *, now: float = 0.0) -> DecodeRecord | None:
+    """Lease a decode for ten seconds."""
+    async with store.begin(write=True) as transaction:
+        return await transaction.lease_decode(
+            token=token, now=now, expires=now + 10.0, max_attempts=3
+        )
