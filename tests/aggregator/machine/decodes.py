@@ -78,6 +78,7 @@ class DecodeRules(Harness):
             frozen = await self.replicas[number].desk.read(
                 f"/v1/snapshots/{answer.json()['snapshot_id']}"
             )
+            self.model.snapshots.setdefault(frozen["snapshot_id"], frozen)
             counted = self.model.select(selection or Selection())
             wanted = sum_releases(counted, PLAN.n_coordinates)
             assert (frozen["sums"], frozen["size_sums"]) == (wanted["sums"], wanted["size_sums"])
