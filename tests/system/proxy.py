@@ -35,6 +35,7 @@ class FaultyProxy:
         self._stopping: asyncio.Event
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._ready = threading.Event()
+        self._serving: set[asyncio.Task[None]] = set()
         self.port = 0
         self.met: list[str] = []
 
@@ -50,11 +51,24 @@ class FaultyProxy:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stopping.wait()
         server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            await _close(writer)
+            self._serving.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -73,7 +87,6 @@ class FaultyProxy:
                 await writer.drain()
             else:
                 await self._pass(head, await reader.readexactly(_length(head)), writer, fault)
-        writer.close()
 
     async def _pass(
         self, head: bytes, body: bytes, writer: asyncio.StreamWriter, fault: str | None
@@ -115,7 +128,14 @@ class FaultyProxy:
                 return b""
             return await reader.read()
         finally:
-            writer.close()
+            await _close(writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection before its loop ends; one that was reset is closed already."""
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 def _length(head: bytes) -> int:
