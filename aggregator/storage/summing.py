@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.ports import split_limbs
+from aggregator.ports.limbs import LIMB_BITS
 from aggregator.ports.members import digest_members, empty_members
 from aggregator.storage.cells import MOST, Cell, too_large
 from shared.privacy.weighting import SizeMoments
@@ -95,7 +96,7 @@ class PayloadSum:
         n_sketches, first, second, third = self._moments
         return Cell(
             sums=self._sums,
-            size_sums=split_limbs(self._size_sums.total()),
+            size_sums=self._size_sums.total(),
             moments=SizeMoments(n_sketches=n_sketches, first=first, second=second, third=third),
             magnitude=self._largest,
             members=self._members,
@@ -130,14 +131,27 @@ class _SizeWeightedSum:
             running[0] += digits @ high + (carried >> _HALF_BITS)
             running[1] = carried & _HALF
 
-    def total(self) -> list[int]:
-        """Return the sums of all coordinates."""
+    def total(self) -> NDArray[np.int64]:
+        """Return the sums of all coordinates as limbs, see :func:`aggregator.ports.split_limbs`."""
+        if len(self._by_digit) < 2:
+            return self._total_of_one_digit()
         totals = [0] * self._n_coordinates
         for position, (high, low) in enumerate(self._by_digit):
             shift = position * _DIGIT_BITS
             for j, (h, part) in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
                 totals[j] += ((h << _HALF_BITS) + part) << shift
-        return totals
+        return split_limbs(totals)
+
+    def _total_of_one_digit(self) -> NDArray[np.int64]:
+        """Return the same where no sketch has 2^24 records: as good as always, and merging waits.
+
+        ``high 2^32 + low`` is ``(high >> 31) 2^63 + (high mod 2^31) 2^32 + low``.
+        """
+        if not self._by_digit:
+            return np.zeros((2, self._n_coordinates), dtype=np.int64)
+        high, low = self._by_digit[0]
+        kept = LIMB_BITS - _HALF_BITS
+        return np.array([high >> kept, ((high & ((1 << kept) - 1)) << _HALF_BITS) | low])
 
 
 def _digits_of(sizes: Sequence[int]) -> list[NDArray[np.int64]]:
