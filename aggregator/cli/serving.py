@@ -26,6 +26,7 @@ from aggregator.services import Services
 from aggregator.settings import MEMORY, Settings
 from aggregator.storage import open_store, prepare_database
 from shared.errors import ConfigError, TransportError, UnpreparedError
+from shared.memory import share_one_heap
 
 _EXAMPLES = """\
   sfumato serve                                  # SQLite file sfumato.db, http://127.0.0.1:8750
@@ -97,6 +98,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     require_private(settings)
     _require_certificate(settings)
     configure_logging(settings.log_format)
+    share_one_heap()
     if settings.database_url != MEMORY:
         # Before the server starts, so that what is wrong is said in one line.
         asyncio.run(_prepare(settings.database_url))

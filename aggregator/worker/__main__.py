@@ -10,6 +10,7 @@ from aggregator.logs import configure_logging
 from aggregator.settings import Settings
 from aggregator.worker.process import run_worker
 from shared.errors import SketchError
+from shared.memory import share_one_heap
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     arguments = parser.parse_args()
     settings = Settings()
     configure_logging(settings.log_format)
+    share_one_heap()
     try:
         asyncio.run(run_worker(settings, parent=arguments.parent))
     except SketchError as error:

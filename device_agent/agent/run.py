@@ -19,7 +19,6 @@ from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.key_changer import KeyChanger
 from device_agent.agent.log import LOG, start_log
-from device_agent.agent.memory import give_back, share_one_heap
 from device_agent.agent.metrics import Metric, write_metrics
 from device_agent.agent.network import Call, Network
 from device_agent.agent.notify import Notifier
@@ -31,6 +30,7 @@ from device_agent.settings import Settings, StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError, StoreError, TransportError
+from shared.memory import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4

@@ -1,4 +1,4 @@
-"""Keeping the daemon small: what the C library holds back, given to others."""
+"""Keeping a long-lived process small: what the C library holds back, given to others."""
 
 from __future__ import annotations
 
