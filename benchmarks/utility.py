@@ -61,6 +61,7 @@ def list_points() -> tuple[Point, ...]:
         *_curve("gaussian", ("2e4", "6e4", "1e5"), n_sketches=100),
         *_weightings("knorm", "1e5", quick_runs=1),
         *_weightings("gaussian", "6e4"),
+        *_features(),
     )
 
 
@@ -114,6 +115,19 @@ def _weightings(noise: str, n_epsilon: str, *, quick_runs: int = 0) -> Iterator[
             quick_runs=quick_runs,
         )
         yield Point(case=case, curve="", n_epsilon=float(n_epsilon))
+
+
+def _features() -> Iterator[Point]:
+    """Yield what the predicted band is made from: Gaussian noise leaves SNR m as it is for all m."""
+    for n_epsilon in ("7e2", "1e3", "1.5e3", "2e3", "3e3", "4e3", "1e4"):
+        for features in (2, 3, 5):
+            case = Case(
+                name=f"{describe_noise('gaussian', n_epsilon)} d=10 k=10 L=1 m={features}kd",
+                source=TEN,
+                noise=make_noise("gaussian", Fraction(n_epsilon) / TEN.n_records),
+                features=features,
+            )
+            yield Point(case=case, curve="", n_epsilon=float(n_epsilon))
 
 
 def _compare(name: str, trials: Sequence[Trial]) -> Iterator[Row]:

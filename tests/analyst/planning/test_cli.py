@@ -43,8 +43,8 @@ def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
 ) -> None:
     assert run("advise", STUDY) == 0
     words = words_of(capsys.readouterr().out)
-    assert "Recommended: discrete-knorm with 60 frequencies at epsilon 1 for each record" in words
-    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.813" in words
+    assert "Recommended: discrete-knorm with 100 frequencies at epsilon 1 for each record" in words
+    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.794" in words
     assert "Radius law: adapted, sigma from" in words
     assert "(w is the scale), because noise is" in words
     assert "|z|^2 is 0.35" in words
@@ -393,7 +393,7 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
     assert shown["sketch_bytes"] == same["sketch_bytes"]
     assert shown["cost"]["per_record"] == {"epsilon": "1", "delta": "0"}
     words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
-    assert "SNR 238, relative SSE between 1.01 and 1.07 is expected" in words
+    assert "SNR 238, relative SSE between 1.00 and 1.09 is expected" in words
 
 
 @pytest.mark.parametrize(
