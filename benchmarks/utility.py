@@ -118,7 +118,7 @@ def _weightings(noise: str, n_epsilon: str, *, quick_runs: int = 0) -> Iterator[
 
 
 def _features() -> Iterator[Point]:
-    """Yield what the predicted band is made from: under Gaussian noise SNR m hardly depends on m."""
+    """Yield what the predicted band rests on: under Gaussian noise SNR m hardly depends on m."""
     for n_epsilon in ("7e2", "1e3", "1.5e3", "2e3", "3e3", "4e3", "1e4"):
         for features in (2, 3, 5):
             case = Case(
