@@ -22,6 +22,7 @@ from shared.errors import (
     NotFoundError,
     OverloadedError,
     SketchError,
+    TooEarlyError,
     TransportError,
 )
 from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
@@ -50,7 +51,7 @@ def problem_response(
         sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
-    if isinstance(error, OverloadedError):
+    if isinstance(error, OverloadedError | TooEarlyError):
         sent["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     elif isinstance(error, TransportError):
         sent["Retry-After"] = str(RETRY_AFTER_S)

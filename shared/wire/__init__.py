@@ -17,6 +17,7 @@ from shared.wire.enrolment_code import (
     is_enrolment_code,
 )
 from shared.wire.http_signature import (
+    CLOCK_LEEWAY_S,
     RequestSignature,
     parse_request_signature,
     sign_request,
@@ -46,6 +47,7 @@ from shared.wire.problems import (
 from shared.wire.study import compute_study_id
 
 __all__ = [
+    "CLOCK_LEEWAY_S",
     "CODE_PREFIX",
     "MAX_STREAM_NAME",
     "PROBLEM_MEDIA_TYPE",
