@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shared.core.text import PLAIN_TEXT
 from shared.errors import (
     AccessError,
     ConfigError,
@@ -123,7 +124,12 @@ def _to_config_error(found: Any) -> ConfigError:
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
-    return ConfigError(found["msg"][:1].lower() + found["msg"][1:], field=field, fix="see /docs")
+    if found.get("ctx", {}).get("pattern") == PLAIN_TEXT:
+        return ConfigError(
+            "must have no control character", field=field, fix="write it in one line"
+        )
+    rule = found["msg"].removeprefix("Value error, ")
+    return ConfigError(rule[:1].lower() + rule[1:], field=field, fix="see /docs")
 
 
 def _find_methods(request: Request) -> list[str]:

@@ -1,8 +1,10 @@
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aggregator.api.dependencies import encode_page
 from shared.plan import SketchPlan, WindowRule, compute_plan_digest
 from shared.wire import CLOCK_LEEWAY_S, encode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, change_bytes, make_plan
@@ -71,8 +73,11 @@ async def test_sketches_are_listed_in_pages_that_miss_none(desk: Desk) -> None:
 
 async def test_a_page_that_was_never_given_is_refused(desk: Desk) -> None:
     study = await prepare(desk)
-    url = f"/v1/studies/{study.hex()}/sketches?page=elsewhere"
-    assert_problem(await desk.http.get(url, headers=desk.analyst), "request-invalid", 422, "page")
+    endless = [encode_page((time, b"")) for time in (math.nan, math.inf, -math.inf)]
+    for page in ("elsewhere", *endless):
+        url = f"/v1/studies/{study.hex()}/sketches?page={page}"
+        answer = await desk.http.get(url, headers=desk.analyst)
+        assert_problem(answer, "request-invalid", 422, "page")
 
 
 async def test_a_sketch_for_an_unknown_study_is_refused(desk: Desk) -> None:
