@@ -28,7 +28,7 @@ from device_agent.toml_table import Table
 from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
 from shared.errors import ConfigError
 from shared.privacy import Budget
-from shared.wire import MAX_STREAM_NAME
+from shared.wire import STREAM_NAME_RULE, is_stream_name
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
@@ -236,11 +236,9 @@ def _read_streams(top: Table, folder: Path) -> tuple[StreamSettings, ...]:
 def _read_stream(document: Any, path: str, folder: Path) -> StreamSettings:
     table = Table(document, path, ("name", "source", "columns"))
     name = table.text("name")
-    if len(name) > MAX_STREAM_NAME:
+    if not is_stream_name(name):
         raise ConfigError(
-            f"must have at most {MAX_STREAM_NAME} characters",
-            field=table.name("name"),
-            fix="shorten it",
+            STREAM_NAME_RULE, field=table.name("name"), fix="choose another, such as 'main'"
         )
     source = table.require("source", '[streams.source] with kind = "csv" and a path')
     return StreamSettings(

@@ -25,6 +25,7 @@ from device_agent.messages import (
 from shared import __version__
 from shared.errors import SignatureError, SketchError, TransportError
 from shared.wire import (
+    CLOCK_LEEWAY_S,
     PROBLEM_MEDIA_TYPE,
     SKETCH_MEDIA_TYPE,
     DeviceAction,
@@ -33,9 +34,6 @@ from shared.wire import (
     problem_type_of,
     sign_request,
 )
-
-CLOCK_LEEWAY_S = 300
-"""Most seconds by which the clocks of device and server may differ."""
 
 T = TypeVar("T")
 

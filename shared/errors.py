@@ -17,6 +17,7 @@
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
+    │   ├── TooEarlyError            of a window that has not begun by the receiver's clock
     │   ├── TooLargeError            longer than what is read
     │   └── MediaTypeError           of a type or encoding that is not read
     ├── StoreError                   what is stored, or would be
@@ -119,6 +120,29 @@ class SignatureError(WireError):
 
 class ImplausibleSketchError(WireError):
     """Sums or counts that no honest device can send."""
+
+
+class TooEarlyError(WireError):
+    """Of a window that has not begun by the receiver's clock.
+
+    Parameters
+    ----------
+    rule, field, fix
+        As in :class:`SketchError`.
+    retry_after_s
+        Seconds after which it has.
+    """
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        field: str | None = None,
+        fix: str | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(rule, field=field, fix=fix)
 
 
 class TooLargeError(WireError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request
@@ -81,6 +82,8 @@ def decode_page(text: str | None) -> PageKey | None:
         return None
     try:
         time, identity = json.loads(base64.urlsafe_b64decode(text.encode()))
+        if not math.isfinite(time):
+            raise ValueError(time)  # databases differ in where they put it
         return float(time), bytes.fromhex(identity)
     except (ValueError, TypeError) as error:
         raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.wire import PROBLEM_MEDIA_TYPE, ProblemType, problem_types
+from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
 
 _ANY_CALL = {"too-many-requests", "internal", "unavailable"}
 _WITH_KEY = {"access-denied"}
@@ -42,6 +42,7 @@ _SPECIAL: dict[tuple[str, str], set[str]] = {
         "signature-invalid",
         "store-conflict",
         "study-closed",
+        "too-early",
         "unsupported-version",
     },
     ("post", "/v1/studies/{study}/snapshots"): {"store-conflict"},
@@ -104,7 +105,7 @@ def _responses(problems: list[ProblemType]) -> dict[str, Any]:
             },
         )
         response["content"][PROBLEM_MEDIA_TYPE]["examples"][problem.slug] = _example(problem)
-        if problem.status in (429, 503):
+        if problem.status in (429, 503) or problem.action is DeviceAction.HOLD:
             response["headers"] = {
                 "Retry-After": {
                     "description": "seconds after which it makes sense to ask again",

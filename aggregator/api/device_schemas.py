@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 
 from aggregator.api.schemas import Hex, Items, Request, Signature, SmallText
+from shared.core.text import PLAIN_TEXT
 
-StreamName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+StreamName = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PLAIN_TEXT)]
 Sequence = Annotated[StrictInt, Field(ge=0, lt=1 << 53)]
-ShortText = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=PLAIN_TEXT)]
 
 _ID = "5f" * 32
 _TIME = "2026-03-01T12:00:00.000000Z"
@@ -75,7 +76,7 @@ class PlanRefusalRequest(Request):
 
     study: Hex
     rule: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_.\-]{1,100}$")]
-    detail: Annotated[str, StringConstraints(max_length=500)]
+    detail: Annotated[str, StringConstraints(max_length=500, pattern=PLAIN_TEXT)]
 
 
 class HeartbeatRequest(Request):

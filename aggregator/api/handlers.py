@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shared.core.text import PLAIN_TEXT
 from shared.errors import (
     AccessError,
     ConfigError,
@@ -22,6 +23,7 @@ from shared.errors import (
     NotFoundError,
     OverloadedError,
     SketchError,
+    TooEarlyError,
     TransportError,
 )
 from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
@@ -50,7 +52,7 @@ def problem_response(
         sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
-    if isinstance(error, OverloadedError):
+    if isinstance(error, OverloadedError | TooEarlyError):
         sent["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     elif isinstance(error, TransportError):
         sent["Retry-After"] = str(RETRY_AFTER_S)
@@ -122,7 +124,12 @@ def _to_config_error(found: Any) -> ConfigError:
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
-    return ConfigError(found["msg"][:1].lower() + found["msg"][1:], field=field, fix="see /docs")
+    if found.get("ctx", {}).get("pattern") == PLAIN_TEXT:
+        return ConfigError(
+            "must have no control character", field=field, fix="write it in one line"
+        )
+    rule = found["msg"].removeprefix("Value error, ")
+    return ConfigError(rule[:1].lower() + rule[1:], field=field, fix="see /docs")
 
 
 def _find_methods(request: Request) -> list[str]:

@@ -15,6 +15,8 @@ from pydantic import (
     StringConstraints,
 )
 
+from shared.core.text import PLAIN_TEXT
+
 T = TypeVar("T")
 
 _ID = "5f" * 32
@@ -22,7 +24,7 @@ _TIME = "2026-03-01T12:00:00.000000Z"
 
 Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Signature = Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")]
-SmallText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+SmallText = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN_TEXT)]
 Labels = dict[SmallText, SmallText]
 _BELOW_2_53 = 1 << 53
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000

@@ -31,7 +31,12 @@ def migrate(argv: list[str]) -> int:
         _EXAMPLES,
     )
     add_database(parser)
-    parser.add_argument("--to", default="head", metavar="VERSION", help="an earlier version, too")
+    parser.add_argument(
+        "--to",
+        default="head",
+        metavar="VERSION",
+        help="an earlier version, too; base is none at all",
+    )
     parser.add_argument(
         "--new-generation",
         action="store_true",

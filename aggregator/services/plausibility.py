@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from aggregator.ports import SketchRecord
-from shared.errors import ImplausibleSketchError
+from shared.errors import ImplausibleSketchError, TooEarlyError
 from shared.plan import SketchPlan
-from shared.wire import SketchHeader, decode_payload
+from shared.wire import CLOCK_LEEWAY_S, SketchHeader, decode_payload
 
 
 def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) -> None:
@@ -81,6 +83,30 @@ def require_disjoint(
         _require_order(below.last_slot, first, is_full=below.n_records == most_records)
     if above is not None and above.first_slot is not None:
         _require_order(last, above.first_slot, is_full=header.n_records == most_records)
+
+
+def require_begun(header: SketchHeader, plan: SketchPlan, *, now: float) -> None:
+    """Check that the window of a sketch has begun, give or take what clocks may differ.
+
+    Not that it has ended: at the most records a window closes early. So a device that lies has
+    no more windows than time has brought.
+
+    Raises
+    ------
+    TooEarlyError
+        It has not; the error says when it will have.
+    """
+    if header.slots is None:
+        return
+    start, _ = plan.window.slot_bounds(header.slots[1])
+    early_by = start - CLOCK_LEEWAY_S - now
+    if early_by > 0:
+        raise TooEarlyError(
+            f"begin more than {CLOCK_LEEWAY_S} s after the server's time",
+            field="slots",
+            fix="set the device's clock, and send the same after the seconds in Retry-After",
+            retry_after_s=math.ceil(early_by),
+        )
 
 
 def _require_order(last: int, next_first: int, *, is_full: bool) -> None:

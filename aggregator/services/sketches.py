@@ -94,7 +94,7 @@ class SketchService:
             Another sketch is stored under this identity.
         OverloadedError
             The device sends too often.
-        StudyClosedError, PlanMismatchError, ImplausibleSketchError, StoreError
+        StudyClosedError, PlanMismatchError, ImplausibleSketchError, TooEarlyError, StoreError
             The study does not take it.
 
         Guarantees

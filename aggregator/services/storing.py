@@ -18,7 +18,7 @@ from aggregator.services.batching import Batcher
 from aggregator.services.device_keys import find_signer, require_valid
 from aggregator.services.devices import not_enrolled
 from aggregator.services.plans import PlanCache, require_present, require_study
-from aggregator.services.plausibility import require_disjoint
+from aggregator.services.plausibility import require_begun, require_disjoint
 from shared.errors import (
     AccessError,
     DuplicateUploadError,
@@ -170,6 +170,8 @@ class UploadWriter:
             raise upload.implausible
         plan = await self._plans.get(study)
         require_disjoint(message.header, *neighbours, most_records=plan.most_records)
+        # Last, for what is refused for good must not be sent again.
+        require_begun(message.header, plan, now=now)
         return True
 
     async def _write(

@@ -39,7 +39,7 @@ def migrate(connection: Connection, revision: str) -> None:
     Raises
     ------
     ConfigError
-        It has a version that this release does not know.
+        It has a version that this release does not know, or is to have one.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
@@ -51,6 +51,12 @@ def migrate(connection: Connection, revision: str) -> None:
             f"has schema version {present}, which this release does not know",
             field="database",
             fix="use the release that wrote it, or a later one",
+        )
+    if revision not in known | {"base", "head"}:
+        raise ConfigError(
+            f"{revision!r} is not a version of this release",
+            field="to",
+            fix=f"use base, head or one of: {', '.join(sorted(known))}",
         )
     if revision == "base" or (revision in known and _is_earlier(config, revision, present)):
         command.downgrade(config, revision)

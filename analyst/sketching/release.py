@@ -24,7 +24,7 @@ from shared.core.parallel import sketch_batches
 from shared.entropy import SystemSource
 from shared.errors import ConfigError, PrivacyError, RecordError
 from shared.plan import SketchPlan, compute_plan_digest
-from shared.wire import MAX_STREAM_NAME, encode_payload
+from shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
 READERS: dict[str, Callable[[WatchedFile, ColumnNames], RecordReader]] = {
     ".csv": CsvReader,
@@ -159,12 +159,10 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     Raises
     ------
     ConfigError, PrivacyError
-        The name is empty or too long; or the plan keeps the number of records secret.
+        The name breaks its rule; or the plan keeps the number of records secret.
     """
-    if not 1 <= len(stream) <= MAX_STREAM_NAME:
-        raise ConfigError(
-            f"must have 1 to {MAX_STREAM_NAME} characters", field="--stream", fix='such as "main"'
-        )
+    if not is_stream_name(stream):
+        raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
     if plan.privacy_target.releases_count:
         raise PrivacyError(
             "keeps the number of records secret, and the sketch of a file tells it",

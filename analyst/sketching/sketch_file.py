@@ -27,7 +27,7 @@ from shared.errors import (
     UnsupportedVersionError,
 )
 from shared.plan import SketchPlan, compute_plan_digest
-from shared.wire import MAX_STREAM_NAME, decode_payload
+from shared.wire import decode_payload, is_stream_name
 
 FORMAT = "sfumato-sketch-file"
 VERSION = 1
@@ -170,8 +170,7 @@ def _from_document(document: dict[str, Any]) -> SketchFile:
     _require(is_count("width", 1, 8), "width")
     plan_digest, payload = document["plan_digest"], document["payload"]
     _require(isinstance(plan_digest, bytes) and len(plan_digest) == 32, "plan_digest")
-    stream = document["stream"]
-    _require(isinstance(stream, str) and 1 <= len(stream) <= MAX_STREAM_NAME, "stream")
+    _require(is_stream_name(document["stream"]), "stream")
     _require(isinstance(payload, bytes) and len(payload) % (2 * document["width"]) == 0, "payload")
     _require(document["payload_digest"] == hashlib.sha256(payload).digest(), "payload_digest")
     if exact:
@@ -179,7 +178,7 @@ def _from_document(document: dict[str, Any]) -> SketchFile:
     return SketchFile(
         kind=document["kind"],
         plan_digest=plan_digest,
-        stream=stream,
+        stream=document["stream"],
         n_records=document["n_records"],
         width=document["width"],
         payload=payload,

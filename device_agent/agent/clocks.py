@@ -19,8 +19,9 @@ from device_agent.store import (
     suspend_stream,
     transaction,
 )
-from device_agent.transport import CLOCK_LEEWAY_S, ServerClient
+from device_agent.transport import ServerClient
 from shared.errors import LedgerError, StoreError, TransportError
+from shared.wire import CLOCK_LEEWAY_S
 
 _BELIEVED_S = 86400.0
 """Clocks drift apart; within a day by seconds."""

@@ -1,12 +1,26 @@
-"""Text as fields and numbers: one reading of it for devices and for files; no value is an error.
+"""Text as names, fields and numbers: one reading of it everywhere; no value is an error.
 
-Importable by whatever reads records.
+Importable by whatever reads records or names.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import re
+
+PLAIN_TEXT = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
+"""The pattern of text in one line without control characters, in the dialect of JSON Schema too."""
+_PLAIN = re.compile(PLAIN_TEXT.removeprefix("^").removesuffix("$"))
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether text is one line without control characters.
+
+    Those could move the cursor of whoever looks at a list, and not every database stores them. Told
+    by the code points alone, so that machines with other tables of Unicode agree.
+    """
+    return _PLAIN.fullmatch(text) is not None
 
 
 def split_line(line: str, delimiter: str = ",") -> list[str] | None:

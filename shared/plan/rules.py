@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.core import AMPLITUDE
 from shared.core.seeds import SEED_BYTES
+from shared.core.text import is_plain
 from shared.errors import PlanError
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ def _require(holds: bool, field: str, rule: str, fix: str | None = None) -> None
         raise PlanError(rule, field=field, fix=fix)
 
 
+def _require_plain(field: str, *texts: str) -> None:
+    _require(
+        all(map(is_plain, texts)),
+        field,
+        "must have no control character in a name, unit or value",
+        "write each in one line",
+    )
+
+
 def _require_dimensions(plan: SketchPlan) -> None:
     _require(plan.n_dimensions >= 1, "dimensions", "must name at least one column")
     names = [dimension.name for dimension in plan.dimensions]
@@ -78,6 +88,7 @@ def _require_dimensions(plan: SketchPlan) -> None:
     for dimension in plan.dimensions:
         where = f"dimensions.{dimension.name or '?'}"
         _require(bool(dimension.name), where, "must have a name")
+        _require_plain(where, dimension.name, dimension.unit)
         _require(
             math.isfinite(dimension.lower)
             and math.isfinite(dimension.upper)
@@ -153,6 +164,7 @@ def _require_labels(plan: SketchPlan) -> None:
             f"labels.{label.name or '?'}",
             "must have a name and values that differ",
         )
+        _require_plain(f"labels.{label.name}", label.name, *label.values)
     n_sets = math.prod(len(label.values) for label in plan.labels)
     _require(
         n_sets <= MAX_LABEL_SETS,

@@ -17,20 +17,22 @@ from shared.wire.enrolment_code import (
     is_enrolment_code,
 )
 from shared.wire.http_signature import (
+    CLOCK_LEEWAY_S,
     RequestSignature,
     parse_request_signature,
     sign_request,
     verify_request,
 )
 from shared.wire.message import (
-    MAX_STREAM_NAME,
     SKETCH_MEDIA_TYPE,
+    STREAM_NAME_RULE,
     SketchHeader,
     SketchMessage,
     compute_sketch_id,
     decode_header,
     decode_message,
     encode_message,
+    is_stream_name,
     verify_header,
 )
 from shared.wire.payload import decode_payload, encode_payload
@@ -46,10 +48,11 @@ from shared.wire.problems import (
 from shared.wire.study import compute_study_id
 
 __all__ = [
+    "CLOCK_LEEWAY_S",
     "CODE_PREFIX",
-    "MAX_STREAM_NAME",
     "PROBLEM_MEDIA_TYPE",
     "SKETCH_MEDIA_TYPE",
+    "STREAM_NAME_RULE",
     "DeviceAction",
     "EnrolmentCode",
     "ProblemType",
@@ -70,6 +73,7 @@ __all__ = [
     "encode_rotation_input",
     "error_from_problem",
     "is_enrolment_code",
+    "is_stream_name",
     "parse_request_signature",
     "problem_document",
     "problem_type_of",

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.errors import SignatureError
 
-LEEWAY_S = 300
-"""Most seconds between signing and checking."""
+CLOCK_LEEWAY_S = 300
+"""Most seconds by which the clocks of device and server may differ."""
 
 _LABEL = "sfumato"
 _INPUT = re.compile(
@@ -108,9 +108,9 @@ def verify_request(
     SignatureError
         It does not verify, covers too little, or was made more than 300 s from now.
     """
-    if abs(now - signature.created) > LEEWAY_S:
+    if abs(now - signature.created) > CLOCK_LEEWAY_S:
         raise SignatureError(
-            f"was made more than {LEEWAY_S} s from the server's time",
+            f"was made more than {CLOCK_LEEWAY_S} s from the server's time",
             field="Signature",
             fix="set this machine's clock",
         )

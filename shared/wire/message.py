@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.cbor import decode_deterministic, encode_deterministic
+from shared.core.text import is_plain
 from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
 
 SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
@@ -23,10 +24,16 @@ HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
 VERSION = 1
 KIND = "local.v1"
 MAX_STREAM_NAME = 64
+STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters, none of them a control character"
 _COSE_SIGN1_TAG = 18
 _EDDSA = -8
 _ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
 _DIGEST_BYTES = 32
+
+
+def is_stream_name(name: object) -> bool:
+    """Tell whether something may be the name of a stream."""
+    return isinstance(name, str) and 1 <= len(name) <= MAX_STREAM_NAME and is_plain(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,11 +254,7 @@ def _header_from_map(document: Any) -> SketchHeader:
         value = document[key]
         _require(isinstance(value, bytes) and len(value) == size, name, f"must be {size} bytes")
     stream = document[6]
-    _require(
-        isinstance(stream, str) and 1 <= len(stream) <= MAX_STREAM_NAME,
-        "stream",
-        f"must be text of 1 to {MAX_STREAM_NAME} characters",
-    )
+    _require(is_stream_name(stream), "stream", STREAM_NAME_RULE)
     _require(type(document[10]) is bool, "n_public", "must be true or false")
     for key, name in ((7, "sequence"), (9, "n_records"), (13, "payload_length")):
         value = document[key]

@@ -74,7 +74,8 @@ def _problem(
     )
 
 
-_RETRY, _SHELVE, _SUSPEND = DeviceAction.RETRY, DeviceAction.SHELVE, DeviceAction.SUSPEND
+_RETRY, _HOLD = DeviceAction.RETRY, DeviceAction.HOLD
+_SHELVE, _SUSPEND = DeviceAction.SHELVE, DeviceAction.SUSPEND
 
 _TABLE: tuple[ProblemType, ...] = (
     _problem(
@@ -111,6 +112,16 @@ _TABLE: tuple[ProblemType, ...] = (
         errors.ImplausibleSketchError,
         "The number of records or a coordinate lies outside what the plan makes possible, or the "
         "window overlaps one that this stream already released. Nothing was stored.",
+    ),
+    _problem(
+        "too-early",
+        "The window has not begun yet",
+        422,
+        _HOLD,
+        errors.TooEarlyError,
+        "The sketch covers a slot that begins more than five minutes after the server's time: the "
+        "clock of the device, or that of the server, is wrong. Nothing was stored. Send the same "
+        "again after the seconds in Retry-After.",
     ),
     _problem(
         "plan-mismatch",

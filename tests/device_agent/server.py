@@ -318,7 +318,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = b""
         self.send_header("ETag", self.study.etag)
         self.send_header("Content-Length", str(len(body)))
-        if status == 429 and self.study.retry_after:
+        if status in (422, 429) and self.study.retry_after:
             self.send_header("Retry-After", self.study.retry_after)
         self.end_headers()
         self.wfile.write(body)

@@ -11,7 +11,7 @@ import pytest
 
 from device_agent.store import lock_folder
 from shared.core import SketchAccumulator
-from shared.errors import ImplausibleSketchError, StudyClosedError, TransportError
+from shared.errors import ImplausibleSketchError, StudyClosedError, TooEarlyError, TransportError
 from shared.plan import WindowRule
 from shared.wire import decode_payload
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
@@ -213,6 +213,19 @@ def test_a_server_that_asks_to_wait_is_not_asked_again_before(enrolled: Agent) -
     enrolled.server.retry_after = "3600"
     enrolled.append(0)
     enrolled.once(status=75)
+    enrolled.server.answers.clear()
+    enrolled.once(status=75)
+    assert len(enrolled.server.received) == 1
+
+
+def test_a_window_that_is_too_early_for_the_server_is_held_and_not_set_aside(
+    enrolled: Agent,
+) -> None:
+    enrolled.server.answers = {0: TooEarlyError("has not begun", field="slots")}
+    enrolled.server.retry_after = "3600"
+    enrolled.append(0)
+    report = enrolled.once(status=75)
+    assert (report["sent"], report["waiting"], report["shelved"]) == (0, 1, 0)
     enrolled.server.answers.clear()
     enrolled.once(status=75)
     assert len(enrolled.server.received) == 1

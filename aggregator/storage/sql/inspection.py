@@ -38,8 +38,9 @@ class InspectionRows(Rows):
         return sum([(await self._connection.execute(one)).scalar_one() for one in counts])
 
     async def list_study_ids(self) -> Sequence[bytes]:
-        """Return the identities of all studies."""
-        found = await self._connection.execute(select(Study.study_id).order_by(Study.study_id))
+        """Return the identities of the studies that were not withdrawn."""
+        kept = select(Study.study_id).where(Study.state != "withdrawn")
+        found = await self._connection.execute(kept.order_by(Study.study_id))
         return list(found.scalars())
 
     async def find_file_faults(self) -> AsyncIterator[str]:
@@ -118,6 +119,8 @@ class InspectionRows(Rows):
                 func.coalesce(func.sum(sizes), 0).label("found_records"),
             )
             .outerjoin(Sketch, Sketch.study_id == Study.study_id)
+            # What a withdrawn study held is removed batch by batch.
+            .where(Study.state != "withdrawn")
             .group_by(Study.study_id, Study.n_sketches, Study.n_records)
         )
         for row in await self._connection.execute(statement):
@@ -128,6 +131,8 @@ class InspectionRows(Rows):
         devices = (
             select(Device.device_id, Device.n_sketches, func.count(Sketch.sketch_id).label("found"))
             .outerjoin(Sketch, Sketch.device_id == Device.device_id)
+            .join(Study, Study.study_id == Device.study_id)
+            .where(Study.state != "withdrawn")
             .group_by(Device.device_id, Device.n_sketches)
         )
         for row in await self._connection.execute(devices):
@@ -164,7 +169,7 @@ class InspectionRows(Rows):
         rootless = (
             select(Study.study_id)
             .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
-            .where(CellRoot.study_id.is_(None))
+            .where(CellRoot.study_id.is_(None), Study.state != "withdrawn")
         )
         for row in await self._connection.execute(rootless):
             yield f"study {row.study_id.hex()}: has no root, so nothing is ever merged"

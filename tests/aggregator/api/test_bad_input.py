@@ -56,6 +56,39 @@ async def test_no_body_of_json_makes_a_call_fail(desk: Desk, body: bytes) -> Non
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\n", "\x9b", "\u2028"])
+async def test_a_control_character_is_refused_in_every_name(desk: Desk, character: str) -> None:
+    plan, name = make_plan(), f"a{character}b"
+    study = (await desk.publish(plan)).hex()
+    device = "ab" * 32
+    for url, body, field in (
+        ("/v1/studies", {"name": name, "plan": plan_to_json(plan)}, "name"),
+        ("/v1/keys", {"name": name, "scope": "analyst"}, "name"),
+        (f"/v1/studies/{study}/snapshots", {"labels": {"site": name}}, "labels.site"),
+        (f"/v1/devices/{device}/exclude", {"reason": name}, "reason"),
+        (f"/v1/devices/{device}/revoke", {"reason": name}, "reason"),
+    ):
+        answer = await desk.http.post(url, json=body, headers=desk.operator)
+        assert_problem(answer, "request-invalid", 422, field)
+        assert answer.json()["rule"] == "must have no control character"
+    await desk.enrol(bytes.fromhex(study), Device(1))
+    message = Device(1).message(bytes.fromhex(study), plan, stream=name)
+    answer = await desk.put(bytes.fromhex(study), *message)
+    assert_problem(answer, "malformed-message", 400, "stream")
+    heartbeat = {"agent": name, "engine": "x", "waiting_sketches": 0}
+    url, content = "/v1/devices/me/heartbeat", json.dumps(heartbeat).encode()
+    signed = Device(1).sign("PUT", url, now=1_772_366_400.0, body=content)
+    answer = await desk.http.put(url, content=content, headers=signed | JSON)
+    assert_problem(answer, "request-invalid", 422, "agent")
+
+
+async def test_a_rule_of_this_server_reads_as_such(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    answer = await desk.change(study, "closed", accept_until="1969-12-31T00:00:00Z")
+    assert_problem(answer, "request-invalid", 422, "accept_until")
+    assert answer.json()["rule"] == "must be in the years 1970 to 9000"
+
+
 @pytest.mark.parametrize("depth", [15, 17, 400, DEPTH])
 @pytest.mark.parametrize("opening", [b"\x81", b"\xd2", b"\xa1\x00"])
 async def test_nested_messages_are_refused_and_counted(

@@ -1,12 +1,14 @@
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aggregator.api.dependencies import encode_page
 from shared.plan import SketchPlan, WindowRule, compute_plan_digest
-from shared.wire import encode_payload
+from shared.wire import CLOCK_LEEWAY_S, encode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, change_bytes, make_plan
-from tests.aggregator.serving import Server
+from tests.aggregator.serving import Server, SteppedClock
 
 pytestmark = pytest.mark.anyio
 
@@ -71,8 +73,11 @@ async def test_sketches_are_listed_in_pages_that_miss_none(desk: Desk) -> None:
 
 async def test_a_page_that_was_never_given_is_refused(desk: Desk) -> None:
     study = await prepare(desk)
-    url = f"/v1/studies/{study.hex()}/sketches?page=elsewhere"
-    assert_problem(await desk.http.get(url, headers=desk.analyst), "request-invalid", 422, "page")
+    endless = [encode_page((time, b"")) for time in (math.nan, math.inf, -math.inf)]
+    for page in ("elsewhere", *endless):
+        url = f"/v1/studies/{study.hex()}/sketches?page={page}"
+        answer = await desk.http.get(url, headers=desk.analyst)
+        assert_problem(answer, "request-invalid", 422, "page")
 
 
 async def test_a_sketch_for_an_unknown_study_is_refused(desk: Desk) -> None:
@@ -294,6 +299,39 @@ async def test_the_least_integer_of_the_widest_payload_is_refused(desk: Desk) ->
     payload = encode_payload(sums, plan.payload_width)
     message = Device(1).message(study, plan, sums, payload=payload)
     assert_problem(await desk.put(study, *message), "implausible-sketch", 422, "payload")
+
+
+async def test_a_window_that_has_not_begun_is_held_until_it_has(
+    desk: Desk, clock: SteppedClock
+) -> None:
+    plan = make_plan(window=WindowRule(kind="time", origin=7, length_s=3600))
+    study = await prepare(desk, plan=plan)
+    slot = plan.window.slot_of(clock.now()) + 1000
+    early = Device(1).message(study, plan, slots=(slot - 2, slot))
+    begins = plan.window.slot_bounds(slot)[0] - CLOCK_LEEWAY_S
+    for wait in (int(begins - clock.now()), 1):
+        clock.seconds = begins - wait
+        answer = await desk.put(study, *early)
+        assert_problem(answer, "too-early", 422, "slots")
+        assert answer.headers["Retry-After"] == str(wait)
+    assert await count_stored(desk, study) == 0
+    assert await read_refusals(desk, study) == {"too-early": 2}
+    clock.seconds = begins
+    assert (await desk.put(study, *early)).status_code == 201
+    # The server's clock may be set back: what is stored stays known.
+    clock.seconds -= 10_000
+    assert (await desk.put(study, *early)).status_code == 200
+
+
+async def test_what_is_refused_for_good_is_not_held(desk: Desk, clock: SteppedClock) -> None:
+    plan, device = make_plan(), Device(1)
+    study = await prepare(desk)
+    slot = plan.window.slot_of(clock.now()) + 1000
+    too_many = device.message(study, plan, slots=(slot, slot), n_records=2001)
+    assert_problem(await desk.put(study, *too_many), "implausible-sketch", 422, "n_records")
+    early = device.message(study, plan, slots=(slot, slot))
+    await desk.change(study, "closed")
+    assert_problem(await desk.put(study, *early), "study-closed", 403, "study")
 
 
 async def test_windows_by_count_carry_no_slots(desk: Desk) -> None:

@@ -110,6 +110,21 @@ async def test_a_sound_database_passes_every_check(
     assert len(table) == 1 + len(document["checks"])
 
 
+async def test_a_withdrawn_study_is_no_fault_while_it_is_removed_nor_after(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_server(filled.store) as server:
+        (study,) = (await server.desk.read("/v1/studies"))["items"]
+        withdrawn = await server.desk.withdraw(bytes.fromhex(study["study_id"]), study["name"])
+        assert withdrawn.status_code == 200
+        async with filled.store.begin(write=True) as transaction:
+            assert await transaction.purge_withdrawn(most=4)
+        assert await filled.check() == 0, capsys.readouterr().out
+        while await server.services.withdrawals.purge():
+            pass
+    assert await filled.check() == 0, capsys.readouterr().out
+
+
 FIRST = "(SELECT sketch_id FROM sketches WHERE state = 'stored' ORDER BY sketch_id LIMIT 1)"
 MERGED = (
     "(SELECT sketch_id FROM sketches WHERE state = 'stored' "

@@ -68,6 +68,16 @@ def test_migrating_tells_the_version_and_draws_a_generation(
     assert capsys.readouterr().out == "schema version none\n"
 
 
+def test_a_version_that_there_is_not_is_refused_in_one_line(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert migrate(["--database", database, "--to", "9999"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("sfumato migrate: to: '9999' is not a version")
+    assert "0001" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_server_in_the_open_needs_a_proxy(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -247,7 +247,7 @@ class UploadRules(Harness):
     @precondition(lambda self: self.can_release and self.model.is_open)
     @rule(device=devices, number=replicas)
     def send_early(self, device: int, number: int) -> None:
-        """A window that has not begun by the server's clock: taken, or to be held until it has."""
+        """A window that has not begun by the server's clock: to be held until it has."""
         name = f"early{self.n_coordinates_used}"
         slot = int(self.clock.now()) // PLAN.window.length_s + 100_000
         release = self.make_release(device, name, 0, (slot, slot))
@@ -257,9 +257,6 @@ class UploadRules(Harness):
 
     async def _send_early(self, release: Release, number: int) -> None:
         answer = await self.replicas[number].desk.put(self.study, release.sketch_id, release.body)
-        if answer.status_code == 201:
-            self.model.store(release, self.clock.now())
-            return
         self.released.remove(release)
         error = error_from_problem(answer.json(), answer.status_code)
         assert problem_type_of(type(error)).action is DeviceAction.HOLD, answer.text

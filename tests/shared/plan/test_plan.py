@@ -233,6 +233,8 @@ def test_the_payload_width_holds_every_coordinate() -> None:
         ({"window": {"kind": "moon"}}, "window.kind"),
         ({"radius_law": {"kind": "cauchy"}}, "radius_law.kind"),
         ({"labels": [{"name": "a", "values": []}]}, "labels.a"),
+        ({"labels": [{"name": "a", "values": ["b\x1b[2J"]}]}, "labels.a"),
+        ({"dimensions": [{**SPEC["dimensions"][0], "unit": "C\0"}]}, "dimensions.temperature"),
         ({"labels": [{"name": "a", "values": [str(i) for i in range(65)]}]}, "labels"),
         ({"colour": "blue"}, "colour"),
     ],

@@ -54,6 +54,14 @@ def test_other_bytes_under_one_identity_suspend_the_stream() -> None:
     assert problem_type_of(errors.DuplicateUploadError).action is DeviceAction.SUSPEND
 
 
+def test_a_device_has_a_problem_for_each_thing_that_it_may_do() -> None:
+    assert {problem.action for problem in problem_types()} == set(DeviceAction)
+
+
+def test_a_window_that_has_not_begun_is_held_until_it_has() -> None:
+    assert problem_type_of(errors.TooEarlyError).action is DeviceAction.HOLD
+
+
 def test_only_what_may_pass_by_itself_is_retried() -> None:
     retried = {p.status for p in problem_types() if p.action is DeviceAction.RETRY}
     assert retried == {408, 429, 500, 503}
