@@ -25,7 +25,6 @@ from aggregator.api.device_schemas import (
     RefusalBody,
     RefusalsBody,
 )
-from aggregator.api.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.api.result_schemas import BandBody, PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
     NoticeBody,
@@ -40,6 +39,7 @@ from aggregator.api.schemas import (
     to_rfc3339,
 )
 from aggregator.api.signing import Reader
+from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
