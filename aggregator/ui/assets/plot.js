@@ -19,7 +19,7 @@ export function ticksBetween(low, high, wanted) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const ticks = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i += 1) ticks.push(i * step);
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1) ticks.push(i * step + 0); // no -0
   return ticks;
 }
 
@@ -51,8 +51,9 @@ function ribbon(upper, lower) {
   return `${curve(upper)}L${curve(lower.reverse()).slice(1)}Z`;
 }
 
+// Names of a kind often differ in their last letters.
 function cut(text, length) {
-  return text.length > length ? `${text.slice(0, Math.max(1, length - 1))}…` : text;
+  return text.length > length ? `${text.slice(0, Math.max(1, length - 3))}…${text.slice(-2)}` : text;
 }
 
 /** Move labels apart, keeping their order and staying inside. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.plan import Dimension, Label
+from shared.plan import Dimension, Label, SketchPlan, WindowRule
 from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM, Page, PageError, open_browser
 
@@ -52,6 +53,32 @@ class Scene:
         self.page.wait_for("main h1")
 
 
+def publish(
+    aggregator: Aggregator, name: str, plan: SketchPlan, first_slot: int, *devices: Device
+) -> str:
+    """Publish a study, in which each device has sent two sketches of 500 records."""
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study(name, plan)["study_id"])
+        identity = bytes.fromhex(study)
+        for device in devices:
+            body = device.enrolment(client.create_token(study), identity)
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            for i in range(2):
+                slots = (first_slot + i, first_slot + i) if plan.window.kind == "time" else None
+                sent = device.message(identity, plan, sequence=i, slots=slots)
+                assert upload(http, study, *sent) == 201
+    return study
+
+
+def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
+    """Send a sketch and return the status of the answer."""
+    path = f"/v1/studies/{study}/sketches/{sketch}"
+    return http.put(path, content=message, headers=SKETCH).status_code
+
+
 def make_study(aggregator: Aggregator) -> str:
     """Publish a study whose every name is markup; one of its five sketches is refused."""
     plan = make_plan(
@@ -61,22 +88,11 @@ def make_study(aggregator: Aggregator) -> str:
         ),
         labels=(Label(name="site", values=("north", HOSTILE)),),
     )
-    with Client(aggregator.url, key=aggregator.key) as client:
-        study = str(client.create_study(HOSTILE, plan)["study_id"])
-        identity = bytes.fromhex(study)
-        with httpx.Client(base_url=aggregator.url) as http:
-            for device in (Device(1), Device(2, {"site": HOSTILE})):
-                body = device.enrolment(client.create_token(study), identity)
-                assert http.post("/v1/enrolments", json=body).status_code == 201
-                for i in range(2):
-                    name, message = device.message(
-                        identity, plan, sequence=i, slots=(SLOT + i, SLOT + i)
-                    )
-                    path = f"/v1/studies/{study}/sketches/{name}"
-                    assert http.put(path, content=message, headers=SKETCH).status_code == 201
-            name, message = Device(3).message(identity, plan)
-            path = f"/v1/studies/{study}/sketches/{name}"
-            assert http.put(path, content=message, headers=SKETCH).status_code == 401
+    devices = (Device(1), Device(2, {"site": HOSTILE}))
+    study = publish(aggregator, HOSTILE, plan, SLOT, *devices)
+    with httpx.Client(base_url=aggregator.url) as http:
+        stranger = Device(3).message(bytes.fromhex(study), plan)
+        assert upload(http, study, *stranger) == 401
     return study
 
 
@@ -106,7 +122,7 @@ def read_result(scene: Scene) -> dict[str, Any]:
 def test_by_keyboard_alone_an_analyst_finds_a_study_and_decodes_it(scene: Scene) -> None:
     scene.enter()
     page = scene.page
-    row = page.text("tbody tr")
+    row = next(line for line in page.text("tbody").splitlines() if line.startswith(HOSTILE))
     assert row.split("\t")[1:5] == ["open", "2", str(N_SKETCHES), "2,000"]
     page.tab_to("tbody a")
     page.press("Enter")
@@ -359,3 +375,61 @@ def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: 
     assert found["told"] == [0.25, 0.5, 0.75]
     events, decode = "/v1/decodes/d/events", "/v1/decodes/d"
     assert found["asked"] == [events, events, decode, events, decode, events]
+
+
+def test_a_decode_that_takes_long_is_cancelled(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('.check input').click()")
+    page.evaluate("document.querySelector('input[type=number]').value = 40")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait("location.hash.includes('/decodes/') && !document.querySelector('.progress').hidden")
+    assert page.evaluate("document.querySelector('button.main').disabled")
+    page.evaluate("document.querySelector('.buttons button:last-child').click()")
+    page.wait_for(".result > p")
+    assert page.text(".result") == "The decode was cancelled."
+    assert page.evaluate("document.querySelector('.progress').hidden")
+
+
+def test_every_number_of_clusters_is_tried_and_one_recommended(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('.check input').click()")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    choice = read_result(scene)["choice"]
+    assert page.text(".result summary") == choice["statement"]
+    (line,) = (row for row in page.text(".result table").splitlines() if "recommended" in row)
+    assert line.startswith(f"{choice['recommended']}\t")
+    assert page.text(".result h3").startswith(str(choice["recommended"]))
+
+
+def test_where_presence_is_secret_no_number_of_records_is_told_as_exact(scene: Scene) -> None:
+    plan = make_plan(
+        neighbouring="add-remove-one",
+        window=WindowRule(kind="time", origin=1_700_000_000, length_s=3600),
+    )
+    study = publish(scene.aggregator, "secret", plan, 0, Device(11), Device(12))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for("button.main")
+    assert page.text(".tile:nth-child(3)") == "Records\nsecret"
+    assert "any number, which stays secret" in page.text()
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert re.search(r"4 sketches of 2 devices with about [\d,]+ ± [\d.]+ records", page.text())
+
+
+def test_windows_by_count_are_selected_by_no_time(scene: Scene) -> None:
+    plan = make_plan(window=WindowRule(kind="count", length=500))
+    study = publish(scene.aggregator, "counted", plan, 0, Device(21))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for("button.main")
+    assert "one sketch every 500 records of a stream" in page.text()
+    assert page.evaluate("document.querySelectorAll('[type=datetime-local]').length") == 0
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert "From 2 sketches of 1 device with 1,000 records." in page.text()
