@@ -19,7 +19,10 @@ export function ticksBetween(low, high, wanted) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const ticks = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i += 1) ticks.push(i * step + 0); // no -0
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1) {
+    // Without a sign where it is zero.
+    ticks.push(i * step + 0);
+  }
   return ticks;
 }
 

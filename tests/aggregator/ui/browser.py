@@ -57,6 +57,7 @@ class Page:
         self._in = open(from_browser, "rb", closefd=False)  # noqa: SIM115 - lives as long as this
         self._waiting = b""
         self._count = 0
+        self._is_waiting = False
         self._session: str | None = None
         (target,) = (
             one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"
@@ -95,6 +96,8 @@ class Page:
             self.requests.append(told["request"])
         elif event.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(str(told["exceptionDetails"]))
+            if self._is_waiting:  # for what may never come now
+                raise PageError(self.complaints[-1])
         # A refused request is told there too, and is the page's own business.
         elif event.get("method") == "Log.entryAdded" and told["entry"]["source"] != "network":
             self.complaints.append(told["entry"]["text"])
@@ -119,6 +122,7 @@ class Page:
         """Wait until an expression is true; a problem on the page ends it unless it may be."""
         strict = "false" if problem else "true"
         while True:
+            self._is_waiting = True
             try:
                 self.evaluate(_SETTLED % {"condition": condition, "strict": strict})
                 return
@@ -126,6 +130,8 @@ class Page:
                 # The page that was watched has given way to the next.
                 if not any(word in str(error) for word in ("navigat", "context", "Promise was")):
                     raise PageError(f"{error}; complaints: {self.complaints}") from error
+            finally:
+                self._is_waiting = False
 
     def wait_for(self, selector: str, *, absent: bool = False, problem: bool = False) -> None:
         """Wait until there is such an element, or none any more."""
