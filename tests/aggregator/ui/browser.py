@@ -122,6 +122,8 @@ class Page:
         """Wait until an expression is true; a problem on the page ends it unless it may be."""
         strict = "false" if problem else "true"
         while True:
+            if self.complaints:
+                raise PageError(f"the page has failed: {self.complaints}")
             self._is_waiting = True
             try:
                 self.evaluate(_SETTLED % {"condition": condition, "strict": strict})
