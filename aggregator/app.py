@@ -15,7 +15,7 @@ from aggregator.ports import Clock, Store, SystemClock
 from aggregator.services import ServiceLimits, Services, create_services
 from aggregator.settings import Settings
 from aggregator.storage import MemoryStore, open_store, prepare_database
-from aggregator.ui import add_reference
+from aggregator.ui import add_dashboard, add_reference
 from aggregator.worker import Worker, WorkerProcesses
 from shared.errors import ConfigError, TransportError, UnpreparedError
 
@@ -61,6 +61,7 @@ def create_app(
             await store.close()
 
     app = create_interface(services, _interface_limits(settings), lifespan=lifespan)
+    add_dashboard(app)
     add_reference(app)
     return app
 

@@ -6,13 +6,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
-from aggregator.api.etags import (
-    IMMUTABLE,
-    NOT_MODIFIED,
-    IfNoneMatch,
-    answer_not_modified,
-    is_known,
-)
 from aggregator.api.result_schemas import (
     DecodeBody,
     DecodeRequest,
@@ -20,6 +13,13 @@ from aggregator.api.result_schemas import (
     SnapshotRequest,
 )
 from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
+from aggregator.etags import (
+    IMMUTABLE,
+    NOT_MODIFIED,
+    IfNoneMatch,
+    answer_not_modified,
+    is_known,
+)
 from aggregator.ports import DecodeRecord, Selection
 
 router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)

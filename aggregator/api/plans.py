@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from aggregator.api.dependencies import Identity, ServicesDep
-from aggregator.api.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
+from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from shared.plan import encode_plan, plan_to_json
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])

@@ -284,7 +284,8 @@ class DecodeBody(BaseModel):
 class UtilityBody(BaseModel):
     """How useful the sketches of a study are together.
 
-    No noise energy where no record is, or none that can be told from the noise of their number.
+    No noise energy where no record is, or none that can be told from the noise of their number; no
+    band where no number of clusters was asked about.
     """
 
     model_config = ConfigDict(
@@ -296,6 +297,11 @@ class UtilityBody(BaseModel):
                 "snr": 152.0,
                 "signal_energy": 0.081,
                 "noise_energy": 0.00053,
+                "band": {
+                    "low": 1.01,
+                    "high": 1.07,
+                    "statement": "relative SSE between 1.01 and 1.07 is expected",
+                },
             }
         }
     )
@@ -306,3 +312,4 @@ class UtilityBody(BaseModel):
     snr: float
     signal_energy: float
     noise_energy: float | None
+    band: BandBody | None = None

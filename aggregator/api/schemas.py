@@ -96,7 +96,7 @@ class StateRequest(Request):
 
 
 class StudyBody(BaseModel):
-    """A study; the number of records is null where it is secret."""
+    """A study, and when its latest sketch came; the number of records is null where secret."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -110,6 +110,7 @@ class StudyBody(BaseModel):
                 "n_sketches": 120,
                 "n_records": 240000,
                 "n_devices": 40,
+                "last_arrival": _TIME,
             }
         }
     )
@@ -123,6 +124,7 @@ class StudyBody(BaseModel):
     n_sketches: int
     n_records: int | None
     n_devices: int
+    last_arrival: str | None
 
 
 class NoticeBody(BaseModel):

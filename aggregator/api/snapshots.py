@@ -9,15 +9,15 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
-from aggregator.api.etags import (
+from aggregator.api.result_schemas import SnapshotBody, SnapshotRequest, SnapshotSumsBody
+from aggregator.api.schemas import to_rfc3339
+from aggregator.etags import (
     IMMUTABLE,
     NOT_MODIFIED,
     IfNoneMatch,
     answer_not_modified,
     is_known,
 )
-from aggregator.api.result_schemas import SnapshotBody, SnapshotRequest, SnapshotSumsBody
-from aggregator.api.schemas import to_rfc3339
 from aggregator.ports import Selection, SnapshotRecord, join_limbs
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 

@@ -25,8 +25,7 @@ from aggregator.api.device_schemas import (
     RefusalBody,
     RefusalsBody,
 )
-from aggregator.api.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
-from aggregator.api.result_schemas import PrivacyBody, UtilityBody
+from aggregator.api.result_schemas import BandBody, PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
     NoticeBody,
     Paged,
@@ -40,13 +39,16 @@ from aggregator.api.schemas import (
     to_rfc3339,
 )
 from aggregator.api.signing import Reader
+from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
+from aggregator.services.utility import describe_band
 from shared.errors import AccessError, UnreadVersionError
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
+_MOST_CLUSTERS = 1_000_000
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
@@ -174,10 +176,25 @@ async def get_privacy(study: Identity, services: ServicesDep) -> PrivacyBody:
 
 
 @router.get("/{study}/utility", dependencies=ANALYST)
-async def get_utility(study: Identity, services: ServicesDep) -> UtilityBody:
-    """Estimate how useful everything is that the study holds now."""
-    utility = await services.snapshots.compute_utility(bytes.fromhex(study))
-    return UtilityBody.model_validate(utility, from_attributes=True)
+async def get_utility(
+    study: Identity,
+    services: ServicesDep,
+    n_clusters: Annotated[
+        int | None, Query(ge=1, le=_MOST_CLUSTERS, description="for which to predict the quality")
+    ] = None,
+) -> UtilityBody:
+    """Estimate how useful everything is that the study holds now.
+
+    Given a number of clusters, `band` predicts how good a decode of it would be.
+    """
+    study_id = bytes.fromhex(study)
+    utility = await services.snapshots.compute_utility(study_id)
+    body = UtilityBody.model_validate(utility, from_attributes=True)
+    if n_clusters is not None:
+        _, plan = await services.studies.get_plan(study_id)
+        band = describe_band(plan, snr=utility.snr, n_clusters=n_clusters)
+        body.band = BandBody.model_validate(band)
+    return body
 
 
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
@@ -223,6 +240,7 @@ def _to_body(summary: StudySummary) -> StudyBody:
         n_sketches=study.n_sketches,
         n_records=None if is_secret else study.n_records,
         n_devices=summary.n_devices,
+        last_arrival=maybe_rfc3339(summary.last_arrival),
     )
 
 

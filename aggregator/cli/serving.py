@@ -270,7 +270,11 @@ class _Server(uvicorn.Server):
                 "Next, in another terminal:",
                 f"  sfumato key create --scope operator --name me{option}",
             ]
-        lines += [f"  {url}/docs  lists every call", "Stop with Ctrl+C."]
+        lines += [
+            f"  {url}/  shows studies and decodes in a browser, with a key",
+            f"  {url}/docs  lists every call",
+            "Stop with Ctrl+C.",
+        ]
         return "\n".join(lines)
 
 

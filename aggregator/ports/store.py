@@ -234,6 +234,10 @@ class Transaction(Protocol):
         """Return sketches in the order of arrival."""
         ...
 
+    async def find_last_arrival(self, study_id: bytes) -> float | None:
+        """Return when the latest sketch of a study was received; None where there is none."""
+        ...
+
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from aggregator.decoding.solution import Solution
 from aggregator.ports import SnapshotRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from aggregator.services.utility import form_sketch
+from aggregator.services.utility import describe_band, form_sketch
 from shared.plan import SketchPlan
-from shared.privacy.utility import predict_quality, predict_relative_sse
+from shared.privacy.utility import predict_quality
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -78,26 +77,14 @@ def describe_solution(
             "largest_relative_sse": quality.largest_relative_sse,
             "statement": quality.describe(),
         },
-        "band": None if solution.mixture is None else _describe_band(plan, snapshot, solution),
+        # Measured with the mixture decoder, and told with its answers alone.
+        "band": (
+            None
+            if solution.mixture is None
+            else describe_band(plan, snr=snapshot.snr, n_clusters=len(solution.weights))
+        ),
         "privacy": describe_privacy(plan),
         "seconds": seconds,
-    }
-
-
-def _describe_band(
-    plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution
-) -> dict[str, Any]:
-    """Return the band of the relative SSE, which was measured with the mixture decoder."""
-    band = predict_relative_sse(
-        snr=snapshot.snr,
-        n_frequencies=plan.n_frequencies,
-        n_clusters=len(solution.weights),
-        n_dimensions=plan.n_dimensions,
-    )
-    return {
-        "low": band.low,
-        "high": band.high if math.isfinite(band.high) else None,
-        "statement": band.describe(),
     }
 
 

@@ -14,6 +14,7 @@ from aggregator.ports import (
     RefusalRecord,
     Store,
     StudyRecord,
+    Transaction,
 )
 from aggregator.ports.records import StudyState
 from aggregator.services.audit import write_entry
@@ -28,10 +29,11 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, kw_only=True)
 class StudySummary:
-    """A study and how many devices it has."""
+    """A study, how many devices it has, and when its latest sketch came."""
 
     study: StudyRecord
     n_devices: int
+    last_arrival: float | None
 
 
 class StudyService:
@@ -80,8 +82,7 @@ class StudyService:
                     details={"name": name, "plan_digest": record.plan_digest.hex()},
                 )
             study = await require_study(transaction, record.study_id)
-            n_devices = await transaction.count_devices(record.study_id)
-        return StudySummary(study=study, n_devices=n_devices), is_new
+            return await _summarise(transaction, study), is_new
 
     async def get(self, study_id: bytes) -> StudySummary:
         """Return a study.
@@ -92,9 +93,7 @@ class StudyService:
             There is none with this identity.
         """
         async with self._store.begin() as transaction:
-            study = await require_study(transaction, study_id)
-            n_devices = await transaction.count_devices(study_id)
-        return StudySummary(study=study, n_devices=n_devices)
+            return await _summarise(transaction, await require_study(transaction, study_id))
 
     async def get_record(self, study_id: bytes) -> StudyRecord:
         """Return a study without counting its devices; raises as :meth:`get`."""
@@ -111,10 +110,7 @@ class StudyService:
         """Return studies in the order of creation."""
         async with self._store.begin() as transaction:
             studies = await transaction.list_studies(after=after, limit=limit)
-            return [
-                StudySummary(study=study, n_devices=await transaction.count_devices(study.study_id))
-                for study in studies
-            ]
+            return [await _summarise(transaction, study) for study in studies]
 
     async def set_state(
         self,
@@ -169,9 +165,7 @@ class StudyService:
                     field="If-Match",
                     fix="read the study again, and repeat the request if it still makes sense",
                 )
-            study = await require_study(transaction, study_id)
-            n_devices = await transaction.count_devices(study_id)
-        return StudySummary(study=study, n_devices=n_devices)
+            return await _summarise(transaction, await require_study(transaction, study_id))
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return how often sketches were refused, by problem; raises as :meth:`get`."""
@@ -185,3 +179,11 @@ class StudyService:
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.count_plan_refusals(study_id)
+
+
+async def _summarise(transaction: Transaction, study: StudyRecord) -> StudySummary:
+    return StudySummary(
+        study=study,
+        n_devices=await transaction.count_devices(study.study_id),
+        last_arrival=await transaction.find_last_arrival(study.study_id),
+    )

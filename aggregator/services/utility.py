@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from aggregator.ports import SketchTotals, join_limbs
 from aggregator.services.counts import RecordCount, count_records, put_count
 from shared.plan import SketchPlan
-from shared.privacy.utility import estimate_signal_energy, predict_snr
+from shared.privacy.utility import estimate_signal_energy, predict_relative_sse, predict_snr
 from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_weights
 
 
@@ -132,6 +133,21 @@ def estimate_utility(
         signal_energy=signal,
         noise_energy=noise,
     )
+
+
+def describe_band(plan: SketchPlan, *, snr: float, n_clusters: int) -> dict[str, Any]:
+    """Return, as JSON values, where the relative SSE of the default decoder is expected."""
+    band = predict_relative_sse(
+        snr=snr,
+        n_frequencies=plan.n_frequencies,
+        n_clusters=n_clusters,
+        n_dimensions=plan.n_dimensions,
+    )
+    return {
+        "low": band.low,
+        "high": band.high if math.isfinite(band.high) else None,
+        "statement": band.describe(),
+    }
 
 
 def _count_effective(weights: Weights, moments: SizeMoments) -> int:

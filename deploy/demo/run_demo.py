@@ -268,7 +268,7 @@ def _say_what_to_try(console: Console, aggregator: Aggregator, outcome: Outcome)
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}/sketches\n'
         f"  curl -s {url}/v1/studies/{study}/privacy\n"
         f"  .venv/bin/sfumato decode {study} -k 3\n"
-        f"  a browser at {url}/docs\n",
+        f"  a browser at {url}/ with that key, or at {url}/docs\n",
         soft_wrap=True,
         highlight=False,
     )

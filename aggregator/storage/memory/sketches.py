@@ -98,6 +98,11 @@ class SketchPart:
         records.sort(key=lambda r: (r.received, r.sketch_id))
         return [r for r in records if after is None or (r.received, r.sketch_id) > after][:limit]
 
+    async def find_last_arrival(self, study_id: bytes) -> float | None:
+        """Return when the latest sketch arrived."""
+        rows = self._tables.sketches.rows.values()
+        return max((r.received for r in rows if r.study_id == study_id), default=None)
+
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""
         before = self._tables.refusals.get((study_id, problem)) or 0

@@ -115,6 +115,16 @@ class SketchRows(Rows):
         found = await self._connection.execute(statement)
         return [SketchRecord(**row._mapping) for row in found]
 
+    async def find_last_arrival(self, study_id: bytes) -> float | None:
+        """Return when the latest sketch arrived: one look at the end of an index."""
+        statement = (
+            select(Sketch.received)
+            .where(Sketch.study_id == study_id)
+            .order_by(Sketch.received.desc())
+            .limit(1)
+        )
+        return (await self._connection.execute(statement)).scalar_one_or_none()
+
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""
         statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from shared.plan import WindowRule
+from shared.privacy.utility import predict_relative_sse
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
@@ -112,7 +113,26 @@ async def test_utility_is_that_of_a_snapshot_of_everything(desk: Desk) -> None:
     study, _ = await fill(desk)
     made = (await desk.post(f"/v1/studies/{study.hex()}/snapshots", {})).json()
     utility = await desk.read(f"/v1/studies/{study.hex()}/utility")
+    assert utility.pop("band") is None
     assert utility == {name: made[name] for name in utility}
+
+
+async def test_utility_for_a_number_of_clusters_predicts_the_band_of_a_decode(desk: Desk) -> None:
+    study, plan = (await fill(desk))[0], make_plan()
+    url = f"/v1/studies/{study.hex()}/utility"
+    utility = await desk.read(url, params={"n_clusters": 2})
+    expected = predict_relative_sse(
+        snr=utility["snr"],
+        n_frequencies=plan.n_frequencies,
+        n_clusters=2,
+        n_dimensions=plan.n_dimensions,
+    )
+    assert (utility["band"]["low"], utility["band"]["high"]) == (expected.low, expected.high)
+    assert utility["band"]["statement"] == expected.describe()
+    many = await desk.read(url, params={"n_clusters": 1000})
+    assert many["band"]["high"] is None
+    refused = await desk.http.get(url, params={"n_clusters": 0}, headers=desk.analyst)
+    assert_problem(refused, "request-invalid", 422, "n_clusters")
 
 
 async def test_a_decode_is_queued_once_under_its_identity(desk: Desk) -> None:

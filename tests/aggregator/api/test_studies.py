@@ -2,9 +2,11 @@ from typing import Any
 
 import pytest
 
+from aggregator.api.schemas import to_rfc3339
 from shared.plan import compute_plan_digest, decode_plan, encode_plan, plan_to_json
 from shared.wire import compute_study_id
-from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
 
@@ -207,4 +209,22 @@ async def test_a_study_without_sketches_has_no_utility(desk: Desk) -> None:
         "snr": 0.0,
         "signal_energy": 0.0,
         "noise_energy": None,
+        "band": None,
     }
+
+
+async def test_a_study_tells_when_its_latest_sketch_came(server: Server) -> None:
+    desk, plan = server.desk, make_plan()
+    study = await desk.publish(plan)
+    await desk.enrol(study, Device(1))
+    assert (await desk.read(f"/v1/studies/{study.hex()}"))["last_arrival"] is None
+    for sequence in range(2):
+        server.clock.seconds += 60
+        message = Device(1).message(
+            study, plan, sequence=sequence, slots=(SLOT + sequence, SLOT + sequence)
+        )
+        assert (await desk.put(study, *message)).status_code == 201
+    told = to_rfc3339(server.clock.seconds)
+    assert (await desk.read(f"/v1/studies/{study.hex()}"))["last_arrival"] == told
+    (listed,) = (await desk.read("/v1/studies"))["items"]
+    assert listed["last_arrival"] == told

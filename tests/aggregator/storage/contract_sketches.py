@@ -21,6 +21,7 @@ from tests.aggregator.storage.records import (
     assert_totals,
     digest_of,
     fill,
+    make_device,
     make_payload,
     make_sketch,
     make_sums,
@@ -48,6 +49,19 @@ class SketchContract:
             assert (below, above) == (make_sketch(1, 1), make_sketch(1, 9))
             none_above = await transaction.find_neighbours(name("device", 1), "main", 50)
             assert none_above == (make_sketch(1, 9), None)
+
+    async def test_the_last_arrival_is_that_of_the_study_alone(self, store: Store) -> None:
+        other = replace(STUDY, study_id=name("other"), name="other")
+        async with store.begin(write=True) as transaction:
+            await fill(transaction)
+            await transaction.add_study(other)
+            await transaction.add_device(make_device(9, study_id=other.study_id))
+            assert await transaction.find_last_arrival(STUDY.study_id) is None
+            for sequence, received in enumerate((5.0, 7.5, 6.0)):
+                await transaction.add_sketch(make_sketch(1, sequence, received=received), b"")
+            later = make_sketch(9, 0, study_id=other.study_id, received=99.0)
+            await transaction.add_sketch(later, b"")
+            assert await transaction.find_last_arrival(STUDY.study_id) == 7.5
 
     async def test_pages_hold_everything_once_in_order(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:

@@ -1,0 +1,179 @@
+// Ask for a decode, follow it, and show what came of it.
+
+import { Problem, ask, follow } from "./api.js";
+import { announce, h, problemBox } from "./dom.js";
+import { showResult } from "./result.js";
+import { duration, rounded, share, utc } from "./words.js";
+
+const FIRST_GUESS = 5;
+
+/** Turn two times into the slots that lie wholly between them. */
+export function slotsBetween(from, to, window) {
+  const slotAt = (text) => (Date.parse(`${text}Z`) / 1000 - window.origin) / window.length_s;
+  const first = from ? Math.ceil(slotAt(from)) : null;
+  const last = to ? Math.floor(slotAt(to)) - 1 : null;
+  if (first !== null && last !== null && first > last) {
+    throw new Problem({
+      title: "The times select nothing",
+      field: "from, to",
+      rule: "one window or more must lie wholly between them",
+      fix: `windows last ${duration(window.length_s)} and are counted from ${utc(new Date(1000 * window.origin))}; move the times apart`,
+    });
+  }
+  return { first_slot: first, last_slot: last };
+}
+
+function field(label, control, hint = null) {
+  return h("label", {}, h("span", {}, label), control, hint && h("small", {}, hint));
+}
+
+function makeControls(plan) {
+  const most = Math.floor((2 * plan.n_frequencies) / (plan.dimensions.length + 1));
+  const guess = Math.max(1, Math.min(FIRST_GUESS, most));
+  const controls = {
+    k: h("input", { type: "number", min: "1", step: "1", required: true, value: guess, inputmode: "numeric" }),
+    choose: h("input", { type: "checkbox" }),
+    labels: plan.labels.map((label) => [
+      label.name,
+      h(
+        "select",
+        {},
+        h("option", { value: "" }, "any"),
+        label.values.map((value) => h("option", { value: `=${value}` }, value)),
+      ),
+    ]),
+  };
+  if (plan.window.kind === "time") {
+    controls.from = h("input", { type: "datetime-local" });
+    controls.to = h("input", { type: "datetime-local" });
+  }
+  return controls;
+}
+
+function readRequest(controls, plan) {
+  const labels = controls.labels.filter(([, select]) => select.value);
+  const slots = controls.from ? slotsBetween(controls.from.value, controls.to.value, plan.window) : {};
+  return {
+    n_clusters: Number(controls.k.value),
+    selection: { ...slots, labels: Object.fromEntries(labels.map(([name, { value }]) => [name, value.slice(1)])) },
+    settings: controls.choose.checked ? { choose: true } : {},
+  };
+}
+
+function makeForm(controls, onsubmit, buttons) {
+  return h(
+    "form",
+    { onsubmit },
+    h(
+      "div",
+      { class: "fields" },
+      field("Clusters k", controls.k),
+      controls.from && field("From (UTC)", controls.from),
+      controls.to && field("To (UTC)", controls.to),
+      controls.labels.map(([name, select]) => field(name, select)),
+    ),
+    h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k, and recommend one")),
+    h("div", { class: "buttons" }, buttons),
+  );
+}
+
+function describeUtility(utility) {
+  if (!utility.n_sketches) return "There is no sketch yet, so there is nothing to decode.";
+  const snr = `Signal to noise of everything held now: ${rounded(utility.snr)}.`;
+  const band = utility.band ? ` For this k, ${utility.band.statement}; 1 is k-means on the raw records.` : "";
+  return snr + band;
+}
+
+/** Keep the prediction beside the form in step with k. */
+function predict(study, controls, signal) {
+  const words = h("p", { class: "prediction", "aria-live": "polite" });
+  let latest = 0;
+  async function update() {
+    const turn = (latest += 1);
+    if (!controls.k.reportValidity()) return;
+    const path = `/v1/studies/${study.study_id}/utility?n_clusters=${Number(controls.k.value)}`;
+    const text = await ask(path, { signal }).then(describeUtility, (error) => {
+      if (!(error instanceof Problem)) return "";
+      return `No prediction: ${error.field ?? ""} ${error.rule}.`;
+    });
+    if (turn === latest) words.textContent = text;
+  }
+  controls.k.addEventListener("change", update);
+  update();
+  return words;
+}
+
+/** The card with form, progress and result; `decode` is one to show at once. */
+export function decodePanel(study, plan, decode, signal) {
+  const controls = makeControls(plan);
+  const start = h("button", { type: "submit", class: "main" }, "Decode");
+  const cancel = h("button", { type: "button", hidden: true }, "Cancel");
+  const bar = h("progress", { max: "1", value: "0", "aria-label": "Progress of the decode" });
+  const progress = h("div", { class: "progress", hidden: true }, bar, h("span"));
+  const place = h("div", { class: "result" });
+  let running = null;
+
+  function tell({ state, progress: done }) {
+    bar.value = done;
+    progress.lastChild.textContent = state === "running" ? share(done) : state;
+  }
+
+  function setBusy(busy) {
+    start.disabled = busy;
+    cancel.hidden = progress.hidden = !busy;
+    if (busy) place.replaceChildren();
+  }
+
+  async function run(begin) {
+    setBusy(true);
+    tell({ state: "queued", progress: 0 });
+    try {
+      running = await begin();
+      const ended = await follow(running, tell, signal);
+      place.replaceChildren(await showEnd(ended, plan, signal));
+      announce(`The decode has ${ended.state}.`);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(problemBox(error));
+    } finally {
+      running = null;
+      if (!signal.aborted) setBusy(false);
+    }
+  }
+
+  async function create() {
+    const body = readRequest(controls, plan);
+    const made = await ask(`/v1/studies/${study.study_id}/decodes`, { method: "POST", body, signal });
+    // So that reloading the page finds it again.
+    history.replaceState(null, "", `#studies/${study.study_id}/decodes/${made.decode_id}`);
+    return made.decode_id;
+  }
+
+  cancel.addEventListener("click", async () => {
+    if (running) await ask(`/v1/decodes/${running}`, { method: "DELETE", signal }).catch(() => {});
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    if (!start.disabled) run(create);
+  };
+  if (decode) run(async () => decode);
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "Typical patterns"),
+    predict(study, controls, signal),
+    makeForm(controls, submit, [start, cancel]),
+    progress,
+    place,
+  );
+}
+
+async function showEnd(decode, plan, signal) {
+  if (decode.state === "succeeded") {
+    const snapshot = await ask(`/v1/snapshots/${decode.snapshot_id}`, { signal });
+    return showResult(decode, snapshot, plan);
+  }
+  if (decode.problem) return problemBox(new Problem(decode.problem, decode.problem.status));
+  return h("p", { class: "empty" }, `The decode was ${decode.state}.`);
+}

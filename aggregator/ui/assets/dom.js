@@ -1,0 +1,70 @@
+// Elements from data. What comes from outside becomes text nodes, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== false));
+  return node;
+}
+
+/** Make an element of HTML; an attribute that is a function listens, e.g. `onclick`. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** Make an element of SVG. */
+export function s(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Say something to who listens rather than looks. */
+export function announce(text) {
+  document.getElementById("status").textContent = text;
+}
+
+/** Make a table that scrolls sideways by itself; cells may be text or elements. */
+export function table(caption, heads, rows, { numeric = [], rowClass = null } = {}) {
+  const align = (i) => (numeric.includes(i) ? "number" : null);
+  return h(
+    "div",
+    { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    h(
+      "table",
+      {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: align(i) }, head)))),
+      h(
+        "tbody",
+        {},
+        rows.map((cells, row) =>
+          h(
+            "tr",
+            { class: rowClass && rowClass(row), "data-row": row },
+            cells.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i) }, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Show an RFC 9457 problem with its field, rule and fix. */
+export function problemBox(problem) {
+  const told = [
+    ["field", problem.field],
+    ["rule", problem.rule],
+    ["fix", problem.fix],
+  ].filter(([, value]) => value);
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("h3", {}, problem.title),
+    h("dl", {}, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    problem.page && h("p", {}, h("a", { href: problem.page }, "about this problem")),
+  );
+}

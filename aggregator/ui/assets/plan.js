@@ -1,0 +1,60 @@
+// A study's plan and promise, in words.
+
+import { h, table } from "./dom.js";
+import { MECHANISMS, NEIGHBOURS, count, duration, exact, rounded, short, utc, whole } from "./words.js";
+
+function describeWindow(window) {
+  if (window.kind === "count") return `one sketch every ${count(window.length, "record")} of a stream`;
+  const start = utc(new Date(1000 * window.origin));
+  return `one sketch every ${duration(window.length_s)} of a stream, counted from ${start}`;
+}
+
+function describeRecords(plan) {
+  if (plan.release.neighbouring === "add-remove-one") return "any number, which stays secret";
+  return `${whole(plan.least_records)} to ${whole(plan.most_records)}`;
+}
+
+function describePerson(most) {
+  if (most === "unknown") return "unknown: someone with q records in a window is protected at q epsilon";
+  return `${count(most, "record")} at most: protected at ${whole(most)} times epsilon`;
+}
+
+function facts(plan, digest) {
+  const release = plan.release;
+  return [
+    ["Mechanism", `${MECHANISMS[release.mechanism] ?? release.mechanism}, drawn on each device`],
+    ["Epsilon", exact(release.epsilon)],
+    ["Delta", release.delta === "0" ? "0: the promise has no exceptions" : exact(release.delta)],
+    ["Neighbouring", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
+    ["Records of one person", describePerson(plan.max_records_per_person)],
+    ["Windows", describeWindow(plan.window)],
+    ["Records in a sketch", describeRecords(plan)],
+    ["Sketches", `${whole(plan.most_sketches)} at most, each of ${count(plan.n_frequencies, "frequency", "frequencies")}`],
+    [
+      "Labels",
+      plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",
+    ],
+    ["Plan digest", h("code", { title: digest }, short(digest))],
+  ];
+}
+
+/** Show the plan of a study beside what it promises. */
+export function showPlan({ plan, plan_digest: digest }, privacy) {
+  const rows = plan.dimensions.map((dimension) => [
+    dimension.name,
+    dimension.unit === "1" ? "pure number" : dimension.unit,
+    rounded(dimension.lower),
+    rounded(dimension.upper),
+    rounded(dimension.scale),
+  ]);
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "What the plan says"),
+    h("blockquote", {}, privacy.statement),
+    h("h3", {}, "Dimensions"),
+    table("Dimensions", ["Dimension", "Unit", "From", "To", "Spread in a cluster"], rows, { numeric: [2, 3, 4] }),
+    h("p", { class: "note" }, "Values outside the bounds are clipped on the device. Bounds and spreads are public guesses, not read off the data."),
+    h("dl", { class: "facts" }, facts(plan, digest).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+  );
+}

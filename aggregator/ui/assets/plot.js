@@ -1,0 +1,175 @@
+// Centroids as profile lines over one axis for each dimension, as wide as their weight.
+
+import { h, s } from "./dom.js";
+import { rounded, share, unitOf } from "./words.js";
+
+const HEIGHT = 360;
+const TOP = 54;
+const BOTTOM = 18;
+const SIDE = 46;
+const LEAST_GAP = 76;
+const LETTER = 8.4;
+const LEAST_WIDTH = 1.5;
+const MOST_WIDTH = 16;
+const LABEL_GAP = 19;
+
+/** Round steps between two values, about as many as asked. */
+export function ticksBetween(low, high, wanted) {
+  const rough = (high - low) / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
+  const ticks = [];
+  for (let i = Math.ceil(low / step); i * step <= high; i += 1) {
+    // Without a sign where it is zero.
+    ticks.push(i * step + 0);
+  }
+  return ticks;
+}
+
+/** The values that an axis spans: the plan's bounds, or those found with their spreads. */
+export function rangeOf(rows, dimensions, i, whole) {
+  const { lower, upper } = dimensions[i];
+  if (whole) return [lower, upper];
+  const reach = (sign) => rows.map(({ centroid, spread }) => centroid[i] + sign * (spread ? spread[i] : 0));
+  const low = Math.max(lower, Math.min(...reach(-1)));
+  const high = Math.min(upper, Math.max(...reach(1)));
+  const room = 0.06 * (high - low);
+  // Nothing to tell apart, so nothing to enlarge.
+  if (!(high - low > 1e-6 * (upper - lower))) return [lower, upper];
+  return [Math.max(lower, low - room), Math.min(upper, high + room)];
+}
+
+function curve(points) {
+  return points
+    .map(([x, y], i) => {
+      if (!i) return `M${x},${y}`;
+      const [before, level] = points[i - 1];
+      const middle = (before + x) / 2;
+      return `C${middle},${level} ${middle},${y} ${x},${y}`;
+    })
+    .join("");
+}
+
+function ribbon(upper, lower) {
+  return `${curve(upper)}L${curve(lower.reverse()).slice(1)}Z`;
+}
+
+// Names of a kind often differ in their last letters.
+function cut(text, length) {
+  return text.length > length ? `${text.slice(0, Math.max(1, length - 3))}…${text.slice(-2)}` : text;
+}
+
+/** Move labels apart, keeping their order and staying inside. */
+export function spreadOut(levels, gap, most) {
+  const order = levels.map((_, i) => i).sort((a, b) => levels[a] - levels[b]);
+  const placed = [...levels];
+  order.forEach((index, rank) => {
+    if (rank) placed[index] = Math.max(placed[index], placed[order[rank - 1]] + gap);
+  });
+  for (let rank = order.length - 1, limit = most; rank >= 0; rank -= 1, limit -= gap) {
+    placed[order[rank]] = Math.min(placed[order[rank]], limit);
+    limit = Math.min(limit, placed[order[rank]]);
+  }
+  return placed;
+}
+
+function drawAxis(dimension, x, gap, range, level, isLast) {
+  const room = Math.floor(gap / LETTER);
+  const ticks = ticksBetween(...range, 4);
+  return s(
+    "g",
+    { class: "axis" },
+    s("title", {}, `${dimension.name} ${unitOf(dimension)}`),
+    s("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM }),
+    s("text", { x, y: 16, class: "name" }, cut(dimension.name, room)),
+    s("text", { x, y: 33, class: "unit" }, cut(unitOf(dimension), room)),
+    ticks.map((tick) => [
+      s("line", { x1: x - 3, x2: x + 3, y1: level(tick), y2: level(tick) }),
+      // Beyond the last axis stand the shares.
+      s("text", { x: isLast ? x - 6 : x + 6, y: level(tick) + 3.5, class: "tick", "text-anchor": isLast ? "end" : "start" }, rounded(tick)),
+    ]),
+  );
+}
+
+function drawCluster(row, places, levels, heaviest) {
+  const at = (shift) =>
+    row.centroid.map((value, i) => [places[i], levels[i](value + shift * (row.spread ? row.spread[i] : 0))]);
+  const width = Math.max(LEAST_WIDTH, (MOST_WIDTH * row.weight) / heaviest);
+  return s(
+    "g",
+    { class: `cluster ${row.colour}`, "data-number": row.number },
+    s("title", {}, `Cluster ${row.number}, ${share(row.weight)}`),
+    row.spread && s("path", { class: "ribbon", d: ribbon(at(1), at(-1)) }),
+    s("path", { class: "line", d: curve(at(0)), "stroke-width": width.toFixed(2) }),
+  );
+}
+
+function drawLabels(rows, x, levels, text, anchor) {
+  const placed = spreadOut(rows.map(({ centroid }) => levels(centroid.at(anchor === "end" ? 0 : -1))), LABEL_GAP, HEIGHT - BOTTOM);
+  return rows.map((row, i) =>
+    s("text", { class: `label ${row.colour}`, "data-number": row.number, x, y: placed[i] + 4, "text-anchor": anchor }, text(row)),
+  );
+}
+
+function draw(rows, dimensions, wanted, whole) {
+  const n = dimensions.length;
+  const width = Math.max(wanted, 2 * SIDE + LEAST_GAP * (n - 1));
+  const gap = n > 1 ? (width - 2 * SIDE) / (n - 1) : width - 2 * SIDE;
+  const places = dimensions.map((_, i) => (n > 1 ? SIDE + i * gap : width / 2));
+  const levels = dimensions.map((_, i) => {
+    const [low, high] = rangeOf(rows, dimensions, i, whole);
+    return (value) => {
+      const y = HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+      return Number(Math.min(HEIGHT - BOTTOM, Math.max(TOP, y)).toFixed(2));
+    };
+  });
+  const heaviest = Math.max(...rows.map(({ weight }) => weight), Number.MIN_VALUE);
+  return s(
+    "svg",
+    {
+      width,
+      height: HEIGHT,
+      viewBox: `0 0 ${width} ${HEIGHT}`,
+      role: "img",
+      "aria-label": `Profiles of ${rows.length} clusters over ${n} dimensions; the table below has the values`,
+    },
+    s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
+    // The heavy ones lie below, so that no line is hidden.
+    rows.map((row) => drawCluster(row, places, levels, heaviest)),
+    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1)),
+    drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end"),
+    drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start"),
+  );
+}
+
+/** Make the picture; it is drawn anew when its width changes. */
+export function makePlot(rows, dimensions) {
+  const canvas = h("div", { class: "scroll plot", role: "region", "aria-label": "Picture of the centroids", tabindex: "0" });
+  const whole = h("input", { type: "checkbox" });
+  let shown = null;
+  function redraw() {
+    if (!canvas.clientWidth) return;
+    canvas.replaceChildren(draw(rows, dimensions, canvas.clientWidth, whole.checked));
+    highlight(shown);
+  }
+  function highlight(number) {
+    shown = number;
+    for (const part of canvas.querySelectorAll("[data-number]")) {
+      part.classList.toggle("dim", number !== null && Number(part.dataset.number) !== number);
+    }
+  }
+  whole.addEventListener("change", redraw);
+  let width = 0;
+  new ResizeObserver(() => {
+    if (canvas.clientWidth === width) return;
+    width = canvas.clientWidth;
+    redraw();
+  }).observe(canvas);
+  const node = h(
+    "figure",
+    {},
+    canvas,
+    h("figcaption", {}, h("span", {}, "Lines are as wide as their share; the soft bands are one standard deviation."), h("label", { class: "check" }, whole, h("span", {}, "Axes over the plan's whole bounds"))),
+  );
+  return { node, highlight };
+}

@@ -1,0 +1,134 @@
+// The answer of a decode: table, picture, and how far to trust it.
+
+import { h, table } from "./dom.js";
+import { makePlot } from "./plot.js";
+import { count, decimalsOf, duration, fixed, rounded, share, utc, whole, withUnit } from "./words.js";
+
+const COLOURS = 10;
+
+function sortByWeight(result) {
+  const order = result.weights.map((_, i) => i).sort((a, b) => result.weights[b] - result.weights[a]);
+  return order.map((i, rank) => ({
+    number: rank + 1,
+    colour: `c${rank % COLOURS}`,
+    weight: result.weights[i],
+    centroid: result.centroids[i],
+    spread: result.spreads ? result.spreads[i] : null,
+  }));
+}
+
+function describeSelection({ selection }, plan) {
+  const { first_slot: first, last_slot: last, labels } = selection;
+  const at = (slot) => utc(new Date(1000 * (plan.window.origin + slot * plan.window.length_s)));
+  const parts = Object.entries(labels).map(([name, value]) => `${name} ${value}`);
+  if (first !== null) parts.push(`from ${at(first)}`);
+  if (last !== null) parts.push(`to ${at(last + 1)}`);
+  return parts.length ? ` (${parts.join(", ")})` : "";
+}
+
+function describeSource(snapshot, plan) {
+  const about = snapshot.n_records_error ? `about ${whole(snapshot.n_records)} ± ${rounded(snapshot.n_records_error)} records` : count(snapshot.n_records, "record");
+  return `From ${count(snapshot.n_sketches, "sketch", "sketches")} of ${count(snapshot.n_devices, "device")} with ${about}${describeSelection(snapshot, plan)}.`;
+}
+
+function listWarnings(result, snapshot) {
+  const warnings = [...result.warnings];
+  if (snapshot.excluded_devices.length) {
+    warnings.unshift(
+      `${count(snapshot.excluded_devices.length, "device")} in this result ${snapshot.excluded_devices.length === 1 ? "was" : "were"} excluded since: do not rely on it, decode again`,
+    );
+  }
+  if (!warnings.length) return null;
+  return h("ul", { class: "warnings", "aria-label": "Warnings" }, warnings.map((text) => h("li", {}, text)));
+}
+
+function showQuality(result) {
+  const band = result.band ?? result.quality;
+  return h(
+    "p",
+    { class: "quality" },
+    h("strong", {}, `Signal to noise ${rounded(result.snr)}: `),
+    `${band.statement}. `,
+    h("span", { class: "note" }, "Relative SSE compares with k-means on the raw records, which is 1; this is a rule of thumb, not a bound."),
+  );
+}
+
+function showChoice(choice) {
+  if (!choice) return null;
+  const rows = choice.residuals.map((residual, i) => [
+    whole(i + 1),
+    rounded(residual),
+    rounded(choice.noise_floors[i]),
+    i + 1 === choice.recommended ? "recommended" : "",
+  ]);
+  const heads = ["Clusters", "Left unexplained", "By noise alone", ""];
+  return h(
+    "details",
+    { open: true },
+    h("summary", {}, choice.statement),
+    table("How many clusters", heads, rows, { numeric: [0, 1, 2] }),
+  );
+}
+
+function showTable(rows, dimensions, pick) {
+  const decimals = dimensions.map((_, i) => decimalsOf(rows.map(({ centroid }) => centroid[i])));
+  const cells = rows.map((row) => [
+    h(
+      "button",
+      { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Cluster ${row.number}: show alone`, onclick: () => pick(row.number) },
+      whole(row.number),
+    ),
+    share(row.weight),
+    ...row.centroid.map((value, i) => [
+      fixed(value, decimals[i]),
+      row.spread && h("small", { class: "spread" }, ` ±${fixed(row.spread[i], Math.max(0, decimals[i] - 1))}`),
+    ]),
+  ]);
+  const numeric = cells[0].map((_, i) => i).slice(1);
+  return table("Centroids", ["#", "Share", ...dimensions.map(withUnit)], cells, { numeric });
+}
+
+function showDetails(decode, result) {
+  return [
+    ["Decoder", `${decode.decoder}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
+    ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}, ${share(result.agreement)} of which agree with the best`],
+    ["Left unexplained", `${rounded(result.residual)}, of which noise alone explains ${rounded(result.noise_floor)}`],
+    ["Privacy", result.privacy.statement],
+  ];
+}
+
+/** Show centroids with weights, drawn and as a table, and what they are worth. */
+export function showResult(decode, snapshot, plan) {
+  const { result } = decode;
+  const rows = sortByWeight(result);
+  // Bounds stand in the plan, names and units in both.
+  const dimensions = plan.dimensions;
+  const plot = makePlot(rows, dimensions);
+  let picked = null;
+  const pick = (number) => {
+    picked = picked === number ? null : number;
+    plot.highlight(picked);
+    for (const [i, button] of buttons.entries()) {
+      button.setAttribute("aria-pressed", String(rows[i].number === picked));
+    }
+  };
+  const centroids = showTable(rows, dimensions, pick);
+  const buttons = [...centroids.querySelectorAll("button.swatch")];
+  for (const line of centroids.querySelectorAll("tbody tr")) {
+    line.addEventListener("pointerenter", () => plot.highlight(rows[Number(line.dataset.row)].number));
+    line.addEventListener("pointerleave", () => plot.highlight(picked));
+  }
+  return h(
+    "div",
+    {},
+    h("h3", {}, `${count(rows.length, "cluster")}`),
+    h("p", {}, describeSource(snapshot, plan)),
+    showQuality(result),
+    listWarnings(result, snapshot),
+    showChoice(result.choice),
+    plot.node,
+    centroids,
+    rows[0].spread && h("p", { class: "note" }, "± is one standard deviation inside the cluster."),
+    h("details", {}, h("summary", {}, "How it was found"), h("dl", { class: "facts" }, showDetails(decode, result).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
+  );
+}

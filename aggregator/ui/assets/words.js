@@ -1,0 +1,97 @@
+// Numbers, times and choices in words.
+
+const WHOLE = new Intl.NumberFormat("en");
+const ROUNDED = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const UNITS = [
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
+
+export const MECHANISMS = {
+  "discrete-knorm": "K-norm noise",
+  "discrete-laplace": "Laplace noise",
+  "discrete-gaussian": "Gaussian noise",
+};
+
+export const NEIGHBOURS = {
+  "replace-one": "what one record says is protected; how many records there are is public",
+  "add-remove-one": "that a record is there at all is protected; how many there are is told with noise",
+};
+
+export function count(number, one, many = `${one}s`) {
+  return `${WHOLE.format(number)} ${number === 1 ? one : many}`;
+}
+
+export function whole(number) {
+  return number === null ? "secret" : WHOLE.format(number);
+}
+
+export function rounded(number) {
+  return ROUNDED.format(number);
+}
+
+export function share(number, decimals = 1) {
+  return `${fixed(100 * number, decimals)}%`;
+}
+
+export function fixed(number, decimals) {
+  const options = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return new Intl.NumberFormat("en", options).format(number);
+}
+
+/** Decimals by which the largest of some values has four digits. */
+export function decimalsOf(values) {
+  const largest = Math.max(...values.map(Math.abs));
+  return largest ? Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(largest)))) : 0;
+}
+
+/** An exact number as the plan has it, e.g. 1/10, with its decimal value. */
+export function exact(text) {
+  const [above, below] = text.split("/").map(Number);
+  return below ? `${text} (${ROUNDED.format(above / below)})` : text;
+}
+
+/** Seconds as days, hours, minutes and seconds. */
+export function duration(seconds) {
+  const parts = [];
+  let left = seconds;
+  for (const [name, size] of UNITS) {
+    const number = Math.floor(left / size);
+    left -= number * size;
+    if (number) parts.push(count(number, name));
+  }
+  return parts.join(" ") || "0 seconds";
+}
+
+export function utc(time) {
+  return `${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
+/** How long ago a time is, in its largest unit. */
+export function ago(text, now = Date.now()) {
+  const seconds = (new Date(text).getTime() - now) / 1000;
+  const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
+  return RELATIVE.format(Math.trunc(seconds / size), unit);
+}
+
+/** The first and the last digits of an identity tell it from others. */
+export function short(identity) {
+  return `${identity.slice(0, 8)}…${identity.slice(-4)}`;
+}
+
+export function unitOf(dimension) {
+  return dimension.unit === "1" ? "" : dimension.unit;
+}
+
+export function withUnit(dimension) {
+  return unitOf(dimension) ? `${dimension.name} (${dimension.unit})` : dimension.name;
+}
+
+/** A study's state, and until when a closed one takes what was on its way. */
+export function stateOf(study) {
+  if (study.accept_until === null) return study.state;
+  return `${study.state}, takes sketches on their way until ${utc(new Date(study.accept_until))}`;
+}

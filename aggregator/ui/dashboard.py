@@ -1,0 +1,88 @@
+"""The page `/`: studies, their plans and devices, and decodes, for people with a browser.
+
+The page holds no data. Its scripts call the public interface as any client does, with the key that
+its reader pastes; the server hands out the same few files to everyone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import NamedTuple
+
+from fastapi import FastAPI, Response
+
+from aggregator.etags import IfNoneMatch, answer_not_modified, is_known
+from shared.errors import NotFoundError
+
+PAGE = "index.html"
+_MEDIA_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+# The files of this server and no inline script or style. Text never becomes markup either: browsers
+# that know trusted types refuse `innerHTML` and the like, whatever a script tries.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+
+
+class _Asset(NamedTuple):
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def add_dashboard(app: FastAPI) -> None:
+    """Serve the page at ``/`` and its files under ``/ui/``, to anyone: neither holds any data."""
+
+    @app.get("/", include_in_schema=False)
+    async def get_dashboard(if_none_match: IfNoneMatch = None) -> Response:
+        return _answer(PAGE, if_none_match)
+
+    @app.get("/ui/{name}", include_in_schema=False)
+    async def get_asset(name: str, if_none_match: IfNoneMatch = None) -> Response:
+        if name not in list_assets() or name == PAGE:
+            raise NotFoundError("is not a file of this page", field="path", fix="see /")
+        return _answer(name, if_none_match)
+
+
+@cache
+def list_assets() -> frozenset[str]:
+    """Return the names of the files; no other path leads to a file."""
+    return frozenset(file.name for file in (resources.files(__package__) / "assets").iterdir())
+
+
+@cache
+def _read(name: str) -> _Asset:
+    # When it is first asked for: a server that nobody looks at holds none of it.
+    content = (resources.files(__package__) / "assets" / name).read_bytes()
+    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+    return _Asset(content, media_type, f'"{sha256(content).hexdigest()[:32]}"')
+
+
+def _answer(name: str, if_none_match: str | None) -> Response:
+    asset = _read(name)
+    headers = {
+        "ETag": asset.etag,
+        # Kept, and asked about each time, so that page and scripts are of one release.
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": POLICY,
+    }
+    if is_known(asset.etag, if_none_match):
+        return answer_not_modified(headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

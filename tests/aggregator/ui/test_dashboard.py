@@ -1,0 +1,126 @@
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from importlib import resources
+
+import pytest
+
+from aggregator.ui import dashboard
+from tests.aggregator.fleet import Desk, assert_problem
+
+pytestmark = pytest.mark.anyio
+
+NODE = shutil.which("node")
+FILES = {
+    file.name: file.read_text(encoding="utf-8")
+    for file in (resources.files("aggregator.ui") / "assets").iterdir()
+}
+SCRIPTS = {name: text for name, text in FILES.items() if name.endswith(".js")}
+ADDRESSES = ["/", *(f"/ui/{name}" for name in FILES if name != dashboard.PAGE)]
+
+
+class Markup(HTMLParser):
+    """Every tag with its attributes, and the text inside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inline = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in ("script", "style"):
+            self.inline += data
+
+
+async def test_the_page_and_its_files_need_no_key_and_are_sent_once(desk: Desk) -> None:
+    for address in ADDRESSES:
+        answer = await desk.http.get(address)
+        name = address.rpartition("/")[2] or dashboard.PAGE
+        assert (answer.status_code, answer.text) == (200, FILES[name])
+        assert answer.headers["cache-control"] == "no-cache"
+        again = await desk.http.get(address, headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        changed = await desk.http.get(address, headers={"If-None-Match": '"other"'})
+        assert changed.status_code == 200
+
+
+async def test_a_file_has_its_media_type(desk: Desk) -> None:
+    # Browsers are told not to guess, and run no script of another type.
+    for name, media_type in (
+        ("main.js", "text/javascript; charset=utf-8"),
+        ("dashboard.css", "text/css; charset=utf-8"),
+        ("icon.svg", "image/svg+xml"),
+    ):
+        assert (await desk.http.get(f"/ui/{name}")).headers["content-type"] == media_type
+
+
+async def test_the_dashboard_may_load_and_ask_this_server_alone(desk: Desk) -> None:
+    policies = {(await desk.http.get(to)).headers["content-security-policy"] for to in ADDRESSES}
+    (policy,) = policies
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    asked = ("script-src", "style-src", "img-src", "connect-src")
+    assert [rules[name] for name in asked] == ["'self'"] * 4
+    denied = ("frame-ancestors", "base-uri", "form-action", "trusted-types")
+    assert [rules[name] for name in denied] == ["'none'"] * 4
+    assert rules["require-trusted-types-for"] == "'script'"
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_of_the_dashboard_names_another_server(name: str) -> None:
+    text = FILES[name].replace("http://www.w3.org/2000/svg", "")
+    assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+    assert not re.search(r"@import|url\((?!#)", text)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_script_of_the_dashboard_makes_markup_of_text(name: str) -> None:
+    sinks = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|DOMParser|srcdoc"
+    assert not re.search(sinks, SCRIPTS[name])
+    assert not re.search(r"localStorage|document\.cookie|console\.", SCRIPTS[name])
+
+
+async def test_the_page_holds_no_inline_script_and_names_files_that_there_are(desk: Desk) -> None:
+    markup = Markup(FILES[dashboard.PAGE])
+    assert not markup.inline.strip()
+    for _, attributes in markup.tags:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        for name in ("src", "href"):
+            target = attributes.get(name) or ""
+            if target.startswith("/"):
+                assert (await desk.http.get(target)).status_code == 200, target
+    for name, text in SCRIPTS.items():
+        for imported in re.findall(r'from "\./([^"]+)"', text):
+            assert imported in SCRIPTS, (name, imported)
+
+
+async def test_no_other_file_is_handed_out(desk: Desk) -> None:
+    for name in ("index.html", "other.js", "..%2fdashboard.py", "%2e%2e%2freference.css"):
+        assert_problem(await desk.http.get(f"/ui/{name}"), "not-found", 404, "path")
+
+
+async def test_a_server_that_nobody_looks_at_reads_no_file_of_the_page(desk: Desk) -> None:
+    dashboard._read.cache_clear()
+    dashboard.list_assets.cache_clear()
+    await desk.read("/v1/studies")
+    assert (dashboard._read.cache_info().currsize, dashboard.list_assets.cache_info().currsize) == (
+        0,
+        0,
+    )
+    await desk.http.get("/")
+    assert dashboard._read.cache_info().currsize == 1
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not here to parse scripts")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_is_a_module_that_parses(name: str) -> None:
+    command = [str(NODE), "--check", "--input-type=module"]
+    done = subprocess.run(command, input=SCRIPTS[name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

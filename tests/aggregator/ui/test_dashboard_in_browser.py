@@ -1,0 +1,435 @@
+"""The dashboard in a real browser, at a real server with a real worker."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from shared.plan import Dimension, Label, SketchPlan, WindowRule
+from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
+from tests.aggregator.ui.browser import MISSING, PROGRAM, Page, PageError, open_browser
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+
+HOSTILE = '<img src=x onerror="window.pwned=1">'
+N_SKETCHES = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A server with one study of two devices, and whoever looks at it."""
+
+    aggregator: Aggregator
+    page: Page
+    study: str
+
+    @property
+    def url(self) -> str:
+        """The study's address on the page."""
+        return f"{self.aggregator.url}/#studies/{self.study}"
+
+    def enter(self, url: str | None = None) -> None:
+        """Come with an empty tab, paste the key, and go to an address."""
+        self.page.requests.clear()
+        self.page.complaints.clear()
+        self.page.open("about:blank", until=None)
+        self.page.open(self.aggregator.url + "/")
+        self.page.evaluate("sessionStorage.clear()")
+        self.page.open("about:blank", until=None)
+        self.page.open(url or self.aggregator.url + "/")
+        self.page.type(self.aggregator.key)
+        self.page.press("Enter")
+        self.page.wait_for("#session button")
+        self.page.wait_for("main[aria-busy]", absent=True)
+        self.page.wait_for("main h1")
+
+
+def publish(
+    aggregator: Aggregator, name: str, plan: SketchPlan, first_slot: int, *devices: Device
+) -> str:
+    """Publish a study, in which each device has sent two sketches of 500 records."""
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study(name, plan)["study_id"])
+        identity = bytes.fromhex(study)
+        for device in devices:
+            body = device.enrolment(client.create_token(study), identity)
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            for i in range(2):
+                slots = (first_slot + i, first_slot + i) if plan.window.kind == "time" else None
+                sent = device.message(identity, plan, sequence=i, slots=slots)
+                assert upload(http, study, *sent) == 201
+    return study
+
+
+def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
+    """Send a sketch and return the status of the answer."""
+    path = f"/v1/studies/{study}/sketches/{sketch}"
+    return http.put(path, content=message, headers=SKETCH).status_code
+
+
+def make_study(aggregator: Aggregator) -> str:
+    """Publish a study whose every name is markup; one of its five sketches is refused."""
+    plan = make_plan(
+        dimensions=tuple(
+            Dimension(name=name, unit=HOSTILE, lower=-10.0, upper=10.0, scale=0.7)
+            for name in (HOSTILE, "flow")
+        ),
+        labels=(Label(name="site", values=("north", HOSTILE)),),
+    )
+    devices = (Device(1), Device(2, {"site": HOSTILE}))
+    study = publish(aggregator, HOSTILE, plan, SLOT, *devices)
+    with httpx.Client(base_url=aggregator.url) as http:
+        stranger = Device(3).message(bytes.fromhex(study), plan)
+        assert upload(http, study, *stranger) == 401
+    return study
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder: Path = tmp_path_factory.mktemp("dashboard")
+    aggregator = Aggregator.start(folder)
+    try:
+        with open_browser(folder) as page:
+            page.resize(1200)
+            yield Scene(aggregator, page, make_study(aggregator))
+    finally:
+        aggregator.stop()
+
+
+def read_result(scene: Scene) -> dict[str, Any]:
+    """Read, as a program, the decode whose address the page shows."""
+    decode = str(scene.page.evaluate("location.hash")).rpartition("/")[2]
+    answer = httpx.get(
+        f"{scene.aggregator.url}/v1/decodes/{decode}",
+        headers={"Authorization": f"Bearer {scene.aggregator.key}"},
+    )
+    result: dict[str, Any] = answer.json()["result"]
+    return result
+
+
+def test_by_keyboard_alone_an_analyst_finds_a_study_and_decodes_it(scene: Scene) -> None:
+    scene.enter()
+    page = scene.page
+    row = next(line for line in page.text("tbody").splitlines() if line.startswith(HOSTILE))
+    assert row.split("\t")[1:5] == ["open", "2", str(N_SKETCHES), "2,000"]
+    page.tab_to("tbody a")
+    page.press("Enter")
+    page.wait_for(".prediction:not(:empty)")
+    assert "relative SSE" in page.text(".prediction")
+    page.tab_to("input[type=number]")
+    page.press("Backspace")
+    page.type("3")
+    page.tab_to("button.main")
+    page.press("Enter")
+    page.wait_for(".plot svg")
+    result = read_result(scene)
+    shown = page.evaluate(
+        "[...document.querySelectorAll('.result .scroll tbody tr')].map(row =>"
+        " [...row.cells].slice(1).map(cell => parseFloat(cell.textContent)))"
+    )
+    order = sorted(range(3), key=lambda i: -result["weights"][i])
+    expected = [[100 * result["weights"][i], *result["centroids"][i]] for i in order]
+    for line, values in zip(shown, expected, strict=True):
+        assert line == pytest.approx(values, abs=0.051)
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.line')].map(line => +line.getAttribute('stroke-width'))"
+    )
+    assert widths == pytest.approx([16 * row[0] / expected[0][0] for row in expected], abs=0.02)
+    text = page.text()
+    assert result["band"]["statement"] in text
+    assert all(warning in text for warning in result["warnings"])
+    assert f"From {N_SKETCHES} sketches of 2 devices with 2,000 records." in text
+    assert not page.complaints
+
+
+def test_the_page_tells_plan_promise_devices_and_refusals_in_words(scene: Scene) -> None:
+    scene.enter(scene.url)
+    scene.page.wait("document.querySelectorAll('section').length === 4")
+    scene.page.wait("!document.querySelector('main').innerText.includes('…\\n')")
+    scene.page.wait("document.querySelector('main').innerText.includes('access-denied')")
+    text = scene.page.text()
+    for words in (
+        "Each sketch is epsilon = 10 differentially private under replace-one neighbouring",
+        "K-norm noise, drawn on each device",
+        "one sketch every 1 hour of a stream, counted from 1970-01-01 00:00 UTC",
+        "site north",
+        "1 sketch",
+        "enrolled",
+    ):
+        assert words in text, words
+
+
+def test_a_decode_is_found_again_at_its_address(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    before = page.text(".result .scroll table")
+    page.call("Page.reload")
+    page.wait_for(".plot svg")
+    assert page.text(".result .scroll table") == before
+
+
+def test_names_of_markup_stay_text_on_the_dashboard(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert page.text("h1") == HOSTILE
+    assert HOSTILE in page.text(".fields")
+    assert f"{HOSTILE} ({HOSTILE})" in page.text(".result table")
+    assert page.evaluate("document.querySelectorAll('main img').length") == 0
+    assert page.evaluate("window.pwned ?? null") is None
+    assert not page.complaints
+
+
+def test_the_key_is_in_the_tab_alone_and_goes_when_it_is_forgotten(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page, secret = scene.page, scene.aggregator.key
+    page.wait_for(".prediction:not(:empty)")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert page.evaluate("Object.values(sessionStorage)") == [secret]
+    # Chromium draws its own calendar button from data.
+    asked = [one for one in page.requests if not one["url"].startswith(("about:", "data:image/"))]
+    for request in asked:
+        assert request["url"].startswith(scene.aggregator.url), request["url"]
+        assert secret not in request["url"]
+        assert secret not in request.get("postData", "")
+        told = {name for name, value in request["headers"].items() if secret in value}
+        assert told <= {"Authorization"}
+    assert any("/events" in request["url"] for request in asked)
+    assert page.evaluate("document.cookie + localStorage.length + history.state") == "0null"
+    assert secret not in page.evaluate("document.documentElement.outerHTML + location.href")
+    page.tab_to("#session button:last-child")
+    page.press("Enter")
+    page.wait_for("#key")
+    assert page.evaluate("Object.values(sessionStorage)") == []
+    assert HOSTILE not in page.text()
+    assert secret not in scene.aggregator.log.read_text()
+
+
+def test_a_key_that_is_refused_is_not_kept(scene: Scene) -> None:
+    page = scene.page
+    scene.enter()
+    page.evaluate("sessionStorage.clear()")
+    for secret, rule in (
+        ("sfk_" + "0" * 16 + "_" + "a" * 43, "carries a key that is unknown or revoked"),
+        ("password", "begins with sfk_ and has no blanks"),
+    ):
+        page.open("about:blank", until=None)
+        page.open(scene.aggregator.url + "/")
+        page.type(secret)
+        page.press("Enter")
+        page.wait_for(".problem", problem=True)
+        assert rule in page.text(".problem")
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_problem_is_shown_with_its_field_rule_and_fix(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('input[type=number]').value = 1000")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".problem", problem=True)
+    told = page.text(".problem")
+    for words in ("n_clusters", "the sketch supports 40, not 1000", "ask for fewer clusters"):
+        assert words in told
+    assert page.evaluate("document.querySelector('.problem a').pathname") == (
+        "/problems/decoding-invalid"
+    )
+    assert not page.evaluate("document.querySelector('button.main').disabled")
+
+
+def test_a_phone_shows_all_without_scrolling_the_page_sideways(scene: Scene) -> None:
+    page = scene.page
+    scene.enter(scene.url)
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    try:
+        page.resize(390)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    finally:
+        page.resize(1200)
+
+
+def test_the_page_follows_the_reader_into_the_dark(scene: Scene) -> None:
+    scene.enter()
+    grounds = set()
+    for scheme in ("light", "dark"):
+        scene.page.prefer(scheme)
+        grounds.add(scene.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
+
+
+def test_the_browser_refuses_markup_inline_script_and_other_servers(scene: Scene) -> None:
+    scene.enter()
+    page = scene.page
+    with pytest.raises(PageError, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<b>x</b>'")
+    with pytest.raises(PageError, match="Failed to fetch"):
+        page.evaluate("fetch('http://127.0.0.2:9/')")
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('button'),"
+        " {id: 'trap'})), document.getElementById('trap').setAttribute('style', 'color: red')"
+    )
+    with pytest.raises(PageError, match="TrustedScript"):
+        page.evaluate("document.getElementById('trap').setAttribute('onclick', 'window.pwned=1')")
+    assert page.evaluate("getComputedStyle(document.getElementById('trap')).color") != (
+        "rgb(255, 0, 0)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "slots"),
+    [
+        ("1970-01-01T02:00", "1970-01-01T05:00", [2, 4]),
+        ("1970-01-01T02:01", "1970-01-01T04:59", [3, 3]),
+        ("", "1970-01-01T05:00", [None, 4]),
+        ("1969-12-31T22:30", "", [-1, None]),
+    ],
+)
+def test_times_become_the_slots_wholly_between_them(
+    scene: Scene, start: str, end: str, slots: list[int | None]
+) -> None:
+    scene.enter()
+    call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {{origin: 0, length_s: 3600}})"
+    found = scene.page.evaluate(f"import('/ui/decode.js').then(({{slotsBetween}}) => {call})")
+    assert [found["first_slot"], found["last_slot"]] == slots
+
+
+def test_times_without_a_window_between_them_are_refused_in_words(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    for i, time in enumerate(("1970-01-21T00:10", "1970-01-21T00:50")):
+        page.evaluate(f"document.querySelectorAll('[type=datetime-local]')[{i}].value = '{time}'")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".problem", problem=True)
+    assert "one window or more must lie wholly between them" in page.text(".problem")
+
+
+def test_a_selection_of_times_and_labels_is_what_is_decoded(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    # Slots 480 and 481 begin at 00:00 and 01:00.
+    for i, time in enumerate(("1970-01-21T00:00", "1970-01-21T01:00")):
+        page.evaluate(f"document.querySelectorAll('[type=datetime-local]')[{i}].value = '{time}'")
+    page.evaluate("document.querySelector('.fields select').selectedIndex = 2")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert (
+        f"From 1 sketch of 1 device with 500 records (site {HOSTILE}, "
+        "from 1970-01-21 00:00 UTC, to 1970-01-21 01:00 UTC)."
+    ) in page.text(".result")
+
+
+def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: Scene) -> None:
+    scene.enter()
+    found = scene.page.evaluate(
+        """(async () => {
+          const { follow } = await import("/ui/api.js");
+          const bytes = (...parts) => new Response(new ReadableStream({ start(controller) {
+            for (const part of parts) controller.enqueue(new TextEncoder().encode(part));
+            controller.close();
+          } }));
+          const json = (body, status) => new Response(JSON.stringify(body), {
+            status, headers: { "Content-Type": "application/json", "Retry-After": "0.01" } });
+          const answers = [
+            () => bytes('event: progress\\ndata: {"state": "running", "progress": 0.25}\\n\\n'),
+            () => Promise.reject(new TypeError("gone")),
+            () => json({ state: "running", progress: 0.5, finished: null }, 200),
+            () => json({ title: "too many" }, 429),
+            () => json({ state: "running", progress: 0.75, finished: null }, 200),
+            () => bytes(': ping\\r\\n\\r\\nevent: res', 'ult\\r\\ndata: {"state": "succ',
+                        'eeded"}\\r\\n\\r', '\\n'),
+          ];
+          const asked = [], told = [];
+          const real = window.fetch;
+          window.fetch = async (path) => { asked.push(path); return answers.shift()(); };
+          try {
+            const tell = ({ progress }) => told.push(progress);
+            const ended = await follow("d", tell, new AbortController().signal);
+            return { ended, told, asked };
+          } finally { window.fetch = real; }
+        })()"""
+    )
+    assert found["ended"] == {"state": "succeeded"}
+    assert found["told"] == [0.25, 0.5, 0.75]
+    events, decode = "/v1/decodes/d/events", "/v1/decodes/d"
+    assert found["asked"] == [events, events, decode, events, decode, events]
+
+
+def test_a_decode_that_takes_long_is_cancelled(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('.check input').click()")
+    page.evaluate("document.querySelector('input[type=number]').value = 40")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait("location.hash.includes('/decodes/') && !document.querySelector('.progress').hidden")
+    assert page.evaluate("document.querySelector('button.main').disabled")
+    page.evaluate("document.querySelector('.buttons button:last-child').click()")
+    page.wait_for(".result > p")
+    assert page.text(".result") == "The decode was cancelled."
+    assert page.evaluate("document.querySelector('.progress').hidden")
+
+
+def test_every_number_of_clusters_is_tried_and_one_recommended(scene: Scene) -> None:
+    scene.enter(scene.url)
+    page = scene.page
+    page.wait_for("button.main")
+    page.evaluate("document.querySelector('.check input').click()")
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    choice = read_result(scene)["choice"]
+    assert page.text(".result summary") == choice["statement"]
+    (line,) = (row for row in page.text(".result table").splitlines() if "recommended" in row)
+    assert line.startswith(f"{choice['recommended']}\t")
+    assert page.text(".result h3").startswith(str(choice["recommended"]))
+
+
+def test_where_presence_is_secret_no_number_of_records_is_told_as_exact(scene: Scene) -> None:
+    plan = make_plan(
+        neighbouring="add-remove-one",
+        window=WindowRule(kind="time", origin=1_700_000_000, length_s=3600),
+    )
+    study = publish(scene.aggregator, "secret", plan, 0, Device(11), Device(12))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for("button.main")
+    assert page.text(".tile:nth-child(3)") == "Records\nsecret"
+    assert "any number, which stays secret" in page.text()
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert re.search(r"4 sketches of 2 devices with about [\d,]+ ± [\d.]+ records", page.text())
+
+
+def test_windows_by_count_are_selected_by_no_time(scene: Scene) -> None:
+    plan = make_plan(window=WindowRule(kind="count", length=500))
+    study = publish(scene.aggregator, "counted", plan, 0, Device(21))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for("button.main")
+    assert "one sketch every 500 records of a stream" in page.text()
+    assert page.evaluate("document.querySelectorAll('[type=datetime-local]').length") == 0
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert "From 2 sketches of 1 device with 1,000 records." in page.text()
