@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_agent.store.database import note_later, transaction
+from device_agent.store.seals import compute_seal
 from shared.errors import ConfigError
 
 
@@ -107,7 +108,7 @@ def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
 
 def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
     """Save the identity, once and for all."""
-    rows = {
+    rows: dict[str, bytes | str] = {
         "study": identity.study,
         "device": identity.device,
         "plan": identity.plan_bytes,
@@ -117,13 +118,13 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
     }
     with transaction(connection):
         note_later(connection)
-        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", rows.items())
+        write_meta(connection, rows.items())
 
 
 def save_generation(connection: sqlite3.Connection, generation: str) -> None:
     """Note the server's generation; to be called inside a transaction."""
     note_later(connection)
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'generation'", (generation,))
+    write_meta(connection, [("generation", generation)])
 
 
 def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
@@ -131,5 +132,14 @@ def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
     keys = replace(keys, n_changes=keys.n_changes + 1)
     with transaction(connection):
         note_later(connection)
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'keys'", (keys.to_text(),))
+        write_meta(connection, [("keys", keys.to_text())])
     return keys
+
+
+def write_meta(connection: sqlite3.Connection, rows: Iterable[tuple[str, bytes | str]]) -> None:
+    """Write keys and values of the identity; to be called inside a transaction."""
+    connection.executemany(
+        "INSERT INTO meta (key, value, seal) VALUES (?, ?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
+        [(key, value, compute_seal(key, value)) for key, value in rows],
+    )
