@@ -14,6 +14,14 @@ from shared.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
+class RetiredKey:
+    """A key that was replaced: its public half, and the last sketch of each stream it signed."""
+
+    public: bytes
+    last_sequences: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeyState:
     """Which key a device signs with.
 
@@ -23,26 +31,34 @@ class KeyState:
         Its public half, 32 bytes.
     following
         That of the key which the server is asked to take in its place; None if it is not.
+    retired
+        Those that it has replaced and still keeps, the latest last.
     n_changes
         Grows whenever this is written, so that a database which has lost a change is known.
     """
 
     present: bytes
     following: bytes | None = None
+    retired: tuple[RetiredKey, ...] = ()
     n_changes: int = 0
 
     def to_text(self) -> str:
         """Return it in the form that is stored."""
         following = None if self.following is None else self.following.hex()
-        return json.dumps([self.n_changes, self.present.hex(), following])
+        retired = [[key.public.hex(), dict(key.last_sequences)] for key in self.retired]
+        return json.dumps([self.n_changes, self.present.hex(), following, retired], sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> KeyState:
         """Read what :meth:`to_text` has written."""
-        n_changes, present, following = json.loads(text)
+        n_changes, present, following, retired = json.loads(text)
         return cls(
             present=bytes.fromhex(present),
             following=None if following is None else bytes.fromhex(following),
+            retired=tuple(
+                RetiredKey(public=bytes.fromhex(public), last_sequences=last)
+                for public, last in retired
+            ),
             n_changes=n_changes,
         )
 
