@@ -21,7 +21,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from device_agent.store import DATABASE_NAME, JOURNAL_NAME, StreamState, journal, rebuild, streams
+from device_agent.store import (
+    DATABASE_NAME,
+    JOURNAL_NAME,
+    StreamState,
+    journal,
+    rebuild,
+    streams,
+    write_positions,
+)
 from device_agent.store.journal import Noted, read_journal
 from shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
@@ -350,7 +358,8 @@ def _miss_no_release(patch: pytest.MonkeyPatch) -> None:
 
 def _forget_what_was_spent(patch: pytest.MonkeyPatch) -> None:
     def build(folder: Path, noted: Noted, **options: Any) -> int:
-        return real(folder, replace(noted, releases=[]), **options)
+        n_lost: int = real(folder, replace(noted, releases=[]), **options)
+        return n_lost
 
     real = repair.build_database
     patch.setattr(repair, "build_database", build)
@@ -376,7 +385,9 @@ def _release_again_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
     def build(folder: Path, noted: Noted, **options: Any) -> int:
         whole = [r for r in noted.releases if r["sequence"] < N_SENT]
         stood = {name: {**row, "next_sequence": N_SENT} for name, row in noted.streams.items()}
-        return real(folder, replace(noted, releases=whole, streams=stood, places={}), **options)
+        kept = replace(noted, releases=whole, streams=stood, places={})
+        n_lost: int = real(folder, kept, **options)
+        return n_lost
 
     real = repair.build_database
     patch.setattr(repair, "build_database", build)
@@ -391,7 +402,7 @@ def _checkpoint_in_two_halves(patch: pytest.MonkeyPatch) -> None:
         positions(connection, held.pop())
 
     held: list[Any] = []
-    window, positions = streams._write_open_window, streams.write_positions
+    window, positions = streams._write_open_window, write_positions
     patch.setattr(streams, "write_positions", lambda _, these: held.append(tuple(these)))
     patch.setattr(streams, "_write_open_window", write_both)
 
