@@ -12,17 +12,20 @@ set -eu
 
 usage() {
     cat <<'TEXT'
-usage: install-agent.sh [--from SOURCE] [--extra NAME] [--python PYTHON] [--root DIR] [--dry-run]
+usage: install-agent.sh [--from SOURCE] [--extra NAME] [--python PYTHON] [--root DIR] [--code CODE]
+                        [--dry-run]
 
   --from SOURCE    a wheel or a checkout (default: the checkout that this script is in)
   --extra NAME     mqtt or parquet, for such sources; may be repeated
   --python PYTHON  Python 3.11 or later (default: python3)
   --root DIR       install under DIR, for an image with the same Python; makes no user
+  --code CODE      what `sfumato study token STUDY --code` printed: a new configuration names its
+                   server and study; the device enrols with it afterwards
   --dry-run        check, say what would be done, and change nothing
 
 examples:
   sudo deploy/install-agent.sh --dry-run
-  sudo deploy/install-agent.sh --extra mqtt
+  sudo deploy/install-agent.sh --extra mqtt --code SFUMATO:...
   deploy/install-agent.sh --root /mnt/image --from sfumato-0.1.0-cp311-abi3-linux_aarch64.whl
 TEXT
 }
@@ -31,6 +34,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 source=$(dirname -- "$here")
 python=python3
 root=
+code=
 extras=agent
 dry_run=no
 needed_mb=400
@@ -57,6 +61,13 @@ while [ $# -gt 0 ]; do
             shift ;;
         --python) need_value "$@"; python=$2; shift ;;
         --root) need_value "$@"; root=${2%/}; shift ;;
+        --code)
+            need_value "$@"
+            case $2 in
+                SFUMATO:* | -) code=$2 ;;
+                *) refuse "--code: is not what \`sfumato study token STUDY --code\` printed" ;;
+            esac
+            shift ;;
         --dry-run) dry_run=yes ;;
         -h | --help) usage; exit 0 ;;
         *) echo "install-agent: error: $1 is not an option; see --help" >&2; exit 2 ;;
@@ -154,8 +165,14 @@ act() {
 }
 
 write_config() {
-    "$program/bin/python" -m device_agent.cli init --print-config |
-        sed 's|^state_dir = "state" |state_dir = "/var/lib/sfumato/state"|' >"$config.part"
+    # The token of the code is not in it.
+    if ! "$program/bin/python" -m device_agent.cli init --print-config ${code:+--code "$code"} \
+        >"$config.part"; then
+        rm -f "$config.part"
+        refuse "--code: there is no configuration yet. Do this again with a whole code, or without"
+        exit 2
+    fi
+    sed -i 's|^state_dir = "state" |state_dir = "/var/lib/sfumato/state"|' "$config.part"
     chmod 0640 "$config.part"
     mv "$config.part" "$config"
 }
@@ -193,8 +210,8 @@ fi
 cat <<TEXT
 installed: $("$program/bin/python" -m device_agent.cli --version)
 next:
-  1. edit $config
-  2. sudo -u sfumato sfumato-agent init --config /etc/sfumato/agent.toml --token TOKEN
+  1. edit $config: sources and budget; server and study, unless --code named them
+  2. sudo -u sfumato sfumato-agent init --config /etc/sfumato/agent.toml --code CODE
   3. sudo -u sfumato sfumato-agent check --config /etc/sfumato/agent.toml
   4. sudo systemctl enable --now sfumato-agent
 TEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import time
@@ -92,6 +93,12 @@ class ServerClient:
         trace: TracebackType | None,
     ) -> None:
         self._http.close()
+
+    def signed_by(self, sign: Callable[[bytes], bytes]) -> ServerClient:
+        """Return a client of the same connection that signs with another key; not to be closed."""
+        other = copy.copy(self)
+        other._sign = sign
+        return other
 
     def fetch_plan(self, study: bytes) -> PlanAnswer:
         """Fetch a study's plan; what arrives is not verified yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from device_agent.store import (
     count_sketches,
     load_entries,
     load_keys,
+    load_retired,
     open_database,
     require_identity,
 )
@@ -38,7 +39,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """All that a use case needs; ``next_key`` only while the server is asked to take it."""
+    """All that a use case needs; ``next_key`` only while the server is asked to take it.
+
+    ``retired`` are the keys that it has replaced, with the last sketches that each has signed.
+    """
 
     settings: Settings
     key: DeviceKey
@@ -46,6 +50,7 @@ class Device:
     identity: Identity
     plan: SketchPlan
     next_key: DeviceKey | None = None
+    retired: Sequence[tuple[DeviceKey, Mapping[str, int]]] = ()
 
     def connect(self, clock: Clock) -> ServerClient:
         """Return a client of the server; close it."""
@@ -120,6 +125,7 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
             identity=identity,
             plan=plan,
             next_key=next_key,
+            retired=load_retired(settings.state_dir, identity.keys),
         )
 
 

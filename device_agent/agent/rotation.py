@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from device_agent.agent.clocks import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
-from device_agent.messages import KeyOffer
+from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
 from device_agent.settings import Settings
 from device_agent.store import (
     abandon_key_change,
@@ -18,10 +18,10 @@ from device_agent.store import (
     finish_key_change,
     holding,
     list_signed,
+    load_retired,
 )
 from device_agent.transport import ServerClient
 from shared.errors import SketchError, StoreError, TransportError
-from shared.wire import encode_rotation_input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,15 +141,11 @@ def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled
     """
     next_key, identity, settings = device.next_key, device.identity, device.settings
     assert next_key is not None
-    signed = list_signed(device.connection)
-    offer = KeyOffer(
-        public_key=next_key.public_bytes,
-        last_sequences=signed,
-        proof=next_key.sign(_encode(device, next_key.public_bytes, signed)),
-    )
+    offer = make_key_offer(identity.device, next_key, list_signed(device.connection))
+    present = make_presenting(device)
 
     def ask(client: ServerClient) -> Settled:
-        is_present = _is_taken(client)
+        is_present = _is_taken(client) or present(client)
         try:
             client.change_key(offer)
         except TransportError:
@@ -183,7 +179,8 @@ def settle(device: Device, settled: Settled) -> Device:
     change = finish_key_change if is_taken else abandon_key_change
     identity = replace(device.identity, keys=change(device.connection, folder, keys))
     key = device.next_key if is_taken else device.key
-    return replace(device, identity=identity, key=key, next_key=None)
+    retired = load_retired(folder, identity.keys)
+    return replace(device, identity=identity, key=key, next_key=None, retired=retired)
 
 
 def describe_open(error: TransportError) -> str:
@@ -199,16 +196,10 @@ def _offer(device: Device, clock: Clock) -> Settled:
 def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:
     with device.connect(clock) as client:
         # A clone must not lock out the device that it was made of.
-        note_answer(device, client.ask_device(), messages)
+        note_answer(device, make_device_question(device)(client), messages)
     folder, identity = device.settings.state_dir, device.identity
     keys, next_key = begin_key_change(device.connection, folder, identity.keys)
     return replace(device, identity=replace(identity, keys=keys), next_key=next_key)
-
-
-def _encode(device: Device, public_key: bytes, last_sequences: Mapping[str, int]) -> bytes:
-    return encode_rotation_input(
-        device=device.identity.device, public_key=public_key, last_sequences=last_sequences
-    )
 
 
 def _is_taken(client: ServerClient) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG
@@ -18,6 +19,8 @@ from shared.wire import DeviceAction
 _BASE_S = 0.5
 _CAP_S = 120.0
 _SKETCH_CAP_S = 3600.0
+_OF_KEY = "signature-invalid"
+_DOUBTS = 5
 _OF_STUDY = ("study-closed", "study-withdrawn")
 
 
@@ -90,6 +93,7 @@ class Sender:
         self.network.submit(put, lambda outcome: self._note(sketch, outcome))
 
     def _note(self, sketch: OutboxSketch, outcome: UploadOutcome) -> None:
+        outcome = self._doubt(sketch, outcome)
         said = len(self.summary.messages)
         # Without any answer the sketch is as good as the next one.
         hold = draw_pause(sketch.attempts, _SKETCH_CAP_S) if outcome.answered else 0.0
@@ -112,10 +116,17 @@ class Sender:
         self.summary.messages.clear()
         if outcome.action is None:
             LOG.info("sketch %d sent", sketch.sequence, extra={"stream": sketch.stream})
-        if outcome.problem in _OF_STUDY:
+        if outcome.problem in (*_OF_STUDY, _OF_KEY):
             self._on_study()
         if outcome.action is DeviceAction.SUSPEND:
             self._on_suspended(sketch.stream)
+
+    def _doubt(self, sketch: OutboxSketch, outcome: UploadOutcome) -> UploadOutcome:
+        """Hold what a server refuses that may just not know our present key: it is asked first."""
+        is_of_key = outcome.problem == _OF_KEY and bool(self.device.retired)
+        if not is_of_key or sketch.attempts >= _DOUBTS:
+            return outcome
+        return replace(outcome, action=DeviceAction.HOLD)
 
     def _wait(self, error: StoreError) -> None:
         """Wait until the state can be written again, as on a full disk."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from device_agent.agent.device import Device
+from device_agent.agent.presenting import make_device_question
 from device_agent.messages import DeviceAnswer, Heartbeat, StudyAnswer
 from device_agent.store import StudyNotice, count_sketches, save_notice
 from device_agent.transport import ServerClient
@@ -36,11 +37,11 @@ def make_question(
     A study that was withdrawn is an answer; every other refusal is raised.
     """
     study = device.identity.study
-    heartbeat = make_heartbeat(device)
+    heartbeat, ask_device = make_heartbeat(device), make_device_question(device)
 
     def ask(client: ServerClient) -> ServerAnswer | StudyNotice:
         try:
-            found = client.ask_device()
+            found = ask_device(client)
             new = _ask_study(client, study, notice)
             _tell(client, heartbeat)
         except StudyWithdrawnError:

@@ -161,6 +161,9 @@ class FileSource(RecordSource):
                 self._waiting = False
                 return
         self._generation += 1
+        if any(self._open_cut(path, last) for path in self._list_rotated()):
+            self._waiting = False
+            return
         if not self._waiting:
             self.report.notes.append(
                 f"another file is at {self._path}; what was left in the one before is lost"
@@ -194,6 +197,16 @@ class FileSource(RecordSource):
         except BaseException:
             file.close()
             raise
+        return True
+
+    def _open_cut(self, path: Path, last: KnownPosition) -> bool:
+        """Open the file that was read last, if it was cut and then renamed before a new record."""
+        file = open_regular(path)
+        if not is_inode_of(file, last):
+            file.close()
+            return False
+        self.report.notes.append(f"{path} was truncated; went on at its new start")
+        self._open(file, path)
         return True
 
     def _open(self, file: BinaryIO, path: Path, *, never_seen: bool = False) -> None:

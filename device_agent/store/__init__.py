@@ -34,6 +34,7 @@ from device_agent.store.key_change import (
     finish_key_change,
     list_signed,
     load_keys,
+    load_retired,
 )
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.lock import lock_folder
@@ -112,6 +113,7 @@ __all__ = [
     "load_message",
     "load_notice",
     "load_positions",
+    "load_retired",
     "load_slot",
     "load_stream",
     "lock_folder",

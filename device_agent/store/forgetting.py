@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from device_agent.store.database import DATABASE_NAME, Connection, transaction, truncate_log
+from device_agent.store.identity import write_meta
 from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import KEY_NAME
 
@@ -22,7 +23,7 @@ def erase_device(connection: Connection, study: bytes) -> None:
     with transaction(connection):
         for table in ("open_windows", "open_slots", "outbox", "study_notice", "meta"):
             connection.execute(f"DELETE FROM {table}")
-        connection.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (_TOMBSTONE, study))
+        write_meta(connection, [(_TOMBSTONE, study)])
     truncate_log(connection)
     if connection.journal is not None:
         connection.journal.rewrite(connection)

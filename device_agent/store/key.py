@@ -30,12 +30,17 @@ class DeviceKey:
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public_bytes = private.public_key().public_bytes_raw()
-        self.key_id = hashlib.sha256(self.public_bytes).digest()
+        self.key_id = key_id_of(self.public_bytes)
         """Its SHA-256; that of the first key is the device's identity."""
 
     def sign(self, data: bytes) -> bytes:
         """Return the Ed25519 signature of ``data``, 64 bytes."""
         return self._private.sign(data)
+
+
+def key_id_of(public_key: bytes) -> bytes:
+    """Return the identity of a key, the SHA-256 of its public half."""
+    return hashlib.sha256(public_key).digest()
 
 
 def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
@@ -64,7 +69,21 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
 def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
     """Make a key and save it; the file appears whole or not at all."""
     private = Ed25519PrivateKey.generate()
-    data = _encode_pem(private.private_bytes_raw())
+    _save(folder, name, _encode_pem(private.private_bytes_raw()))
+    return DeviceKey(private)
+
+
+def keep_key(folder: Path, key_id: bytes) -> None:
+    """Keep a copy of the present key, which another is to replace; again is harmless."""
+    _save(folder, retired_name(key_id), (folder / KEY_NAME).read_bytes())
+
+
+def retired_name(key_id: bytes) -> str:
+    """Return the name of the file of a key that was replaced."""
+    return f"{KEY_NAME}.retired-{key_id.hex()[:16]}"
+
+
+def _save(folder: Path, name: str, data: bytes) -> None:
     part = folder / f"{name}.part"
     file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -73,7 +92,6 @@ def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
     finally:
         os.close(file)
     _move(folder, part.name, name)
-    return DeviceKey(private)
 
 
 def move_next_key(folder: Path) -> None:

@@ -6,30 +6,45 @@
         -> moved over the present key -> noted that it is the present one
 
 Wherever that breaks off, both keys are here until the server has said which it takes, and offering
-the same key again changes nothing. The old key needs no erasing: once it is replaced, it verifies
-nothing that it had not signed before.
+the same key again changes nothing.
+
+The old key is kept under another name, for a server that is restored from a backup of before the
+change (see ``device_agent.agent.presenting``). It needs no erasing: once it is replaced, it
+verifies nothing that it had not signed before.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from device_agent.store.database import catch_up
-from device_agent.store.identity import Identity, KeyState, load_identity, save_keys
+from device_agent.store.identity import (
+    Identity,
+    KeyState,
+    RetiredKey,
+    load_identity,
+    save_keys,
+)
 from device_agent.store.key import (
     KEY_NAME,
     NEXT_KEY_NAME,
     DeviceKey,
     create_key,
+    keep_key,
+    key_id_of,
     load_key,
     move_next_key,
+    retired_name,
 )
-from shared.errors import LedgerError, StoreError
+from shared.errors import ConfigError, LedgerError, StoreError
+
+MOST_KEPT = 8
+"""How many replaced keys are kept: a server's backup of before all of them brings none back."""
 
 
 def load_keys(folder: Path, identity: Identity) -> tuple[DeviceKey, DeviceKey | None]:
@@ -67,8 +82,9 @@ def finish_key_change(connection: sqlite3.Connection, folder: Path, keys: KeySta
     """Take the next key, which the server has taken, for the present one."""
     assert keys.following is not None
     with _naming(folder, KEY_NAME):
+        keep_key(folder, key_id_of(keys.present))
         move_next_key(folder)
-    return save_keys(connection, replace(keys, present=keys.following, following=None))
+    return _note_successor(connection, folder, keys)
 
 
 def abandon_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
@@ -86,13 +102,45 @@ def note_moved_key(connection: sqlite3.Connection, folder: Path) -> None:
         return
     key = load_key(folder)
     if key is not None and key.public_bytes == identity.keys.following:
-        save_keys(connection, KeyState(present=key.public_bytes, n_changes=identity.keys.n_changes))
+        # Nothing was signed since it was moved.
+        _note_successor(connection, folder, identity.keys)
+
+
+def load_retired(folder: Path, keys: KeyState) -> list[tuple[DeviceKey, Mapping[str, int]]]:
+    """Load the replaced keys with what each has signed, the latest last.
+
+    Where one is not here, or cannot be read, those before it are of no use.
+    """
+    found: list[tuple[DeviceKey, Mapping[str, int]]] = []
+    for retired in reversed(keys.retired):
+        try:
+            key = load_key(folder, retired_name(key_id_of(retired.public)))
+        except ConfigError:
+            break
+        if key is None or key.public_bytes != retired.public:
+            break
+        found.insert(0, (key, retired.last_sequences))
+    return found
 
 
 def list_signed(connection: sqlite3.Connection) -> dict[str, int]:
     """Return the number of the last sketch of each stream that has any."""
     rows = connection.execute("SELECT name, next_sequence FROM streams WHERE next_sequence > 0")
     return {row["name"]: row["next_sequence"] - 1 for row in rows}
+
+
+def _note_successor(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
+    """Note that the next key is the present one, and drop replaced ones beyond the most kept."""
+    assert keys.following is not None
+    replaced = RetiredKey(public=keys.present, last_sequences=list_signed(connection))
+    every = (*keys.retired, replaced)
+    done = save_keys(
+        connection,
+        replace(keys, present=keys.following, following=None, retired=every[-MOST_KEPT:]),
+    )
+    for dropped in every[:-MOST_KEPT]:
+        (folder / retired_name(key_id_of(dropped.public))).unlink(missing_ok=True)
+    return done
 
 
 def _missing(name: str) -> LedgerError:

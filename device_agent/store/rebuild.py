@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
+from device_agent.store.identity import write_meta
 from device_agent.store.journal import Noted, sync_folder, untag
 from device_agent.store.positions import insert_positions
+from device_agent.store.streams import write_stream
 
 _PART_NAME = f"{DATABASE_NAME}.part"
 LOST = "lost-with-the-database"
@@ -61,15 +63,9 @@ def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
 
 
 def _insert_state(connection: sqlite3.Connection, noted: Noted) -> None:
-    connection.executemany(
-        "INSERT INTO meta (key, value) VALUES (?, ?)",
-        [(key, untag(value)) for key, value in noted.meta.items()],
-    )
-    connection.executemany(
-        "INSERT INTO streams (name, next_sequence, first_record, floor_slot, suspended)"
-        " VALUES (:name, :next_sequence, :first_record, :floor_slot, :suspended)",
-        list(noted.streams.values()),
-    )
+    write_meta(connection, [(key, untag(value)) for key, value in noted.meta.items()])
+    for row in noted.streams.values():
+        write_stream(connection, **row)
     insert_positions(connection, [(*key, place) for key, place in noted.places.items()])
 
 

@@ -11,7 +11,8 @@ TABLES = (
     """
     CREATE TABLE meta (
         key TEXT PRIMARY KEY,
-        value BLOB NOT NULL
+        value BLOB NOT NULL,
+        seal BLOB NOT NULL
     )
     """,
     # Rows with a seal carry a digest of their other values; see ``device_agent.store.seals``.
@@ -22,7 +23,8 @@ TABLES = (
         next_sequence INTEGER NOT NULL,
         first_record INTEGER NOT NULL,
         floor_slot INTEGER,
-        suspended TEXT
+        suspended TEXT,
+        seal BLOB NOT NULL
     )
     """,
     """

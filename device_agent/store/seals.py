@@ -9,6 +9,8 @@ from collections.abc import Iterator
 _SEAL_BYTES = 8
 
 _SEALED = {
+    "meta": ("key", "value"),
+    "streams": ("name", "next_sequence", "first_record", "floor_slot", "suspended"),
     "open_windows": (
         "stream", "n_records", "n_unsketchable", "first_slot", "last_slot", "sums",
     ),

@@ -150,26 +150,51 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
 
 def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> None:
     """Stop a stream until its owner acts; to be called inside a transaction."""
-    note_later(connection)
-    connection.execute(
-        "INSERT INTO streams (name, next_sequence, first_record, suspended) VALUES (?, 0, 0, ?)"
-        " ON CONFLICT (name) DO UPDATE SET suspended = excluded.suspended",
-        (name, reason),
-    )
+    _set_suspended(connection, name, reason)
 
 
 def resume_stream(connection: sqlite3.Connection, name: str) -> None:
     """Let a suspended stream go on; to be called inside a transaction."""
-    note_later(connection)
-    connection.execute("UPDATE streams SET suspended = NULL WHERE name = ?", (name,))
+    _set_suspended(connection, name, None)
+
+
+def write_stream(
+    connection: sqlite3.Connection,
+    *,
+    name: str,
+    next_sequence: int,
+    first_record: int,
+    floor_slot: int | None,
+    suspended: str | None,
+) -> None:
+    """Write where a stream stands but for its open window; to be called inside a transaction."""
+    row = (name, next_sequence, first_record, floor_slot, suspended)
+    connection.execute(
+        "INSERT OR REPLACE INTO streams"
+        " (name, next_sequence, first_record, floor_slot, suspended, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (*row, compute_seal(*row)),
+    )
 
 
 def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
-    connection.execute(
-        "INSERT INTO streams (name, next_sequence, first_record, floor_slot) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET next_sequence = excluded.next_sequence,"
-        " first_record = excluded.first_record, floor_slot = excluded.floor_slot",
-        (state.name, state.next_sequence, state.first_record, state.window.floor_slot),
+    # Not the state's suspension: an answer may have suspended the stream since it was loaded.
+    _write_row(connection, state, load_stream(connection, state.name).suspended)
+
+
+def _set_suspended(connection: sqlite3.Connection, name: str, reason: str | None) -> None:
+    note_later(connection)
+    _write_row(connection, load_stream(connection, name), reason)
+
+
+def _write_row(connection: sqlite3.Connection, state: StreamState, suspended: str | None) -> None:
+    write_stream(
+        connection,
+        name=state.name,
+        next_sequence=state.next_sequence,
+        first_record=state.first_record,
+        floor_slot=state.window.floor_slot,
+        suspended=suspended,
     )
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from device_agent.cli.sample import SAMPLE
+from device_agent.settings import load_settings
+from shared.wire import EnrolmentCode, encode_enrolment_code
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "install-agent.sh"
@@ -90,6 +92,39 @@ def test_it_installs_by_debians_layout_and_again_without_harm(root: Path, instal
     assert done.returncode == 0, done.stderr
     assert f"kept: {config}" in done.stdout
     assert (config.read_text(), (state / "agent.sqlite").read_text()) == ("# mine\n", "state")
+
+
+CODE = EnrolmentCode(server="https://sketches.example.org", study=bytes(range(32)), token="sfe_it")
+
+
+def test_with_a_code_the_configuration_names_server_and_study_and_no_token(
+    root: Path, install: Install
+) -> None:
+    done = install("--code", encode_enrolment_code(CODE))
+    assert done.returncode == 0, done.stderr
+    config = root / "etc/sfumato/agent.toml"
+    settings = load_settings(config, {})
+    assert (settings.server, settings.study) == (CODE.server, CODE.study)
+    assert settings.state_dir == Path("/var/lib/sfumato/state")
+    assert CODE.token not in config.read_text()
+    # The device enrols as README says, with what the command line knows.
+    said = "sfumato-agent init --config /etc/sfumato/agent.toml --code CODE"
+    assert said in done.stdout
+    assert "--token" not in done.stdout
+    deploy = SCRIPT.parent
+    assert said in (deploy / "AGENT.md").read_text()
+    assert said in (deploy / "systemd/sfumato-agent.service").read_text()
+
+
+def test_a_code_that_was_not_copied_whole_leaves_no_configuration(
+    root: Path, install: Install
+) -> None:
+    assert install("--code", "sfe_token").returncode == 2
+    assert files(root) == []
+    done = install("--code", encode_enrolment_code(CODE)[:-3])
+    assert done.returncode == 2
+    assert "--code: there is no configuration yet" in done.stderr
+    assert list((root / "etc/sfumato").iterdir()) == []
 
 
 def test_what_is_there_and_is_not_its_own_is_never_replaced(root: Path, install: Install) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from device_agent.agent.rotation import rotate_key
 from device_agent.store.key import KEY_NAME, NEXT_KEY_NAME, load_key
+from device_agent.store.key_change import MOST_KEPT
 from shared.errors import AccessError, ConfigError, SketchError, StoreError
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import decode_message
@@ -57,7 +58,8 @@ def test_the_device_keeps_its_identity_and_signs_with_its_new_key(enrolled: Agen
     assert (report["waiting"], report["was_begun"]) == (0, False)
     assert enrolled.state.joinpath(KEY_NAME).read_bytes() != before
     assert stat.S_IMODE(enrolled.state.joinpath(KEY_NAME).stat().st_mode) == 0o600
-    assert not list(enrolled.state.glob(f"{KEY_NAME}.*"))
+    (kept,) = enrolled.state.glob(f"{KEY_NAME}.*")
+    assert (kept.read_bytes(), stat.S_IMODE(kept.stat().st_mode)) == (before, 0o600)
     enrolled.append(1, lines=5)
     assert enrolled.once()["sent"] == 1
     first, second = (message for _, message in sorted(_by_number(enrolled.server).items()))
@@ -100,6 +102,96 @@ def test_what_waits_is_sent_as_the_old_key_signed_it_and_sent_again_the_same(
     assert bodies(enrolled)[0] == {first}
     assert bodies(enrolled)[1] == {second}
     assert [len(seen) for seen in bodies(enrolled).values()] == [1, 1, 1]
+
+
+def restore(server: Server, before: tuple[Any, ...], generation: str) -> None:
+    """Let the server be what it was, in another life of its database."""
+    server.devices, server.stored = dict(before[0]), dict(before[1])
+    server.retired.clear()
+    server.generation = generation
+
+
+def remember(server: Server) -> tuple[Any, ...]:
+    return dict(server.devices), dict(server.stored)
+
+
+@pytest.mark.parametrize("n_changes", [1, 3])
+def test_a_server_restored_to_before_its_change_learns_the_present_key_and_what_it_lost(
+    n_changes: int, enrolled: Agent
+) -> None:
+    enrolled.append(0, lines=5)
+    enrolled.once()
+    before = remember(enrolled.server)
+    for slot in range(1, n_changes + 1):
+        enrolled.append(slot, lines=5)
+        enrolled.once()
+        rotate(enrolled)
+    enrolled.append(n_changes + 1, lines=5)
+    enrolled.once()
+    present = public_key(enrolled)
+    restore(enrolled.server, before, "b" * 32)
+    enrolled.append(n_changes + 2, lines=5)
+    report = enrolled.once()
+    assert (report["shelved"], report["waiting"]) == (0, 0)
+    assert any("was restored from a backup" in message for message in report["messages"])
+    assert public_key(enrolled) == present
+    assert len(enrolled.server.retired) == n_changes
+    assert sorted(_by_number(enrolled.server)) == list(range(n_changes + 3))
+    assert all(len(seen) == 1 for seen in bodies(enrolled).values())
+    assert enrolled.once()["messages"] == []
+
+
+def test_a_server_of_the_same_life_is_never_shown_a_key_that_was_replaced(enrolled: Agent) -> None:
+    before = remember(enrolled.server)
+    rotate(enrolled)
+    restore(enrolled.server, before, enrolled.server.generation)
+    enrolled.server.requests.clear()
+    assert enrolled.run("once") != 0
+    assert not [request for request in enrolled.server.requests if request.startswith("POST")]
+    assert public_key(enrolled) == before[0][next(iter(before[0]))][0]
+
+
+def test_a_clone_brings_no_key_to_a_restored_server_that_knows_more(enrolled: Agent) -> None:
+    before = remember(enrolled.server)
+    rotate(enrolled)
+    restore(enrolled.server, before, "b" * 32)
+    enrolled.server.extra_sequences = {"meter": 7}
+    assert enrolled.run("once") == 3
+    assert "server knows later sketches" in enrolled.err
+    assert not enrolled.server.retired
+
+
+def test_without_the_replaced_key_the_refusal_stands(enrolled: Agent) -> None:
+    before = remember(enrolled.server)
+    rotate(enrolled)
+    restore(enrolled.server, before, "b" * 32)
+    for kept in enrolled.state.glob(f"{KEY_NAME}.retired-*"):
+        kept.unlink()
+    assert enrolled.run("once") != 0
+    assert not enrolled.server.retired
+
+
+def test_the_daemon_shows_a_restored_server_its_present_key(enrolled: Agent) -> None:
+    before = remember(enrolled.server)
+    rotate(enrolled)
+    with daemon(enrolled.config) as process:
+        enrolled.append(0, lines=5)
+        wait_until(lambda: len(enrolled.server.stored) == 1)
+        restore(enrolled.server, before, "b" * 32)
+        # Refused first, for the server does not know its key yet; kept, and sent again.
+        enrolled.append(1, lines=5)
+        wait_until(lambda: len(enrolled.server.stored) == 2)
+        assert stop(process) == 0
+    assert query(enrolled.state, "SELECT COUNT(*) FROM outbox WHERE state = 'shelved'") == [(0,)]
+
+
+def test_so_many_replaced_keys_are_kept_and_no_more(enrolled: Agent) -> None:
+    for _ in range(MOST_KEPT + 2):
+        rotate(enrolled)
+    assert len(list(enrolled.state.glob(f"{KEY_NAME}.retired-*"))) == MOST_KEPT
+    # They are erased with the device.
+    enrolled.run("forget", "--yes")
+    assert not list(enrolled.state.glob(f"{KEY_NAME}*"))
 
 
 @pytest.mark.parametrize("answer", [None, 503])
@@ -222,7 +314,9 @@ def test_a_key_that_flipped_in_the_database_is_read_from_the_journal(
     connection.close()
     enrolled.append(0, lines=5)
     report = enrolled.once()
-    assert any("lacks a change of keys" in message for message in report["messages"])
+    assert any(
+        "a row of meta is not as it was written" in message for message in report["messages"]
+    )
     assert report["sent"] == 1
 
 

@@ -117,6 +117,22 @@ def test_a_truncated_file_is_read_again_from_its_new_start(
     assert stopped or "was truncated" in " ".join(tail.report.describe())
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_truncated_file_that_is_renamed_before_its_new_start_was_read_is_not_lost(
+    looks: bool, stopped: bool, reader: Reader, tail: RecordSource, path: Path
+) -> None:
+    reader.poll(tail)
+    path.write_text(HEADER)
+    if looks:
+        assert (reader.once() if stopped else reader.poll(tail)) == []
+    append(path, lines(3))
+    path.rename(path.with_name("records.csv.1"))
+    path.write_text(HEADER + lines(4))
+    assert (reader.once() if stopped else reader.poll(tail)) == [3, 4]
+    assert reader.once() == []
+
+
 def test_what_a_copy_saved_before_the_truncation_is_read_after_a_restart(
     reader: Reader, tail: RecordSource, path: Path
 ) -> None:

@@ -1,26 +1,19 @@
 """What becomes of a state whose files were damaged: real ones, made by the real agent."""
 
 import os
-import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from device_agent.store import DATABASE_NAME, JOURNAL_NAME
-from shared.errors import SketchError, StoreError
-from shared.wire import decode_message
-from tests.device_agent.conftest import HOUR, Agent, make_plan
+from device_agent.store import JOURNAL_NAME
+from device_agent.store.streams import write_stream
+from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
-from tests.device_agent.driver import Driver
-from tests.device_agent.server import Server, running
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
-FULL = os.environ.get("SFUMATO_FAULTS") == "full"
 
 
 @pytest.fixture
@@ -103,8 +96,14 @@ def forget_release(path: Path) -> None:
     connection.execute("DROP TRIGGER events_stay")
     connection.execute("DELETE FROM events WHERE id = (SELECT MAX(id) FROM events)")
     connection.execute("DELETE FROM outbox WHERE sequence = (SELECT MAX(sequence) FROM outbox)")
-    connection.execute("UPDATE streams SET next_sequence = next_sequence - 1")
-    connection.commit()
+    ((name, number, first, floor),) = connection.execute(
+        "SELECT name, next_sequence, first_record, floor_slot FROM streams"
+    )
+    with connection:
+        write_stream(
+            connection, name=name, next_sequence=number - 1, first_record=first, floor_slot=floor,
+            suspended=None,
+        )  # fmt: skip
     connection.close()
 
 
@@ -218,6 +217,11 @@ def test_a_suspension_outlives_the_database(used: Agent) -> None:
     [
         ("open_windows", "n_records = n_records + 1"),
         ("open_windows", "sums = zeroblob(length(sums))"),
+        ("streams", "first_record = first_record + 1"),
+        ("streams", "next_sequence = next_sequence + 1"),
+        ("streams", "floor_slot = floor_slot + 1"),
+        ("meta", "value = CAST(x'00' || substr(value, 2) AS BLOB) WHERE key = 'plan'"),
+        ("meta", "value = 'other' WHERE key = 'device'"),
         ("positions", "place = replace(place, 'offset', 'offsex')"),
     ],
 )
@@ -253,154 +257,3 @@ def test_forgetting_erases_what_was_set_aside(used: Agent) -> None:
     assert set_aside(used)
     used.run("forget", "--yes")
     assert not set_aside(used)
-
-
-class Template:
-    """A used device's folder, to be copied and damaged again and again."""
-
-    def __init__(self, folder: Path, server: Server) -> None:
-        self.driver = Driver(folder, server)
-        self.driver.enrol()
-        self.driver.append(*range(N_SENT), lines=5)
-        self.driver.once()
-        self.driver.append(N_SENT, lines=5)
-        self.driver.once(send=False)
-        # Whoever else has the database open keeps the log from being moved into it.
-        watcher = sqlite3.connect(self.driver.state / DATABASE_NAME, isolation_level=None)
-        watcher.execute("BEGIN").close()
-        watcher.execute("SELECT COUNT(*) FROM meta").fetchall()
-        self.driver.append(N_SENT + 1, lines=5)
-        with self.driver.records.open("a") as file:
-            file.writelines(f"{time.time() + HOUR},1,1\n" for _ in range(N_OPEN))
-        self.driver.once(send=False)
-        self.events = query(self.driver.state, "SELECT * FROM events ORDER BY id")
-        self.saved = folder / "saved"
-        shutil.copytree(self.driver.state, self.saved)
-        watcher.close()
-        self.stored = dict(server.stored)
-        self.received = list(server.received)
-
-    def restore(self) -> None:
-        shutil.rmtree(self.driver.state)
-        shutil.copytree(self.saved, self.driver.state)
-        self.driver.server.stored = dict(self.stored)
-        self.driver.server.received = list(self.received)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
-    with running(make_plan()) as server:
-        yield Template(tmp_path_factory.mktemp("template"), server)
-
-
-def test_the_template_has_all_that_can_be_damaged(template: Template) -> None:
-    names = {path.name for path in template.saved.iterdir()}
-    assert {DATABASE_NAME, f"{DATABASE_NAME}-wal", JOURNAL_NAME} <= names
-    assert (template.saved / f"{DATABASE_NAME}-wal").stat().st_size > 4096
-
-
-Harm = tuple[str, str, float, int]
-harms = st.lists(
-    st.tuples(
-        st.sampled_from(["", "-wal"]),
-        st.sampled_from(["flip", "tear", "cut", "garbage"]),
-        st.floats(0, 1, exclude_max=True),
-        st.integers(0, 7),
-    ),
-    min_size=1,
-    max_size=3,
-)
-
-
-def damage(folder: Path, harm: Harm) -> None:
-    """Damage a file of a folder as disks do: a bit, a sector, the end."""
-    suffix, kind, where, bit = harm
-    path = folder / f"{DATABASE_NAME}{suffix}"
-    data = bytearray(path.read_bytes())
-    at = int(where * len(data))
-    match kind:
-        case "flip":
-            data[at : at + 1] = bytes([data[at] ^ (1 << bit)]) if data else b""
-        case "tear":
-            start = at // 512 * 512
-            data[start : start + 512] = bytes(len(data[start : start + 512]))
-        case "cut":
-            del data[at:]
-        case _:
-            data[at : at + 64] = bytes(range(64))[: len(data[at : at + 64])]
-    path.write_bytes(data)
-
-
-@settings(
-    max_examples=1500 if FULL else 60,
-    deadline=None,
-    derandomize=not FULL,
-    suppress_health_check=list(HealthCheck),
-)
-@given(harms=harms)
-def test_whatever_is_damaged_in_the_database_nothing_is_forgotten_doubled_or_drawn_again(
-    template: Template, harms: list[Harm]
-) -> None:
-    template.restore()
-    for harm in harms:
-        damage(template.driver.state, harm)
-    require_sound(template)
-
-
-@settings(
-    max_examples=300 if FULL else 30,
-    deadline=None,
-    derandomize=not FULL,
-    suppress_health_check=list(HealthCheck),
-)
-@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cuts=st.booleans())
-def test_whatever_is_damaged_in_the_journal_it_is_made_again(
-    template: Template, where: float, bit: int, cuts: bool
-) -> None:
-    template.restore()
-    path = template.driver.state / JOURNAL_NAME
-    data = bytearray(path.read_bytes())
-    at = int(where * len(data))
-    data[at] ^= 1 << bit
-    path.write_bytes(data[:at] if cuts else data)
-    require_sound(template)
-
-
-def require_sound(template: Template) -> None:
-    """Check that the agent, run twice, has forgotten, doubled and drawn again nothing."""
-    driver = template.driver
-    try:
-        driver.once()
-    except StoreError as error:
-        # A flipped bit may say that the file is of a later release: refused, and nothing done.
-        refusal = str(error)
-    else:
-        refusal = ""
-    if refusal:
-        assert "Update this software" in refusal
-        assert driver.server.received == template.received
-        return
-    report = driver.once()
-    assert not [m for m in report.messages if "made again" in m]
-    assert report.errors == []
-    assert query(driver.state, "SELECT * FROM events ORDER BY id") == template.events
-    seen: dict[bytes, bytes] = {}
-    for sketch_id, body in driver.server.received:
-        assert seen.setdefault(sketch_id, body) == body or not is_sound(driver, body)
-    # Each is at the server, once, or shelved with the reason.
-    rows = query(driver.state, "SELECT sequence, state, problem, n_records FROM outbox ORDER BY 1")
-    assert [(row[0], row[3]) for row in rows] == [(i, 5) for i in range(N_SENT + N_WAITING)]
-    stored = {m.header.sequence for m in driver.server.stored.values()}
-    for sequence, state, problem, _ in rows:
-        assert sequence in stored if state == "sent" else (state == "shelved" and problem)
-    assert query(driver.state, "SELECT n_records FROM open_windows") == [(N_OPEN,)]
-
-
-def is_sound(driver: Driver, body: bytes) -> bool:
-    """Tell whether a message is what this device has signed: damaged bytes are refused."""
-    try:
-        message = decode_message(body)
-        message.verify(driver.server.devices[message.header.device][0])
-    except SketchError:
-        return False
-    return True
