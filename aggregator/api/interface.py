@@ -28,6 +28,7 @@ from aggregator.api.body_limit import BodyLimit
 from aggregator.api.describing import describe_problems
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.heading import HeadAsGet
 from aggregator.api.linking import describe_links
 from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
@@ -98,6 +99,8 @@ def create_interface(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        # A redirect would be built from the Host field, and lose what was sent.
+        redirect_slashes=False,
         dependencies=[Depends(require_media_type)],
     )
     queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
@@ -121,6 +124,7 @@ def create_interface(
         app.include_router(module.router)
     add_problem_handlers(app)
     # The one added last is the outermost.
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Unforeseen)
     app.add_middleware(Turn, queue=queue)
     app.add_middleware(

@@ -55,6 +55,20 @@ async def test_an_unknown_address_or_method_is_a_problem_too(desk: Desk) -> None
     assert answer.headers["allow"] == "GET, POST"
 
 
+async def test_a_slash_too_many_is_unknown_and_redirects_nowhere(desk: Desk) -> None:
+    assert_problem(await desk.http.get("/v1/studies/"), "not-found", 404, "path")
+
+
+async def test_head_is_answered_as_get_without_the_body(desk: Desk) -> None:
+    for path in ("/problems", "/openapi.json", "/v1/studies", "/healthz", "/v2"):
+        full, head = await desk.http.get(path), await desk.http.head(path)
+        assert head.content == b""
+        assert full.content != b""
+        assert head.status_code == full.status_code
+        assert head.headers["content-length"] == full.headers["content-length"]
+        assert head.headers["content-type"] == full.headers["content-type"]
+
+
 async def test_every_problem_type_has_a_page(desk: Desk) -> None:
     index = await desk.http.get("/problems")
     for problem in problem_types():

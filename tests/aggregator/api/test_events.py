@@ -196,3 +196,8 @@ async def test_what_never_changes_is_sent_once(server: Server) -> None:
     await desk.withdraw(study)
     gone = await desk.http.get(snapshot, headers=headers)
     assert_problem(gone, "study-withdrawn", 410, "study")
+
+
+async def test_head_of_a_stream_is_refused_for_it_would_be_followed_to_its_end(desk: Desk) -> None:
+    answer = await desk.http.head(f"/v1/decodes/{'ab' * 32}/events")
+    assert answer.status_code == 405
