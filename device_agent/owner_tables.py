@@ -63,7 +63,8 @@ class Housekeeping:
     Parameters
     ----------
     outbox_bytes
-        When so many wait, no window is closed until some were sent.
+        When so many wait nothing more is read and no window closed until some were sent; a batch of
+        records that was read already is finished.
     log_level
         The least important lines to show.
     metrics

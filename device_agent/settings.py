@@ -160,10 +160,23 @@ def _read_document(path: Path, environment: Mapping[str, str]) -> dict[str, Any]
         raise ConfigError(
             f"{path} is not TOML: {error}", field="--config", fix="correct it at that place"
         ) from error
+    _require_known_variables(environment)
     for key in OVERRIDABLE:
         if override := environment.get(ENVIRONMENT_PREFIX + key.upper()):
             document[key] = override
     return document
+
+
+def _require_known_variables(environment: Mapping[str, str]) -> None:
+    """Refuse a variable that overrides nothing: what its owner meant by it would not happen."""
+    known = [ENVIRONMENT_PREFIX + key.upper() for key in OVERRIDABLE]
+    for name in environment:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            raise ConfigError(
+                "is a variable that overrides no setting",
+                field=name,
+                fix=f"use: {', '.join(known)}",
+            )
 
 
 def _read_server(text: str) -> str:

@@ -108,7 +108,8 @@ class FileSettings(TextSettings):
     @property
     def origin(self) -> tuple[str, ...]:
         """See the base."""
-        return ("file", str(self.path))
+        # A link is followed anew at each look, but two links to one file are one source.
+        return ("file", str(self.path.resolve()))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ ENTRY_POINTS = "sfumato.sources"
 """Where other distributions register kinds of sources; see ``device_agent/sources/README.md``."""
 KINDS = ("csv", "jsonl", "folder", "stdin", "sqlite", "mqtt", "http", "parquet")
 
+_MAX_TOPIC_BYTES = 65535
 _TIME_KEYS = ("timestamp", "timestamp_format", "timestamp_zone")
 _TEXT_KEYS = ("encoding", "delimiter", "header", "multiline")
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
@@ -190,6 +191,12 @@ def _read_path(table: Table, folder: Path, key: str = "path") -> Path:
     return (folder / Path(table.text(key)).expanduser()).resolve()
 
 
+def _read_link(table: Table, folder: Path, key: str = "path") -> Path:
+    """Return a path whose last part may be a link that will point elsewhere."""
+    path = folder / Path(table.text(key)).expanduser()
+    return path.parent.resolve() / path.name
+
+
 def _read_optional_path(table: Table, folder: Path, key: str) -> Path | None:
     return _read_path(table, folder, key) if key in table else None
 
@@ -197,7 +204,7 @@ def _read_optional_path(table: Table, folder: Path, key: str) -> Path | None:
 def _read_file(table: Table, folder: Path, common: dict[str, Any]) -> SourceSettings:
     text = {**_read_text(table, (common["kind"],))}
     return FileSettings(
-        path=_read_path(table, folder),
+        path=_read_link(table, folder),
         missing=table.choice("missing", ("error", "wait")),
         replaced=table.choice("replaced", ("refuse", "follow")),
         **text,
@@ -278,7 +285,7 @@ def _read_mqtt(table: Table, folder: Path, common: dict[str, Any]) -> SourceSett
             field=table.name("header"),
             fix='add header = ["time", "x", "y"]',
         )
-    topic, identity = table.text("topic"), table.optional_text("id")
+    topic, identity = _read_topic(table), table.optional_text("id")
     if identity is not None and ("+" in topic or "#" in topic):
         raise ConfigError(
             "excludes wildcards in the topic: ids of several publishers do not grow together",
@@ -298,6 +305,20 @@ def _read_mqtt(table: Table, folder: Path, common: dict[str, Any]) -> SourceSett
         **text,
         **common,
     )
+
+
+def _read_topic(table: Table) -> str:
+    topic = table.text("topic")
+    *before, last = topic.split("/")
+    is_wrong = any("#" in level or (len(level) > 1 and "+" in level) for level in before)
+    is_wrong |= len(last) > 1 and ("#" in last or "+" in last)
+    if is_wrong or len(topic.encode()) > _MAX_TOPIC_BYTES or not topic.isprintable():
+        raise ConfigError(
+            "must be a topic of MQTT: + stands for one level, and # for all that follow",
+            field=table.name("topic"),
+            fix='write "plant/meter", "plant/+/meter" or "plant/#"',
+        )
+    return topic
 
 
 def _read_broker(table: Table) -> tuple[str, int, bool]:

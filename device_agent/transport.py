@@ -39,7 +39,14 @@ from shared.wire import (
 T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_WHOLE_S = 120.0
+_MAX_ANSWER_BYTES = 4 << 20
+_OF_THE_BYTES = ("content-encoding", "content-length", "transfer-encoding")
 _DEVICE_PATH = "/v1/devices/me"
+# What is nested too deep is none either.
+_NO_JSON = (ValueError, RecursionError)
+_LATEST_S = 253402300800
+"""The year 10000."""
 _STUDY_STATES = ("open", "closed", "withdrawn")
 
 
@@ -259,14 +266,26 @@ class ServerClient:
         return _require_success(self._send(method, path, **options))
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        ends_at = time.monotonic() + _WHOLE_S
         try:
-            return self._http.request(method, path, **options)
+            with self._http.stream(method, path, **options) as answer:
+                body = bytearray()
+                # Whatever answers may go on for ever: neither memory nor the others wait for it.
+                for chunk in answer.iter_bytes():
+                    body += chunk
+                    if len(body) > _MAX_ANSWER_BYTES or time.monotonic() > ends_at:
+                        raise self._unanswered("its answer has no end")
+                headers = [(k, v) for k, v in answer.headers.items() if k not in _OF_THE_BYTES]
+                return httpx.Response(answer.status_code, headers=headers, content=bytes(body))
         except httpx.HTTPError as error:
-            raise NoAnswerError(
-                f"{self._http.base_url} did not answer ({type(error).__name__}: {error})",
-                field="server",
-                fix="check the address and the network",
-            ) from error
+            raise self._unanswered(f"{type(error).__name__}: {error}") from error
+
+    def _unanswered(self, why: str) -> NoAnswerError:
+        return NoAnswerError(
+            f"{self._http.base_url} did not answer ({why})",
+            field="server",
+            fix="check the address and the network",
+        )
 
 
 def _error_of(response: httpx.Response) -> SketchError | None:
@@ -277,7 +296,7 @@ def _error_of(response: httpx.Response) -> SketchError | None:
     if response.headers.get("Content-Type", "").startswith(PROBLEM_MEDIA_TYPE):
         try:
             document = response.json()
-        except ValueError:
+        except _NO_JSON:
             document = None
     return error_from_problem(document if isinstance(document, dict) else {}, response.status_code)
 
@@ -292,7 +311,7 @@ def _require_success(response: httpx.Response) -> httpx.Response:
 def _read_json(response: httpx.Response) -> dict[str, Any]:
     try:
         document = response.json()
-    except ValueError as error:
+    except _NO_JSON as error:
         raise _unexpected("the body") from error
     if not isinstance(document, dict):
         raise _unexpected("the body")
@@ -322,7 +341,8 @@ def _read_stream(entry: Any) -> tuple[str, int]:
 
 def _read_time(document: Mapping[str, Any]) -> float:
     value = document.get("server_time")
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    # An int may be larger than any float.
+    if not isinstance(value, int | float) or not abs(value) < _LATEST_S:
         raise _unexpected("server_time")
     return float(value)
 
@@ -337,7 +357,7 @@ def _is_time(value: Any) -> bool:
 def _read_date(response: httpx.Response) -> float | None:
     try:
         return parsedate_to_datetime(response.headers["Date"]).timestamp()
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None
 
 
@@ -347,5 +367,5 @@ def _read_retry_after(response: httpx.Response, now: float) -> float:
         return float(text)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0

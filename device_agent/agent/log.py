@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 
 LOG = logging.getLogger("sfumato.agent")
@@ -18,6 +19,15 @@ def start_log(level: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Formatter())
         LOG.addHandler(handler)
+
+
+def describe_defect(error: Exception) -> str:
+    """Name the place of a defect but not its message, which may quote a record."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__} in {place.filename}, line {place.lineno}: a defect of this "
+        "program. Please report it"
+    )
 
 
 class _Formatter(logging.Formatter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +25,7 @@ from device_agent.store import (
 )
 from device_agent.windows import Cut, WindowCutter, WindowState
 from shared.core import SketchAccumulator, SketchOperator
-from shared.errors import LedgerError, SketchError
+from shared.errors import LedgerError, RecordError, SketchError
 
 OUTBOX_IS_FULL = (
     "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
@@ -88,8 +88,9 @@ def read_stream(
 ) -> StreamSummary:
     """Read a stream's new records and release the windows that are complete.
 
-    An error ends the reading of this stream alone and stands in the summary; what was released
-    before it stays released, and records behind the last release are read again.
+    An error ends the reading of this stream alone and stands in the summary. What was released
+    before it stays released, and where the source itself broke off the open window is saved; after
+    any other error records behind the last release are read again.
     """
     reader = StreamReader(device, stream, clocks=lambda: clocks, clock=clock)
     try:
@@ -103,11 +104,10 @@ def _read_all(reader: StreamReader) -> None:
     with closing(reader):
         source = reader.open()
         try:
-            if not reader.is_outbox_full():
-                for batch in source.read():
-                    reader.add(batch)
-                    if reader.is_outbox_full():
-                        break
+            for batch in _read_saving(reader, source):
+                reader.add(batch)
+                if reader.is_outbox_full():
+                    break
         finally:
             reader.counts.raw_bytes_read = source.report.bytes_read
             reader.summary.messages += source.report.describe()
@@ -118,6 +118,18 @@ def _read_all(reader: StreamReader) -> None:
             reader.checkpoint()
         if difference := reader.describe_held_up():
             reader.summary.messages.append(difference)
+
+
+def _read_saving(reader: StreamReader, source: RecordSource) -> Iterator[RecordBatch]:
+    """Yield what a source has; where it breaks off, what was added before is saved."""
+    if reader.is_outbox_full():
+        return
+    try:
+        yield from source.read()
+    except RecordError:
+        if reader.n_unsaved:
+            reader.checkpoint()
+        raise
 
 
 class StreamReader:

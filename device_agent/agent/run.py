@@ -39,7 +39,7 @@ _PURGE_S = 3600.0
 
 
 class _OutOfTimeError(BaseException):
-    """Stopping took too long; what is not saved is read again, as after a crash."""
+    """Stopping took too long: what was being done is broken off, as by a crash."""
 
 
 def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
@@ -79,7 +79,10 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
             try:
                 daemon.run()
             except _OutOfTimeError:
-                LOG.warning("stopped without saving; what is not saved is read again")
+                LOG.warning(
+                    "stopped without saving the stream that took too long: what it has not saved "
+                    "is read again, or lost where that cannot be"
+                )
 
 
 def _require_runnable(device: Device) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.log import LOG
+from device_agent.agent.log import LOG, describe_defect
 from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
 from device_agent.settings import StreamSettings
 from device_agent.sources import RecordSource
@@ -83,7 +83,11 @@ class StreamWorker:
         self._reads_at = self._timer()
 
     def turn(self) -> None:
-        """Read one batch if there is one, close what is over, and save what is due."""
+        """Read one batch if there is one, close what is over, and save what is due.
+
+        Whatever breaks it off, what is half done is dropped and never saved: a sum with records
+        whose position was not noted yet would count them twice.
+        """
         try:
             if self._reader is None:
                 self._open()
@@ -92,7 +96,13 @@ class StreamWorker:
             if self._timer() >= self._tends_at:
                 self._tend()
         except SketchError as error:
-            self._fail(error)
+            self._fail(str(error))
+        except Exception as error:
+            # Sources are many, and some are not ours: the other streams go on.
+            self._fail(describe_defect(error))
+        except BaseException:
+            self._drop()
+            raise
 
     def close(self) -> None:
         """Save the open window and close the source."""
@@ -136,7 +146,7 @@ class StreamWorker:
             # Asked first: what is taken from a source that cannot be read again would be lost.
             reader.require_affordable()
         except BudgetExceededError as error:
-            self._wait(error)
+            self._wait(str(error))
             return
         try:
             batch = source.read_batch()
@@ -164,7 +174,7 @@ class StreamWorker:
             reader.close_over()
         except (BudgetExceededError, StoreError) as error:
             # What was added is still in memory, whole.
-            self._wait(error)
+            self._wait(str(error))
         difference = reader.describe_held_up()
         if difference and not self._is_held_up:
             LOG.error(difference, extra={"stream": self.name})
@@ -177,7 +187,7 @@ class StreamWorker:
                 self._save()
             except StoreError as error:
                 # The same: a source that cannot be read again must not be closed for a full disk.
-                self._wait(error)
+                self._wait(str(error))
         self._report()
 
     def _save(self) -> None:
@@ -209,17 +219,17 @@ class StreamWorker:
                 extra=where,
             )
 
-    def _fail(self, error: SketchError) -> None:
+    def _fail(self, problem: str) -> None:
         """Close the reader, whose sum may be incomplete, and begin at what is stored later."""
         was_open = self._source is not None
         self._drop()
-        self._wait(error)
+        self._wait(problem)
         # What is left of standard input has lost its header, and perhaps the half of a line.
         self._is_over = was_open and self.settings.source.kind == "stdin"
 
-    def _wait(self, error: SketchError) -> None:
+    def _wait(self, problem: str) -> None:
         """Say what is wrong, once, and try again later and later."""
-        self._say(str(error))
+        self._say(problem)
         self._reads_at = self._timer() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
 

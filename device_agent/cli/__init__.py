@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_DEFECT
     except Exception as error:
-        return _complain(_describe_defect(error), EXIT_DEFECT)
+        from device_agent.agent.log import describe_defect
+
+        return _complain(describe_defect(error), EXIT_DEFECT)
 
 
 def exit_status(error: SketchError) -> int:
@@ -69,12 +70,3 @@ def exit_status(error: SketchError) -> int:
 def _complain(message: str, status: int) -> int:
     print("sfumato-agent: error:", " ".join(message.split()), file=sys.stderr)
     return status
-
-
-def _describe_defect(error: Exception) -> str:
-    """Name the place of a defect but not its message, which may quote a record."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"{type(error).__name__} in {place.filename}, line {place.lineno}: a defect of this "
-        "program. Please report it"
-    )

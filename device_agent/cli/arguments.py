@@ -87,7 +87,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     _add_once(commands)
     _add_run(commands)
     for name, text in (
-        ("status", "show streams, and sketches that wait, were sent or were refused"),
+        ("status", "show streams, sketches that wait or were refused, and how many were sent"),
         ("budget", "show every release and what they cost"),
     ):
         command = _add(commands, name, text)

@@ -87,6 +87,7 @@ class FileSource(RecordSource):
         with naming(self._path):
             while True:
                 if self._current is None and not self._open_awaited():
+                    self._say(f"{self._path} is not there yet; it is awaited")
                     return None
                 assert self._current is not None
                 batch = self._read_current(self._current)

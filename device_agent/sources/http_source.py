@@ -6,9 +6,11 @@ records of its page were read; a page without a next cursor is asked for again, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -25,11 +27,60 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.json_lines import JsonLinesParser
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.page_fetcher import MAX_PAGE_BYTES, PageFetcher
+from device_agent.sources.secrets import read_secret
 from shared.errors import RecordError
 
-MAX_PAGE_BYTES = 16 << 20
+_PATIENCE_S = 0.2
+"""So long a call waits for an answer; other streams wait with it."""
+_N_PASSED = 32
 _LONGEST_PAUSE_S = 3600.0
 _RETRIED = (408, 425, 429)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    """Which page is read, and which were before it.
+
+    ``passed`` holds digests of the last cursors before this one: pages that lead in a circle would
+    have their records counted again and again.
+    """
+
+    cursor: str | None
+    passed: tuple[str, ...] = ()
+
+    @classmethod
+    def of_place(cls, place: Mapping[str, int | str]) -> _Page:
+        cursor = place.get("cursor")
+        return cls(
+            cursor=None if cursor is None else str(cursor),
+            passed=tuple(filter(None, str(place.get("passed", "")).split(","))),
+        )
+
+    def to_position(self, source: str, index: int) -> Position:
+        place: dict[str, int | str] = {"index": index}
+        if self.cursor is not None:
+            place["cursor"] = self.cursor
+        if self.passed:
+            place["passed"] = ",".join(self.passed)
+        return Position(source=source, place=place)
+
+    def follow(self, cursor: str | None) -> _Page:
+        passed = (*self.passed, _hash_cursor(self.cursor))
+        return _Page(cursor=cursor, passed=passed[-_N_PASSED:])
+
+    def has_passed(self, cursor: str | None) -> bool:
+        return _hash_cursor(cursor) in self.passed
+
+
+def _is_text(cursor: str) -> bool:
+    # JSON can name halves of characters, which nothing can send or store.
+    return not any("\ud800" <= letter <= "\udfff" for letter in cursor)
+
+
+def _hash_cursor(cursor: str | None) -> str:
+    text = "" if cursor is None else f"={cursor}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class HttpSource(RecordSource):
@@ -52,16 +103,18 @@ class HttpSource(RecordSource):
             TextSettings(kind="http", timestamp=stream.source.timestamp), mapping
         )
         self._source = f"http:{stream.source.url}"
-        self._cursor, self._index = stream.source.first, 0
+        self._name = stream.source.url.partition("?")[0]  # the rest may be a secret
+        self._url = self._read_url()
+        self._page, self._index = _Page(cursor=stream.source.first), 0
         for k in known:
             if (k.stream, k.position.source) == (stream.name, self._source):
-                cursor = k.position.place.get("cursor")
-                self._cursor = None if cursor is None else str(cursor)
+                self._page = _Page.of_place(k.position.place)
                 self._index = int(k.position.place["index"])
+        self._error: RecordError | None = None
         self._n_failures = 0
         self._wait_s: float | None = None
         self._n_read = 0
-        self._client = httpx.Client(timeout=stream.source.timeout_s, headers=self._make_headers())
+        self._fetcher = PageFetcher(headers=self._make_headers(), timeout_s=stream.source.timeout_s)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -74,6 +127,8 @@ class HttpSource(RecordSource):
     @property
     def pause_s(self) -> float:
         """See ``RecordSource``; after failures full-jitter back-off, or what the server asks."""
+        if self._fetcher.is_busy:
+            return _PATIENCE_S
         if self._wait_s is not None:
             return min(self._wait_s, _LONGEST_PAUSE_S)
         if not self._n_failures:
@@ -83,79 +138,84 @@ class HttpSource(RecordSource):
 
     def close(self) -> None:
         """See ``RecordSource``."""
-        self._client.close()
+        self._fetcher.close()
+
+    def read(self) -> Iterator[RecordBatch]:
+        """Yield the new records; waits for the server."""
+        while True:
+            batch = self._read_pages(wait_s=None)
+            if batch is None:
+                return
+            yield batch
 
     def read_batch(self) -> RecordBatch | None:
-        """See ``RecordSource``."""
+        """See ``RecordSource``; what the server takes longer for is read at a later call."""
+        return self._read_pages(wait_s=_PATIENCE_S)
+
+    def _read_pages(self, *, wait_s: float | None) -> RecordBatch | None:
         while True:
-            page = self._fetch()
-            if page is None:
+            if self._error is not None:
+                raise self._error
+            body = self._fetch(wait_s)
+            if body is None:
                 return None
-            records, following = self._check_page(page)
-            fresh, first, cursor = records[self._index :], self._index, self._cursor
-            moves = following is not None and following != cursor
+            records, following = self._check_page(body)
+            fresh, first, before = records[self._index :], self._index, self._page
+            moves = following is not None and following != before.cursor
+            if moves and before.has_passed(following):
+                # What is new on this page is handed out first; its position leads here again.
+                moves = False
+                self._error = self._complain("gave a cursor again that it gave before")
             if moves:
-                self._cursor, self._index = following, 0
+                self._page, self._index = before.follow(following), 0
             else:
                 self._index = len(records)
             if fresh:
-                return self._make_batch(fresh, cursor, first, moves)
-            if not moves:
+                return self._make_batch(fresh, before, first, moves)
+            if not moves and self._error is None:
                 return None
 
-    def _make_batch(
-        self, records: list[Any], cursor: str | None, first: int, moves: bool
-    ) -> RecordBatch:
+    def _make_batch(self, records: list[Any], page: _Page, first: int, moves: bool) -> RecordBatch:
         objects = [record if isinstance(record, dict) else {} for record in records]
         places = list(range(self._n_read + 1, self._n_read + len(records) + 1))
         table = self._parser.map_objects(objects, self.report, places)
         self._n_read += len(records)
-        following = self._cursor
+        following = self._page
 
         def position_after(i: int) -> Position:
             if moves and i == len(records) - 1:
-                return self._position(following, 0)
-            return self._position(cursor, first + i + 1)
+                return following.to_position(self._source, 0)
+            return page.to_position(self._source, first + i + 1)
 
         return RecordBatch(
             values=table.values, timestamps=table.timestamps, position_after=position_after
         )
 
-    def _position(self, cursor: str | None, index: int) -> Position:
-        place: dict[str, int | str] = {"index": index}
-        if cursor is not None:
-            place["cursor"] = cursor
-        return Position(source=self._source, place=place)
-
-    def _fetch(self) -> bytes | None:
-        """Return a page, or None if the server cannot give it now."""
-        query = {} if self._cursor is None else {self._settings.parameter: self._cursor}
-        url = httpx.URL(self._settings.url).copy_merge_params(query)
-        self._wait_s = None
-        try:
-            with self._client.stream("GET", url) as answer:
-                if answer.status_code >= 500 or answer.status_code in _RETRIED:
-                    self._fail(f"answered {answer.status_code}")
-                    after = answer.headers.get("Retry-After", "")
-                    self._wait_s = float(after) if after.isdecimal() else None
-                    return None
-                if answer.status_code != 200:
-                    raise self._complain(f"answered {answer.status_code}")
-                body = self._read_bounded(answer)
-        except httpx.TransportError as error:
-            self._fail(f"did not answer ({type(error).__name__})")
+    def _fetch(self, wait_s: float | None) -> bytes | None:
+        """Return a page, or None if the server has not given it yet, or cannot now."""
+        if not self._fetcher.is_busy:
+            cursor = self._page.cursor
+            query = {} if cursor is None else {self._settings.parameter: cursor}
+            self._fetcher.ask(self._url.copy_merge_params(query))
+        answer = self._fetcher.take(wait_s)
+        if answer is None:
             return None
+        self._wait_s = None
+        if answer.status is None:
+            self._fail(f"did not answer ({answer.problem})")
+            return None
+        if answer.status >= 500 or answer.status in _RETRIED:
+            self._fail(f"answered {answer.status}")
+            after = answer.retry_after
+            self._wait_s = float(after) if after.isdecimal() else None
+            return None
+        if answer.status != 200:
+            raise self._complain(f"answered {answer.status}")
+        if answer.body is None:
+            raise self._complain(f"gave a page of more than {MAX_PAGE_BYTES} bytes")
         self._n_failures = 0
-        self.report.bytes_read += len(body)
-        return body
-
-    def _read_bounded(self, answer: httpx.Response) -> bytes:
-        body = bytearray()
-        for chunk in answer.iter_bytes():
-            body += chunk
-            if len(body) > MAX_PAGE_BYTES:
-                raise self._complain(f"gave a page of more than {MAX_PAGE_BYTES} bytes")
-        return bytes(body)
+        self.report.bytes_read += len(answer.body)
+        return answer.body
 
     def _check_page(self, body: bytes) -> tuple[list[Any], str | None]:
         try:
@@ -167,30 +227,29 @@ class HttpSource(RecordSource):
             ) from error
         if not isinstance(records, list) or isinstance(following, bool | float | list | dict):
             raise self._complain("gave records that are no list, or a cursor that is no text")
+        if isinstance(following, str) and not _is_text(following):
+            raise self._complain("gave a cursor that is no text")
         if len(records) < self._index:
             raise self._complain("gave fewer records than before for the same cursor")
         return records, None if following in (None, "") else str(following)
 
+    def _read_url(self) -> httpx.URL:
+        try:
+            return httpx.URL(self._settings.url)
+        except httpx.InvalidURL as error:
+            raise self._complain("is no address") from error
+
     def _make_headers(self) -> dict[str, str]:
         path = self._settings.token_file
-        if path is None:
-            return {}
-        try:
-            return {"Authorization": f"Bearer {path.read_text(encoding='utf-8').strip()}"}
-        except OSError as error:
-            raise RecordError(
-                f"cannot be read ({error.strerror})",
-                field=str(path),
-                fix="name a file with the token of this client",
-            ) from error
+        return {} if path is None else {"Authorization": f"Bearer {read_secret(path)}"}
 
     def _fail(self, what: str) -> None:
         self._n_failures += 1
-        note = f"{self._settings.url} {what}; will be tried again"
+        note = f"{self._name} {what}; will be tried again"
         if note not in self.report.notes:
             self.report.notes.append(note)
 
     def _complain(self, what: str) -> RecordError:
         return RecordError(
-            what, field=self._settings.url, fix="correct [streams.source], or ask its operator"
+            what, field=self._name, fix="correct [streams.source], or ask its operator"
         )

@@ -6,6 +6,7 @@ repetition is dropped, and so is a retained one, which comes again at every subs
 
 from __future__ import annotations
 
+import random
 import ssl
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
+from device_agent.sources.secrets import read_secret
 from shared.errors import ConfigError, RecordError
 
 try:
@@ -84,7 +86,10 @@ class MqttSource(RecordSource):
     @property
     def pause_s(self) -> float:
         """See ``RecordSource``; short enough to keep the connection alive."""
-        return min(float(1 << min(self._n_failures, 10)), _LONGEST_PAUSE_S)
+        if not self._n_failures:
+            return 1.0
+        # Full jitter: all clients of a broker lose it at the same moment.
+        return random.uniform(1.0, min(float(2 << min(self._n_failures, 10)), _LONGEST_PAUSE_S))
 
     def close(self) -> None:
         """See ``RecordSource``; the broker keeps the session and what comes meanwhile."""
@@ -156,32 +161,33 @@ class MqttSource(RecordSource):
             CallbackAPIVersion.VERSION2, client_id=settings.client_id, clean_session=False
         )
         if settings.username is not None:
-            client.username_pw_set(settings.username, self._read_password())
+            path = settings.password_file
+            password = None if path is None else read_secret(path, encoding="utf-8")
+            client.username_pw_set(settings.username, password)
         if settings.tls:
-            client.tls_set_context(ssl.create_default_context(cafile=settings.ca_file))
+            client.tls_set_context(self._make_context())
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         self._subscribed = False
         try:
             client.connect(settings.host, settings.port)
-        except OSError as error:
-            self._fail(error.strerror or type(error).__name__)
+        except (OSError, ValueError) as error:
+            # Names that cannot be looked up are no OSError if they cannot be written either.
+            self._fail(getattr(error, "strerror", None) or type(error).__name__)
             return False
         self._client = client
         return True
 
-    def _read_password(self) -> str | None:
-        path = self._settings.password_file
-        if path is None:
-            return None
+    def _make_context(self) -> ssl.SSLContext:
+        path = self._settings.ca_file
         try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
+            return ssl.create_default_context(cafile=path)
+        except OSError as error:  # what OpenSSL complains about is one too
             raise RecordError(
-                f"cannot be read ({error.strerror})",
+                f"cannot be used ({error.strerror or type(error).__name__})",
                 field=str(path),
-                fix="name a file with the password of this client",
+                fix="name a file in PEM with the authority of the broker",
             ) from error
 
     def _fail(self, reason: str = "the connection was lost") -> None:

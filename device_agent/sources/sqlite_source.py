@@ -24,6 +24,8 @@ from shared.errors import LedgerError, RecordError
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_BUSY_S = 0.5
+"""So long a call waits for the writer; other streams wait with it."""
 
 
 class SqliteSource(RecordSource):
@@ -80,7 +82,8 @@ class SqliteSource(RecordSource):
             )
             rows = cursor.fetchall()
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "").startswith(_BUSY):
+            if _is_busy(error):
+                self._say(f"{self._settings.path} is locked by its writer; will be tried again")
                 return None
             raise self._complain(error) from error
         if not rows:
@@ -147,10 +150,12 @@ class SqliteSource(RecordSource):
     def _connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
-                f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=5.0
+                f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=_BUSY_S
             )
         except sqlite3.Error as error:
             raise self._complain(error) from error
+        # Text that is not UTF-8 is no number: it is for its record alone, and not for the query.
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             connection.execute("PRAGMA query_only = ON")
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -159,11 +164,21 @@ class SqliteSource(RecordSource):
             raise self._complain(error) from error
         return connection
 
+    def _say(self, note: str) -> None:
+        if note not in self.report.notes:
+            self.report.notes.append(note)
+
     def _complain(self, error: sqlite3.Error) -> RecordError:
         # The name of the error alone: its text may quote a value.
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         return RecordError(
             f"cannot be read ({name})",
             field=str(self._settings.path),
-            fix="name a SQLite file that this user may read, and try the query with sqlite3",
+            fix="let its writer end its transaction"
+            if _is_busy(error)
+            else "name a SQLite file that this user may read, and try the query with sqlite3",
         )
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorname", "").startswith(_BUSY)

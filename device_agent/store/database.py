@@ -54,7 +54,7 @@ def check_folder(folder: Path, *, create: bool) -> None:
         raise ConfigError(
             f"{folder} must be a folder that nobody else can enter",
             field="state_dir",
-            fix=f"chmod 700 {folder}",
+            fix=f"run `chmod 700 {folder}`",
         )
 
 

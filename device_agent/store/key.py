@@ -54,7 +54,7 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
     path = folder / name
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refuse(path, "can be read by others", f"chmod 600 {path}")
+            raise _refuse(path, "can be read by others", f"run `chmod 600 {path}`")
         data = path.read_bytes()
     except FileNotFoundError:
         return None

@@ -44,6 +44,8 @@ def test_changed_columns_stop_the_stream_at_that_line_and_lose_nothing(enrolled:
     before = enrolled.once(status=2)
     assert "line 12" in enrolled.err
     assert before["released"] <= 2
+    # What stands before it was read and is kept, as the error says, also by `once`.
+    assert enrolled.once(status=2)["records_read"] == 0
     lines = enrolled.records.read_text().splitlines(keepends=True)
     enrolled.records.write_text("".join(lines[:11] + lines[12:]))
     enrolled.once()
@@ -79,7 +81,8 @@ def test_a_file_that_is_missing_at_the_start_is_an_error_or_awaited(
     text = enrolled.config.read_text()
     enrolled.config.write_text(f'{text}\nmissing = "{setting}"\n')
     enrolled.records.unlink()
-    enrolled.once(status=status)
+    report = enrolled.once(status=status)
+    assert any("is not there yet" in text for text in report["messages"]) == (setting == "wait")
     enrolled.records.write_text("time,x,y\n")
     enrolled.append(0, lines=5)
     assert enrolled.once()["released"] == 1

@@ -111,11 +111,11 @@ def test_labels_are_those_that_the_plan_declares_and_then_fixed(
 def test_a_folder_or_key_that_others_can_read_is_refused(enrolled: Agent) -> None:
     (enrolled.state / "device.key").chmod(0o644)
     assert enrolled.run("once") == 2
-    assert "chmod 600" in enrolled.err.lower()
+    assert "`chmod 600 " in enrolled.err
     (enrolled.state / "device.key").chmod(0o600)
     enrolled.state.chmod(0o755)
     assert enrolled.run("status") == 2
-    assert "chmod 700" in enrolled.err.lower()
+    assert "`chmod 700 " in enrolled.err
 
 
 @pytest.mark.parametrize("fate", ["gone", "other"])

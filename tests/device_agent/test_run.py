@@ -227,19 +227,43 @@ def test_standard_input_is_read_as_it_comes(enrolled: Agent) -> None:
         assert stop(process) == 0
 
 
-def test_a_source_that_hangs_holds_up_no_stop(enrolled: Agent) -> None:
+@pytest.mark.parametrize(
+    ("kind", "more", "said"),
+    [
+        ("http", "", "nothing is lost"),
+        ("mqtt", 'topic = "a"\nclient_id = "c"', "stopped without saving"),
+    ],
+)
+def test_a_source_that_hangs_holds_up_no_stop(
+    kind: str, more: str, said: str, enrolled: Agent
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = enrolled.config.read_text()
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        text = text.replace('kind = "csv"', 'kind = "http"')
-        enrolled.config.write_text(text.replace('path = "records.csv"', f'url = "{url}"'))
+        url = f"{kind}://127.0.0.1:{silent.getsockname()[1]}/"
+        text = text.replace('kind = "csv"', f'kind = "{kind}"')
+        text = text.replace('path = "records.csv"', f'url = "{url}"\n{more}')
+        enrolled.config.write_text(text)
         with daemon(enrolled.config) as process:
             connection, _ = silent.accept()
             before = time.monotonic()
             assert stop(process) == 0
             assert time.monotonic() - before < 5
             connection.close()
-    assert "stopped without saving" in log_of(enrolled)
+    assert said in log_of(enrolled)
+
+
+def test_a_source_that_hangs_holds_up_no_other(enrolled: Agent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        with enrolled.config.open("a") as file:
+            file.write('\n[[streams]]\nname = "slow"\n[streams.source]\nkind = "http"\n')
+            file.write(f'url = "{url}"\ntimestamp = "time"\ntimeout_s = 3600\n')
+        with daemon(enrolled.config) as process:
+            connection, _ = silent.accept()
+            enrolled.append(0, 1, lines=3)
+            wait_until(lambda: n_stored(enrolled) == 2)
+            assert stop(process) == 0
+            connection.close()
 
 
 def test_two_daemons_cannot_share_a_state(enrolled: Agent) -> None:

@@ -111,6 +111,18 @@ def test_streams_share_neither_name_nor_file(path: str, field: str, tmp_path: Pa
     assert str(caught.value).startswith(field)
 
 
+def test_two_links_to_one_file_are_one_source(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("records.csv")
+    second = '[[streams]]\nname = "b"\n[streams.source]\nkind = "csv"\npath = "link.csv"\n'
+    with pytest.raises(ConfigError, match="is the source of stream"):
+        load_settings(write(tmp_path, GOOD + second), {})
+
+
+def test_a_variable_that_overrides_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"SFUMATO_AGENT_STATE: .*SFUMATO_AGENT_STATE_DIR"):
+        load_settings(write(tmp_path, GOOD), {"SFUMATO_AGENT_STATE": "/elsewhere"})
+
+
 def test_a_label_or_column_that_the_plan_does_not_know_is_refused(agent: Agent) -> None:
     text = agent.config.read_text()
     agent.config.write_text(text + '\n[streams.columns]\nz = "x"\n')

@@ -73,6 +73,45 @@ def test_a_renamed_file_is_read_to_its_end_before_the_new_one(
     assert reader.once() == []
 
 
+def point(link: Path, name: str) -> None:
+    """Let a link point elsewhere, at once, as rotation does."""
+    link.with_name("new").symlink_to(name)
+    link.with_name("new").replace(link)
+
+
+def test_a_link_that_points_elsewhere_is_followed_behind_the_end_of_the_old_file(
+    tmp_path: Path, path: Path
+) -> None:
+    for day in (1, 2):
+        path.with_name(f"day{day}.csv").write_text(HEADER + lines(day))
+    point(path, "day1.csv")
+    reader = Reader(make_stream(tmp_path, kind="csv", path="records.csv", replaced="follow"))
+    source = reader.open()
+    assert reader.poll(source) == [1]
+    append(path.with_name("day1.csv"), lines(11))
+    point(path, "day2.csv")
+    assert reader.poll(source) == [11, 2]
+    append(path.with_name("day2.csv"), lines(22))
+    assert reader.poll(source) == [22]
+    assert reader.once() == []
+    source.close()
+
+
+def test_a_link_that_points_elsewhere_is_not_passed_over_in_silence(
+    tmp_path: Path, path: Path
+) -> None:
+    for day in (1, 2):
+        path.with_name(f"day{day}.csv").write_text(HEADER + lines(day))
+    point(path, "day1.csv")
+    reader = Reader(make_stream(tmp_path, kind="csv", path="records.csv"))
+    source = reader.open()
+    assert reader.poll(source) == [1]
+    point(path, "day2.csv")
+    with pytest.raises(LedgerError, match="has changed"):
+        source.read_batch()
+    source.close()
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_several_rotations_between_two_looks_are_read_in_order(
     stopped: bool, reader: Reader, tail: RecordSource, path: Path

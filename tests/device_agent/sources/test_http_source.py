@@ -24,6 +24,8 @@ class Feed:
         self.body: bytes | None = None
         self.asked: list[str] = []
         self.authorization: str | None = None
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def answer(self, query: str) -> bytes:
         if self.body is not None:
@@ -47,6 +49,7 @@ class serving:  # noqa: N801
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 feed.asked.append(self.path)
+                feed.may_answer.wait()
                 feed.authorization = self.headers["Authorization"]
                 body = feed.answer(urlsplit(self.path).query)
                 self.send_response(feed.status)
@@ -81,7 +84,7 @@ def test_pages_are_followed_and_the_last_one_may_grow(feed: Feed) -> None:
     feed.records = [{"x": i} for i in range(7)]
     source = reader.open()
     assert reader.poll(source) == list(range(7))
-    assert source.read_batch() is None
+    assert reader.poll(source) == []
     assert source.pause_s == 60
     feed.records += [{"x": 7}, {"x": 8}, {"x": 9}]
     assert reader.poll(source) == [7, 8, 9]
@@ -116,11 +119,11 @@ def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
     feed.status = 503
     reader = make_reader(feed)
     source = reader.open()
-    assert source.read_batch() is None
+    assert reader.poll(source) == []
     assert 1 <= source.pause_s <= 120
     assert "answered 503; will be tried again" in source.report.describe()[0]
     feed.headers = {"Retry-After": "7"}
-    assert source.read_batch() is None
+    assert reader.poll(source) == []
     assert source.pause_s == 7
     feed.status = 200
     assert reader.poll(source) == [1]
@@ -131,7 +134,7 @@ def test_a_server_that_is_gone_is_asked_again_later() -> None:
     with serving() as feed:
         reader = make_reader(feed, timeout_s=0.5)
     source = reader.open()
-    assert source.read_batch() is None
+    assert reader.poll(source) == []
     assert "did not answer (ConnectError)" in source.report.describe()[0]
     source.close()
 
@@ -174,3 +177,67 @@ def test_a_token_comes_from_a_file(feed: Feed, tmp_path: Path) -> None:
     assert feed.authorization == "Bearer abc"
     with pytest.raises(RecordError, match="absent"):
         make_reader(feed, tmp_path, token_file="absent").open()
+
+
+def test_a_token_that_no_header_can_carry_is_refused(feed: Feed, tmp_path: Path) -> None:
+    for content in (b"\xff\xfe", "t\u00e9".encode(), b"abc\nsecond"):
+        (tmp_path / "token").write_bytes(content)
+        with pytest.raises(RecordError, match="cannot be used"):
+            make_reader(feed, tmp_path, token_file="token").open()
+
+
+def test_pages_in_a_circle_are_counted_once(feed: Feed) -> None:
+    pages = {"": "B", "B": "C", "C": "B"}
+
+    def answer(query: str) -> bytes:
+        cursor = parse_qs(query).get("cursor", [""])[0]
+        return json.dumps({"records": [{"x": len(cursor)}], "next": pages[cursor]}).encode()
+
+    feed.answer = answer  # type: ignore[method-assign]
+    reader = make_reader(feed)
+    batches = reader.open().read()
+    for expected in (0, 1, 1):
+        batch = next(batches)
+        assert batch.values[:, 0].tolist() == [expected]
+        reader.remember(batch.position_after, 0)
+    with pytest.raises(RecordError, match="gave a cursor again"):
+        next(batches)
+    # Nor is it forgotten by who reads on from there.
+    with pytest.raises(RecordError, match="gave a cursor again"):
+        reader.once()
+
+
+def test_empty_pages_in_a_circle_do_not_hold_it_up(feed: Feed) -> None:
+    feed.answer = lambda query: json.dumps(  # type: ignore[method-assign]
+        {"records": [], "next": "A" if query.endswith("=B") else "B"}
+    ).encode()
+    with pytest.raises(RecordError, match="gave a cursor again"):
+        make_reader(feed).once()
+
+
+def test_an_answer_that_cannot_be_unpacked_is_no_defect(feed: Feed) -> None:
+    feed.headers, feed.body = {"Content-Encoding": "gzip"}, b"987654"
+    reader = make_reader(feed)
+    assert reader.once() == []
+    assert "did not answer (DecodingError)" in reader.messages[0]
+
+
+def test_a_slow_server_keeps_nobody_waiting_and_is_heard_later(feed: Feed) -> None:
+    feed.records = [{"x": 1}]
+    feed.may_answer.clear()
+    reader = make_reader(feed)
+    source = reader.open()
+    assert source.read_batch() is None
+    assert source.pause_s < 1
+    assert source.read_batch() is None
+    feed.may_answer.set()
+    assert reader.poll(source) == [1]
+    assert len(feed.asked) == 2
+    source.close()
+
+
+def test_what_stands_behind_a_question_mark_is_in_no_message(feed: Feed) -> None:
+    feed.status = 404
+    with pytest.raises(RecordError) as caught:
+        make_reader(feed).once()
+    assert "a=b" not in str(caught.value)

@@ -105,12 +105,25 @@ def test_a_query_that_cannot_be_resumed_is_refused(
 def test_a_locked_file_is_tried_again_later(database: sqlite3.Connection, tmp_path: Path) -> None:
     insert(database, 1)
     source = make_reader(tmp_path).open()
-    source._connection.execute("PRAGMA busy_timeout = 1")  # type: ignore[attr-defined]
     database.execute("BEGIN EXCLUSIVE")
     assert source.read_batch() is None
+    assert "is locked by its writer" in source.report.describe()[0]
+    with pytest.raises(RecordError, match="Let its writer end"):
+        make_reader(tmp_path).open()
     database.rollback()
     assert source.read_batch() is not None
     source.close()
+
+
+def test_text_that_is_not_utf_8_spoils_its_own_record_alone(
+    database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    insert(database, 1)
+    database.execute("INSERT INTO r (x, t) VALUES (CAST(x'ff' AS TEXT), 0)")
+    insert(database, "2")
+    reader = make_reader(tmp_path)
+    assert [str(value) for value in reader.once()] == ["1.0", "nan", "2.0"]
+    assert "1 record(s) could not be sketched" in reader.messages[0]
 
 
 def test_a_missing_or_other_file_is_refused(database: sqlite3.Connection, tmp_path: Path) -> None:
