@@ -98,9 +98,9 @@ async def exclude_device(
 ) -> ExclusionBody:
     """Take the sketches of a device out of every sum, exactly, and refuse its later ones.
 
-    Asked again, it answers the same with the first reason. Snapshots made before stay as they are
-    and name the device. Sketches whose payloads were dropped by retention cannot be taken out:
-    `n_kept` counts them.
+    At once: no snapshot that is asked for after the answer has any of them. Asked again, it answers
+    the same with the first reason. Snapshots made before stay as they are and name the device.
+    Sketches whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
     """
     made = await services.exclusion.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id

@@ -89,6 +89,7 @@ async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
     streams: Annotated[EventStreams, Depends(hold_stream)],
     services: ServicesDep,
+    key: Analyst,
     seconds: Annotated[
         int, Query(ge=0, le=_LONGEST_S, description="after which the stream ends anyway")
     ] = _LONGEST_S,
@@ -96,7 +97,8 @@ async def stream_events(
     """Tell of a decode as it goes on, by server-sent events, whichever process works on it.
 
     `state` and `progress` say how far it is; `result`, the last, holds the decode when it has
-    ended, however it did. A stream without `result` ended for another reason: open it again.
+    ended, however it did; `problem`, the last too, says why nothing more is told: the key was
+    revoked, for instance. A stream without either ended for another reason: open it again.
     """
     told = found
     end = asyncio.get_running_loop().time() + seconds
@@ -110,6 +112,7 @@ async def stream_events(
         if streams.stop.is_set():
             return
         try:
+            await services.keys.require_still(key)
             now = await services.decodes.get(told.decode_id)
         except SketchError as error:
             # The answer has begun, so its status can no longer say it.

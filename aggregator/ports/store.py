@@ -154,11 +154,13 @@ class Transaction(Protocol):
         ...
 
     async def exclude_device(
-        self, device_id: bytes, *, now: float, reason: str, width: int, n_coordinates: int
-    ) -> bool:
-        """Take the sketches of a device out of all sums, exactly; false if that was done before.
+        self, device_id: bytes, *, now: float, reason: str
+    ) -> ExcludedSketches | None:
+        """Let the sketches of a device count no more; None if that was done before.
 
-        Those whose payloads were dropped stay in. Its row must be locked.
+        From then on they are in no total and in no count of their study; those whose payloads were
+        dropped stay. What running sums hold of them is taken out by :meth:`apply_removal`. The
+        device's row must be locked.
         """
         ...
 
@@ -287,10 +289,41 @@ class Transaction(Protocol):
         """
         ...
 
-    async def drop_payloads(self, *, received_before: float, most: int) -> int:
-        """Drop up to ``most`` payloads of old sketches that are in running sums; return how many.
+    async def list_leaving(self) -> Sequence[bytes]:
+        """Return the studies whose running sums hold, or will, sketches of excluded devices."""
+        ...
 
-        All else of a sketch stays, so a replay is still known.
+    async def prepare_removal(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> PreparedMerge | None:
+        """Sum up to ``most`` sketches that are to leave, and change nothing; None if there is none.
+
+        Those that wait still are merged first. As with merging, this takes long and reads.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        ...
+
+    async def apply_removal(self, prepared: PreparedMerge) -> int:
+        """Take what was prepared out of the running sums; return how many sketches were.
+
+        None, where something changed since, or another does the same. It changes no total.
+
+        Raises
+        ------
+        StoreError
+            A running sum that should be there is not.
+        """
+        ...
+
+    async def drop_payloads(self, *, received_before: float, most: int) -> int:
+        """Drop up to ``most`` payloads of old sketches; return how many.
+
+        Of those alone that are in running sums to stay, or out of them for good. All else of a
+        sketch stays, so a replay is still known.
         """
         ...
 

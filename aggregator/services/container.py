@@ -94,7 +94,7 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
         enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
         devices=DeviceService(store, clock, rate=devices),
         roster=RosterService(store, clock),
-        exclusion=ExclusionService(store, clock, plans),
+        exclusion=ExclusionService(store, clock),
         sketches=SketchService(
             store,
             clock,

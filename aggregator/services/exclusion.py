@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aggregator.ports import LOCAL_ACTOR, Clock, DeviceRecord, ExcludedSketches, Store, Transaction
 from aggregator.services.audit import write_entry
-from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.plans import require_study
 from shared.errors import NotFoundError
 
 
@@ -21,10 +21,9 @@ class Exclusion:
 class ExclusionService:
     """Excludes devices."""
 
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._plans = plans
 
     async def exclude(
         self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
@@ -38,23 +37,18 @@ class ExclusionService:
 
         Guarantees
         ----------
-        One transaction takes the sketches out of every sum, refuses later ones and writes the audit
-        log. A sketch whose payload was dropped cannot be taken out, and is counted as kept.
+        One short transaction lets its sketches count no more, refuses later ones and writes the
+        audit log: no snapshot that is asked for after the answer has any of them. The merger takes
+        them out of the running sums afterwards. A sketch whose payload was dropped cannot be taken
+        out, and is counted as kept.
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             # Locked, so that no upload of the device is under way meanwhile.
             device = await _require_device(transaction, device_id)
-            plan = await self._plans.get(await require_study(transaction, device.study_id))
-            is_new = await transaction.exclude_device(
-                device_id,
-                now=now,
-                reason=reason,
-                width=plan.payload_width,
-                n_coordinates=plan.n_coordinates,
-            )
-            sketches = await transaction.count_excluded(device_id)
-            if is_new:
+            await require_study(transaction, device.study_id)
+            sketches = await transaction.exclude_device(device_id, now=now, reason=reason)
+            if sketches is not None:
                 await write_entry(
                     transaction,
                     now=now,
@@ -63,9 +57,12 @@ class ExclusionService:
                     target=device_id.hex(),
                     details={"reason": reason, "n_kept": sketches.n_kept},
                 )
-            return Exclusion(
-                device=await _require_device(transaction, device_id), sketches=sketches
-            )
+            device = await _require_device(transaction, device_id)
+        if sketches is None:
+            # Apart, for it reads every sketch of the device, and they change no more.
+            async with self._store.begin() as transaction:
+                sketches = await transaction.count_excluded(device_id)
+        return Exclusion(device=device, sketches=sketches)
 
 
 async def _require_device(transaction: Transaction, device_id: bytes) -> DeviceRecord:

@@ -89,13 +89,7 @@ class KeyService:
                 field="Authorization",
                 fix="send `Authorization: Bearer sfk_...`; `sfumato key create` makes a key",
             )
-        key = await self._find(secret)
-        if key is None or key.revoked is not None:
-            raise AccessError(
-                "carries a key that is unknown or revoked",
-                field="Authorization",
-                fix="ask the operator for a key; `sfumato key create` makes one",
-            )
+        key = _require_in_use(await self._find(secret))
         self._rate.spend(key.key_id)
         self._note_use(key)
         if scope not in _GRANTS[key.scope]:
@@ -105,6 +99,17 @@ class KeyService:
                 fix=f"use a key made with `sfumato key create --scope {scope}`",
             )
         return key
+
+    async def require_still(self, key: KeyRecord) -> None:
+        """Check that a key which was let in is good still: for an answer that goes on.
+
+        Raises
+        ------
+        AccessError
+            It was revoked since.
+        """
+        async with self._store.begin() as transaction:
+            _require_in_use(await transaction.get_key(key.key_id))
 
     async def _find(self, secret: str) -> KeyRecord | None:
         """Look a key up by its public part, and compare the hash of all of it in constant time."""
@@ -146,3 +151,13 @@ class KeyService:
             revoked = await transaction.get_key(key_id)
         assert revoked is not None, "it was revoked in this transaction"
         return revoked
+
+
+def _require_in_use(key: KeyRecord | None) -> KeyRecord:
+    if key is None or key.revoked is not None:
+        raise AccessError(
+            "carries a key that is unknown or revoked",
+            field="Authorization",
+            fix="ask the operator for a key; `sfumato key create` makes one",
+        )
+    return key

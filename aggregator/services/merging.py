@@ -1,13 +1,14 @@
 """Adding uploaded sketches to the running sums, many at once, about twice a second.
 
-A selection shows what waits as well, so nothing depends on when this runs but how long a snapshot
-takes. Any number of replicas may run it: of two at the same study, one passes on.
+Those of excluded devices are taken out in the same way. A selection shows what waits as well, and
+nothing that leaves, so nothing depends on when this runs but how long a snapshot takes. Any number
+of replicas may run it: of two at the same study, one passes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -22,6 +23,8 @@ _PERIOD_S = 0.5
 _DROP_PERIOD_S = 60.0
 _BATCH = 1024
 """Sketches merged at once: many share their cells, which cost more to write than to add to."""
+_REMOVED = 256
+"""Sketches taken out at once: fewer, for their own rows are written too."""
 
 log = structlog.get_logger("aggregator.merging")
 
@@ -54,31 +57,42 @@ class Merger:
         self._withdrawals = withdrawals
 
     async def merge_all(self) -> int:
-        """Merge all that waits now; return how many sketches were merged.
+        """Add all that waits now, and take out all that leaves; return how many sketches moved.
 
         Raises
         ------
         TransportError
             The database does not answer.
         """
+        n_moved = 0
+        while True:
+            n_round, has_more = await self._move_some()
+            n_moved += n_round
+            if not has_more:
+                return n_moved
+
+    async def _move_some(self) -> tuple[int, bool]:
+        """Move a batch of each study and kind; return how many, and whether there may be more.
+
+        In turns, so that a study with much to move holds up no other.
+        """
         async with self._store.begin() as transaction:
             waiting = await transaction.list_unmerged()
-        return sum([await self._merge_study(study_id) for study_id in waiting])
+            leaving = await transaction.list_leaving()
+        # Those of excluded devices that wait still are added first, and taken out right after.
+        added = [await self._move(self._merge_batch, study_id) for study_id in waiting]
+        removed = [await self._move(self._remove_batch, study_id) for study_id in leaving]
+        return sum(added) + sum(removed), _BATCH in added or _REMOVED in removed
 
-    async def _merge_study(self, study_id: bytes) -> int:
-        n_merged = 0
-        while True:
-            try:
-                n_batch = await self._merge_batch(study_id)
-            except TransportError:
-                raise
-            except SketchError as error:
-                # Of one study; others go on, and its sketches are still shown as they wait.
-                log.error("sketches cannot be merged", study=study_id.hex(), reason=str(error))
-                return n_merged
-            n_merged += n_batch
-            if n_batch < _BATCH:
-                return n_merged
+    async def _move(self, move: Callable[[bytes], Awaitable[int]], study_id: bytes) -> int:
+        try:
+            return await move(study_id)
+        except TransportError:
+            raise
+        except SketchError as error:
+            # Of one study; others go on, and its totals are right all the same.
+            log.error("sketches cannot be merged", study=study_id.hex(), reason=str(error))
+            return 0
 
     async def _merge_batch(self, study_id: bytes) -> int:
         if self._store.has_one_writer:
@@ -106,6 +120,21 @@ class Merger:
             return 0
         async with self._store.begin(write=True) as transaction:
             return await transaction.apply_merge(prepared)
+
+    async def _remove_batch(self, study_id: bytes) -> int:
+        """Take a batch out, and let uploads be stored while it is summed."""
+        async with self._store.begin() as transaction:
+            plan = await self._plans.get(await require_study(transaction, study_id))
+            prepared = await transaction.prepare_removal(
+                study_id,
+                width=plan.payload_width,
+                n_coordinates=plan.n_coordinates,
+                most=_REMOVED,
+            )
+        if prepared is None:
+            return 0
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.apply_removal(prepared)
 
     async def drop_payloads(self) -> int:
         """Drop the payloads that were kept long enough; return how many.
@@ -149,14 +178,15 @@ class Merger:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Merge until ``stop``, while the database can be used."""
-        is_away = False
+        is_away = has_more = False
         while not stop.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _PERIOD_S)
+                await asyncio.wait_for(stop.wait(), 0.0 if has_more else _PERIOD_S)
+            has_more = False
             if stop.is_set() or not self._readiness.is_open:
                 continue
             try:
-                await self.merge_all()
+                _, has_more = await self._move_some()
                 await self._drop_now_and_then()
                 is_away = False
             except TransportError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +69,11 @@ class Cell:
             devices=encode_devices(self.devices),
             members=encode_members(self.members),
         )
+
+
+def to_bits(devices: Iterable[int]) -> int:
+    """Return numbers of devices as bits."""
+    return reduce(or_, (1 << number for number in devices), 0)
 
 
 def encode_devices(devices: int) -> bytes:
@@ -155,13 +162,13 @@ def _add(one: Cell, other: Cell) -> Cell:
     )
 
 
-def subtract_cell(whole: Cell, part: Cell, *, keep_devices: bool = False) -> Cell:
+def subtract_cell(whole: Cell, part: Cell, *, keep: int = 0) -> Cell:
     """Take sketches from a cell.
 
     Parameters
     ----------
-    keep_devices
-        True where devices of the part still have others in the cell.
+    keep
+        The devices of the part, as bits, that still have others in the cell.
     """
     low = whole.size_sums[1] - part.size_sums[1]
     borrow = (low < 0).astype(np.int64)
@@ -171,7 +178,7 @@ def subtract_cell(whole: Cell, part: Cell, *, keep_devices: bool = False) -> Cel
         moments=_combine(whole.moments, part.moments, -1),
         magnitude=whole.magnitude - part.magnitude,
         members=whole.members - part.members,
-        devices=whole.devices if keep_devices else whole.devices & ~part.devices,
+        devices=whole.devices & (~part.devices | keep),
     )
 
 

@@ -50,7 +50,11 @@ class ExpectedCells:
 
 
 def describe_differences(
-    expected: Mapping[CellKey, Cell], found: Mapping[CellKey, Cell], *, sums_known: bool = True
+    expected: Mapping[CellKey, Cell],
+    found: Mapping[CellKey, Cell],
+    *,
+    sums_known: bool = True,
+    unsure: int = 0,
 ) -> list[str]:
     """Name the cells that are not what they should be.
 
@@ -58,16 +62,21 @@ def describe_differences(
     ----------
     sums_known
         False where payloads were dropped: then numbers and members alone are compared.
+    unsure
+        Devices, as bits, that cells may name or not: those that leave.
     """
+
+    def is_same(one: Cell, other: Cell) -> bool:
+        pair = [replace(cell, devices=cell.devices & ~unsure) for cell in (one, other)]
+        if not sums_known:
+            pair = [_without_sums(cell) for cell in pair]
+        return pair[0] == pair[1]
+
     return [
         describe_key(key)
         for key, cell in sorted(expected.items(), key=lambda item: item[0])
-        if key not in found or not _is_same(cell, found[key], sums_known)
+        if key not in found or not is_same(cell, found[key])
     ]
-
-
-def _is_same(one: Cell, other: Cell, sums_known: bool) -> bool:
-    return (one == other) if sums_known else (_without_sums(one) == _without_sums(other))
 
 
 def _without_sums(cell: Cell) -> Cell:

@@ -130,18 +130,6 @@ def roll_up(entries: Iterable[Entry], root: Node | None, layout: Layout) -> dict
     return {key: add_cells(cells, layout.n_coordinates) for key, cells in parts.items()}
 
 
-def list_homes(
-    sketches: Iterable[tuple[int | None, int | None]], labels: str, root: Node | None
-) -> set[CellKey]:
-    """Return all cells that sketches of a device are in, given by first and last slot."""
-    return {
-        (node, label_set)
-        for first, last in set(sketches)
-        for node in homes(first, last, root)
-        for label_set in label_sets(labels)
-    }
-
-
 def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:
     """Return the cells of new nodes above an old root, given the cells of that root.
 

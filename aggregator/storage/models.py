@@ -166,9 +166,17 @@ class Sketch(Base):
     __table_args__ = (
         UniqueConstraint("device_id", "stream", "sequence"),
         Index(None, "study_id", "received", "sketch_id"),
-        Index(None, "study_id", "first_slot"),
         # For retention, which asks each minute which payloads have become old.
         Index("ix_sketches_held", "received", sqlite_where=_HELD, postgresql_where=_HELD),
+        # For exclusion, which counts what leaves while every upload waits, and takes it out later.
+        Index(
+            "ix_sketches_held_of_device",
+            "device_id",
+            "state",
+            "n_records",
+            sqlite_where=_HELD,
+            postgresql_where=_HELD,
+        ),
     )
 
     sketch_id: Mapped[bytes] = mapped_column(primary_key=True)
@@ -194,6 +202,16 @@ class PendingSketch(Base):
     __table_args__ = (Index(None, "study_id", "sketch_id"),)
 
     sketch_id: Mapped[bytes] = mapped_column(ForeignKey("sketches.sketch_id"), primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+
+
+class LeavingDevice(Base):
+    """Excluded devices with sketches that are, or will be, in cells still; few, and not long."""
+
+    __tablename__ = "leaving_devices"
+    __table_args__ = (Index(None, "study_id", "device_id"),)
+
+    device_id: Mapped[bytes] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
     study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
 
 

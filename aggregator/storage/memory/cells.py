@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from aggregator.ports import PreparedMerge, Selection, SketchRecord, SketchTotals
-from aggregator.storage.cells import Cell, add_cells
+from aggregator.storage.cells import Cell, add_cells, to_bits
 from aggregator.storage.checking import describe_differences, describe_key
 from aggregator.storage.dyadic import cover
+from aggregator.storage.leaving import Kept, subtract_leaving
 from aggregator.storage.memory.tables import Tables
 from aggregator.storage.merging import (
     Addition,
@@ -77,7 +78,7 @@ class CellPart:
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:
-        """Add up the cells of a selection and what waits."""
+        """Add up the cells of a selection and what waits, but for what leaves."""
         root = self._tables.roots.get(study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         cells = [
@@ -85,13 +86,28 @@ class CellPart:
             for (node, labels), cell in self._cells(study_id).items()
             if is_shown(labels, selection) and (node in chosen.nodes or chosen.takes(node))
         ]
-        waiting = Layout(width=width, n_coordinates=n_coordinates).sum_rows(
-            self._to_entry(record).row
-            for record in self._list_pending(study_id)
-            if selection.contains_slots(record.first_slot, record.last_slot)
-            and selection.matches_labels(self._tables.devices.rows[record.device_id].labels)
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        total = subtract_leaving(
+            add_cells(cells, n_coordinates),
+            self._sum_records(self._list_leaving(study_id), selection, layout),
+            leaving=self._mark_leaving(study_id),
+            kept=to_bits(place.device for place in self._list_kept(study_id, selection)),
         )
-        return add_cells([*cells, waiting], n_coordinates).to_totals()
+        counted = [r for r in self._list_pending(study_id) if not self._is_excluded(r)]
+        waiting = self._sum_records(counted, selection, layout)
+        return add_cells([total, waiting], n_coordinates).to_totals()
+
+    def _sum_records(
+        self, records: Iterable[SketchRecord], selection: Selection, layout: Layout
+    ) -> Cell:
+        return layout.sum_rows(
+            self._to_entry(record).row for record in records if self._is_in(record, selection)
+        )
+
+    def _is_in(self, record: SketchRecord, selection: Selection) -> bool:
+        labels = self._tables.devices.rows[record.device_id].labels
+        in_range = selection.contains_slots(record.first_slot, record.last_slot)
+        return in_range and selection.matches_labels(labels)
 
     async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
         """Compare every cell with the sum of its sketches."""
@@ -116,7 +132,8 @@ class CellPart:
             for key, cell in found.items()
             if key not in expected and cell.moments.n_sketches
         ]
-        return describe_differences(expected, found, sums_known=has_all) + extra
+        unsure = self._mark_leaving(study_id)
+        return describe_differences(expected, found, sums_known=has_all, unsure=unsure) + extra
 
     def _cells(self, study_id: bytes) -> Mapping[CellKey, Cell]:
         return {
@@ -132,6 +149,41 @@ class CellPart:
             self._tables.sketches.rows[sketch_id]
             for sketch_id, study in sorted(self._tables.pending.rows.items())
             if study == study_id
+        ]
+
+    def _is_excluded(self, record: SketchRecord) -> bool:
+        return self._tables.devices.rows[record.device_id].excluded is not None
+
+    def _mark_leaving(self, study_id: bytes) -> int:
+        """Return the devices of a study that leave, as bits."""
+        leaving = self._tables.leaving.rows.items()
+        return to_bits(self._tables.numbers.rows[d] for d, study in leaving if study == study_id)
+
+    def _list_in_cells(self, study_id: bytes) -> list[SketchRecord]:
+        """Return the sketches in cells of devices that leave."""
+        return [
+            record
+            for sketch_id, record in sorted(self._tables.sketches.rows.items())
+            if self._tables.leaving.get(record.device_id) == study_id
+            and record.state == "stored"
+            and sketch_id not in self._tables.pending.rows
+        ]
+
+    def _list_leaving(self, study_id: bytes) -> list[SketchRecord]:
+        payloads = self._tables.payloads.rows
+        return [r for r in self._list_in_cells(study_id) if payloads[r.sketch_id] is not None]
+
+    def _list_kept(self, study_id: bytes, selection: Selection) -> list[Kept]:
+        payloads, tables = self._tables.payloads.rows, self._tables
+        return [
+            Kept(
+                record.first_slot,
+                record.last_slot,
+                encode_labels(tables.devices.rows[record.device_id].labels),
+                tables.numbers.rows[record.device_id],
+            )
+            for record in self._list_in_cells(study_id)
+            if payloads[record.sketch_id] is None and self._is_in(record, selection)
         ]
 
     def _to_entry(self, record: SketchRecord, *, dropped: bytes = b"") -> Entry:

@@ -85,6 +85,7 @@ class Tables:
         self.payloads: Table[bytes, bytes | None] = Table(self.undo)
         self.numbers: Table[bytes, int] = Table(self.undo)
         self.pending: Table[bytes, bytes] = Table(self.undo)
+        self.leaving: Table[bytes, bytes] = Table(self.undo)
         self.cells: Table[tuple[bytes, CellKey], Cell] = Table(self.undo)
         self.roots: Table[bytes, Node] = Table(self.undo)
         self.streams: Table[tuple[bytes, str], dict[int, bytes]] = Table(self.undo)

@@ -21,8 +21,9 @@ class WithdrawalPart:
         tables.studies.change(
             study_id, state="withdrawn", accept_until=None, version=study.version + 1
         )
-        for sketch_id in [s for s, of_study in tables.pending.rows.items() if of_study == study_id]:
-            tables.pending.remove(sketch_id)
+        for table in (tables.pending, tables.leaving):
+            for key in [key for key, of_study in table.rows.items() if of_study == study_id]:
+                table.remove(key)
         return True
 
     async def purge_withdrawn(self, *, most: int) -> int:

@@ -2,7 +2,7 @@
 
 An upload stores its sketch and a row that says it waits, in one transaction; merging adds many
 waiting sketches at once. So uploads never wait for each other's sums, and at every moment the cells
-and the waiting sketches together are all that is stored.
+and the waiting sketches together, but for those that leave, are all that counts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ from aggregator.storage.cells import (
 )
 from aggregator.storage.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
-from aggregator.storage.merging import (
-    CellKey,
-    Entry,
-    Layout,
-    encode_labels,
-    is_shown,
-)
+from aggregator.storage.merging import CellKey, Entry, Layout, is_shown
 from aggregator.storage.models import (
     CellRoot,
     CellSum,
@@ -40,31 +34,33 @@ from aggregator.storage.models import (
     PendingSketch,
     Sketch,
 )
-from aggregator.storage.sql.rows import Rows, follows
-from aggregator.storage.summing import BATCH, PayloadSum
-from aggregator.storage.summing import Row as SketchRow
+from aggregator.storage.sql.entries import order_of, select_entries, select_pending, to_entry
+from aggregator.storage.sql.leaving import LeavingRows
+from aggregator.storage.sql.rows import follows
+from aggregator.storage.summing import BATCH
 from shared.privacy.weighting import SizeMoments
 
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
-class CellRows(Rows):
+class CellRows(LeavingRows):
     """Statements on cells; see the port for their meaning."""
 
     async def sum_sketches(
         self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
     ) -> SketchTotals:
-        """Add up the cells of a selection and what waits."""
+        """Add up the cells of a selection and what waits, but for what leaves."""
         if self._is_writing:
             # A writer's statements see different moments; the lock keeps merging out of them.
             await self._lock_root(study_id)
         root = await self._read_root(study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         labels = await self._find_label_sets(study_id, root, selection)
+        layout = Layout(width=width, n_coordinates=n_coordinates)
         total = await self._sum_cells(study_id, chosen, labels, n_coordinates)
-        waiting = await self._sum_pending(
-            study_id, selection, PayloadSum(width=width, n_coordinates=n_coordinates)
-        )
+        total = await self._subtract_leaving(study_id, selection, total, layout)
+        counted = select_pending(study_id).where(Device.excluded.is_(None))
+        waiting = await self._sum_entries(counted, selection, layout)
         return add_cells([total, waiting], n_coordinates).to_totals()
 
     async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
@@ -77,6 +73,7 @@ class CellRows(Rows):
             Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
         )
         has_all = (await self._connection.execute(dropped.limit(1))).first() is None
+        unsure = await self._read_leaving(study_id)
         wrong: list[str] = []
         seen: set[CellKey] = set()
 
@@ -84,13 +81,13 @@ class CellRows(Rows):
             cells = dict(closed)
             found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
             seen.update(cells)
-            wrong.extend(describe_differences(cells, found, sums_known=has_all))
+            wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
 
         # Pages, not one stream: each needs the connection to look its cells up.
         after: tuple[int, bytes] | None = None
         while entries := await self._list_merged(study_id, after, layout):
             await compare(expected.add(entries))
-            after = (_order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
+            after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
         await compare(expected.finish())
         held = select(*_key_columns()).where(CellSum.study_id == study_id, CellSum.n_sketches != 0)
         for row in await self._connection.execute(held):
@@ -101,7 +98,7 @@ class CellRows(Rows):
     async def _list_merged(
         self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
     ) -> list[Entry]:
-        order = func.coalesce(Sketch.first_slot, _order_of(None))
+        order = func.coalesce(Sketch.first_slot, order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
         statement = (
             select_entries()
@@ -129,24 +126,6 @@ class CellRows(Rows):
                 # The block closes the server's cursor only where no error leaves it.
                 await result.close()
         return total
-
-    async def _sum_pending(
-        self, study_id: bytes, selection: Selection, running: PayloadSum
-    ) -> Cell:
-        statement = select_pending(study_id).where(*_inside(selection))
-        async with self._connection.stream(statement) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    running.add(
-                        [
-                            to_entry(row).row
-                            for row in rows
-                            if selection.matches_labels(row.device_labels)
-                        ]
-                    )
-            finally:
-                await result.close()
-        return running.total()
 
     async def _find_label_sets(
         self, study_id: bytes, root: Node | None, selection: Selection
@@ -190,38 +169,6 @@ class CellRows(Rows):
         )
 
 
-def select_pending(study_id: bytes) -> Any:
-    """Select the sketches of a study that are in no cell yet."""
-    return (
-        select_entries()
-        .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-        .where(PendingSketch.study_id == study_id)
-    )
-
-
-def select_entries() -> Any:
-    """Select sketches with what :func:`to_entry` needs."""
-    return (
-        select(
-            Sketch.sketch_id,
-            Sketch.payload_digest,
-            Sketch.n_records,
-            Sketch.payload,
-            Sketch.first_slot,
-            Sketch.last_slot,
-            Device.number,
-            Device.labels.label("device_labels"),
-        )
-        .select_from(Sketch)
-        .join(Device, Device.device_id == Sketch.device_id)
-    )
-
-
-def _order_of(first_slot: int | None) -> int:
-    """Return where a sketch stands among others; those without slots are first."""
-    return -(1 << 62) if first_slot is None else first_slot
-
-
 def _key_columns() -> list[Any]:
     return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
 
@@ -229,15 +176,6 @@ def _key_columns() -> list[Any]:
 def _select_cells(study_id: bytes, labels: Collection[str] = ()) -> Any:
     statement = select(CellSum).where(CellSum.study_id == study_id)
     return statement.where(CellSum.labels.in_(labels)) if labels else statement
-
-
-def _inside(selection: Selection) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if selection.first_slot is not None:
-        conditions.append(Sketch.first_slot >= selection.first_slot)
-    if selection.last_slot is not None:
-        conditions.append(Sketch.last_slot <= selection.last_slot)
-    return conditions
 
 
 def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
@@ -282,18 +220,6 @@ def to_root(row: Any) -> Node | None:
 
 def _to_node(row: Row[Any]) -> Node:
     return Node(row.level, row.first, row.length)
-
-
-def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
-    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
-    return Entry(
-        row=SketchRow(
-            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
-        ),
-        labels=encode_labels(row.device_labels),
-        first_slot=row.first_slot,
-        last_slot=row.last_slot,
-    )
 
 
 def _to_cell(row: Row[Any]) -> Cell:

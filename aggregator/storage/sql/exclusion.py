@@ -2,113 +2,115 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Select, delete, func, insert, or_, select, update
 
-from aggregator.ports import ExcludedSketches
-from aggregator.storage.cells import has_device, subtract_cell
-from aggregator.storage.merging import (
-    CellKey,
-    Layout,
-    encode_labels,
-    list_homes,
-    roll_up,
-)
-from aggregator.storage.models import Device, PendingSketch, Sketch, Study
-from aggregator.storage.sql.cells import CellRows, select_entries, to_entry, to_root
-
-_BATCH = 256
+from aggregator.ports import ExcludedSketches, PreparedMerge
+from aggregator.storage.cells import has_device
+from aggregator.storage.leaving import Removal, sum_removal
+from aggregator.storage.merging import Layout
+from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch, Study
+from aggregator.storage.sql.cells import CellRows, to_root
+from aggregator.storage.sql.entries import leaves, select_leaving, stays, to_entry
 
 
 class ExclusionRows(CellRows):
     """Statements on what leaves the sums; see the port for their meaning."""
 
     async def exclude_device(
-        self, device_id: bytes, *, now: float, reason: str, width: int, n_coordinates: int
-    ) -> bool:
-        """Take the sketches of a device out of all cells, in one transaction."""
+        self, device_id: bytes, *, now: float, reason: str
+    ) -> ExcludedSketches | None:
+        """Let the sketches of a device count no more; the cells are for later."""
         marked = await self._connection.execute(
             update(Device)
             .where(Device.device_id == device_id, Device.excluded.is_(None))
             .values(excluded=now, reason=reason)
-            .returning(Device.study_id, Device.labels)
+            .returning(Device.study_id)
         )
-        device = marked.first()
-        if device is None:
-            return False
-        root = to_root(await self._lock_root(device.study_id))
-        of_device = select(Sketch.sketch_id).where(Sketch.device_id == device_id)
-        # Locked, so that no payload is dropped between finding it and taking it out.
-        await self._connection.execute(of_device.with_for_update())
-        waiting = await self._connection.execute(
-            delete(PendingSketch)
-            .where(PendingSketch.sketch_id.in_(of_device))
-            .returning(PendingSketch.sketch_id)
-        )
-        await self._mark(Sketch.sketch_id.in_(list(waiting.scalars())), device.study_id)
-        kept = await self._connection.execute(
-            select(Sketch.first_slot, Sketch.last_slot).where(
-                Sketch.device_id == device_id, Sketch.state == "stored", Sketch.payload.is_(None)
+        study_id = marked.scalar_one_or_none()
+        if study_id is None:
+            return None
+        # Whoever sums in a transaction that writes sees all of this, or nothing.
+        await self._lock_root(study_id)
+        # Both are answered by an index alone, for uploads may wait meanwhile.
+        counted = select(func.count(), func.sum(Sketch.n_records))
+        held = counted.where(Sketch.device_id == device_id, *leaves())
+        n_leaving, n_records = (await self._connection.execute(held)).one()
+        n_all = await self._count_rows(select(Sketch).where(Sketch.device_id == device_id))
+        if n_leaving:
+            await self._connection.execute(
+                insert(LeavingDevice).values(device_id=device_id, study_id=study_id)
             )
-        )
-        slots = [(row.first_slot, row.last_slot) for row in kept]
-        stay = list_homes(slots, encode_labels(device.labels), root)
-        layout = Layout(width=width, n_coordinates=n_coordinates)
-        while await self._subtract_batch(device.study_id, device_id, root, layout, stay):
-            pass
-        return True
-
-    async def _subtract_batch(
-        self, study_id: bytes, device_id: bytes, root: Any, layout: Layout, stay: set[CellKey]
-    ) -> bool:
-        statement = (
-            select_entries()
-            .where(Sketch.device_id == device_id, Sketch.state == "stored")
-            .where(Sketch.payload.is_not(None))
-            .limit(_BATCH)
-        )
-        entries = [to_entry(row) for row in await self._connection.execute(statement)]
-        if not entries:
-            return False
-        parts = roll_up(entries, root, layout)
-        present = await self._load(study_id, {node for node, _ in parts})
-        # A device has its bit until its last sketch has left; with later batches it leaves anyway.
-        less = {
-            key: subtract_cell(present[key], part, keep_devices=key in stay)
-            for key, part in parts.items()
-        }
-        await self._save(study_id, less)
-        ids = [entry.row.sketch_id for entry in entries]
-        await self._mark(Sketch.sketch_id.in_(ids), study_id)
-        return True
-
-    async def _mark(self, which: Any, study_id: bytes) -> None:
-        """Mark sketches as excluded, and take them from what the study holds."""
-        marked = await self._connection.execute(
-            update(Sketch).where(which).values(state="excluded").returning(Sketch.n_records)
-        )
-        sizes = [n or 0 for n in marked.scalars()]
-        await self._connection.execute(
-            update(Study)
-            .where(Study.study_id == study_id)
-            .values(
-                n_sketches=Study.n_sketches - len(sizes), n_records=Study.n_records - sum(sizes)
+            await self._connection.execute(
+                update(Study)
+                .where(Study.study_id == study_id)
+                .values(
+                    n_sketches=Study.n_sketches - n_leaving,
+                    n_records=Study.n_records - int(n_records or 0),
+                )
             )
-        )
+        return ExcludedSketches(n_subtracted=n_leaving, n_kept=n_all - n_leaving)
 
     async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
-        """Count the sketches of a device by state."""
-        statement = (
-            select(Sketch.state, func.count())
-            .where(Sketch.device_id == device_id)
-            .group_by(Sketch.state)
-        )
-        found = {row[0]: row[1] for row in await self._connection.execute(statement)}
+        """Count the sketches of a device that stay, and the others."""
+        of_device = select(Sketch).where(Sketch.device_id == device_id)
+        n_kept = await self._count_rows(of_device.where(*stays()))
         return ExcludedSketches(
-            n_subtracted=found.get("excluded", 0), n_kept=found.get("stored", 0)
+            n_subtracted=await self._count_rows(of_device) - n_kept, n_kept=n_kept
         )
+
+    async def _count_rows(self, rows: Select[Any]) -> int:
+        counted = rows.with_only_columns(func.count())
+        return int((await self._connection.execute(counted)).scalar_one())
+
+    async def list_leaving(self) -> Sequence[bytes]:
+        """Return the studies with sketches that leave."""
+        statement = select(LeavingDevice.study_id).distinct()
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def prepare_removal(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> Removal | None:
+        """Sum sketches that leave."""
+        root = await self._read_root(study_id)
+        found = await self._connection.execute(select_leaving(study_id).limit(most))
+        entries = [to_entry(row) for row in found]
+        if not entries:
+            return None
+        kept = await self._list_kept(study_id)
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        # In a thread, for it takes longer than any request may wait.
+        return await asyncio.to_thread(sum_removal, study_id, entries, kept, root, layout)
+
+    async def apply_removal(self, prepared: PreparedMerge) -> int:
+        """Take what was summed out of the cells."""
+        assert isinstance(prepared, Removal)
+        study_id, n_leaving = prepared.study_id, len(prepared.sketch_ids)
+        # Only who holds the root takes sketches out of cells.
+        found = await self._lock_root(study_id, skip_locked=True)
+        if found is None or to_root(found) != prepared.root:
+            return 0
+        which = Sketch.sketch_id.in_(prepared.sketch_ids)
+        still = (
+            select(Sketch)
+            .join(LeavingDevice, LeavingDevice.device_id == Sketch.device_id)
+            .where(which, *leaves())
+        )
+        if await self._count_rows(still) != n_leaving:
+            return 0
+        present = await self._load(study_id, {node for node, _ in prepared.cells})
+        await self._save(study_id, prepared.take_out(present))
+        await self._connection.execute(update(Sketch).where(which).values(state="excluded"))
+        more = select(Sketch.sketch_id).where(
+            Sketch.device_id == LeavingDevice.device_id, *leaves()
+        )
+        await self._connection.execute(
+            delete(LeavingDevice).where(LeavingDevice.study_id == study_id, ~more.exists())
+        )
+        return n_leaving
 
     async def find_excluded(self, study_id: bytes, devices: bytes) -> Sequence[bytes]:
         """Return excluded devices whose bit is set."""
@@ -125,10 +127,14 @@ class ExclusionRows(CellRows):
         waits = select(PendingSketch.sketch_id)
         old = (
             select(Sketch.sketch_id)
+            .join(Device, Device.device_id == Sketch.device_id)
             .where(Sketch.received < received_before, Sketch.payload.is_not(None))
             .where(Sketch.sketch_id.not_in(waits))
+            .where(or_(Device.excluded.is_(None), Sketch.state != "stored"))
             .limit(most)
-            .with_for_update(skip_locked=True)
+            # The device too, so that none is excluded between finding its payloads and dropping
+            # them: what it is said to take out would stay.
+            .with_for_update(of=(Sketch, Device), key_share=True, skip_locked=True)
         )
         dropped = await self._connection.execute(
             update(Sketch)

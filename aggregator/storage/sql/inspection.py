@@ -6,18 +6,20 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Table, case, func, or_, select
+from sqlalchemy import Row, Table, and_, case, func, or_, select
 
 from aggregator.storage.models import (
     Base,
     CellRoot,
     Decode,
     Device,
+    LeavingDevice,
     PendingSketch,
     RetiredKey,
     Sketch,
     Study,
 )
+from aggregator.storage.sql.entries import leaves
 from aggregator.storage.sql.rows import Rows
 from aggregator.storage.summing import BATCH
 from shared.errors import SignatureError, WireError
@@ -108,8 +110,12 @@ class InspectionRows(Rows):
 
     async def find_count_faults(self) -> AsyncIterator[str]:
         """Compare what studies and devices say they hold with the rows."""
-        stored = case((Sketch.state == "stored", 1), else_=0)
-        sizes = case((Sketch.state == "stored", func.coalesce(Sketch.n_records, 0)), else_=0)
+        # What leaves counts no more, though cells hold it still.
+        counts = and_(
+            Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
+        )
+        stored = case((counts, 1), else_=0)
+        sizes = case((counts, func.coalesce(Sketch.n_records, 0)), else_=0)
         statement = (
             select(
                 Study.study_id,
@@ -119,6 +125,7 @@ class InspectionRows(Rows):
                 func.coalesce(func.sum(sizes), 0).label("found_records"),
             )
             .outerjoin(Sketch, Sketch.study_id == Study.study_id)
+            .outerjoin(Device, Device.device_id == Sketch.device_id)
             # What a withdrawn study held is removed batch by batch.
             .where(Study.state != "withdrawn")
             .group_by(Study.study_id, Study.n_sketches, Study.n_records)
@@ -166,6 +173,8 @@ class InspectionRows(Rows):
         )
         for row in await self._connection.execute(waiting):
             yield f"sketch {row.sketch_id.hex()}: waits for a sum, and has nothing to add"
+        async for fault in self._find_left_behind():
+            yield fault
         rootless = (
             select(Study.study_id)
             .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
@@ -176,6 +185,21 @@ class InspectionRows(Rows):
         answered = (Decode.state == "succeeded") != Decode.result.is_not(None)
         for row in await self._connection.execute(select(Decode.decode_id).where(answered)):
             yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
+
+    async def _find_left_behind(self) -> AsyncIterator[str]:
+        """Find excluded devices that nobody takes out of cells, and others that somebody does."""
+        statement = select(Device.device_id).outerjoin(
+            LeavingDevice, LeavingDevice.device_id == Device.device_id
+        )
+        held = select(Sketch.sketch_id).where(Sketch.device_id == Device.device_id, *leaves())
+        left = statement.where(
+            Device.excluded.is_not(None), LeavingDevice.device_id.is_(None), held.exists()
+        )
+        for row in await self._connection.execute(left):
+            yield f"device {row.device_id.hex()}: is excluded, and its sketches stay in the sums"
+        wrong = statement.where(Device.excluded.is_(None), LeavingDevice.device_id.is_not(None))
+        for row in await self._connection.execute(wrong):
+            yield f"device {row.device_id.hex()}: is not excluded, and leaves the sums"
 
 
 def _is_signed_by(public_key: bytes, row: Any) -> bool:

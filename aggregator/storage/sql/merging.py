@@ -12,7 +12,8 @@ from aggregator.storage.cells import Cell, add_cells
 from aggregator.storage.dyadic import Node
 from aggregator.storage.merging import Addition, CellKey, Layout, raise_root, sum_up
 from aggregator.storage.models import CellRoot, PendingSketch
-from aggregator.storage.sql.cells import CellRows, select_pending, to_entry, to_root
+from aggregator.storage.sql.cells import CellRows, to_root
+from aggregator.storage.sql.entries import select_pending, to_entry
 
 
 class MergeRows(CellRows):

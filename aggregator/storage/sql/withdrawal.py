@@ -12,6 +12,7 @@ from aggregator.storage.models import (
     CellSum,
     Decode,
     Device,
+    LeavingDevice,
     PendingSketch,
     Refusal,
     Sketch,
@@ -23,7 +24,7 @@ from aggregator.storage.sql.cells import CellRows
 
 # Those first that refer to others.
 _HELD: tuple[type[Base], ...] = (
-    Decode, Snapshot, PendingSketch, Sketch, CellSum, CellRoot, Refusal, Token,
+    Decode, Snapshot, PendingSketch, LeavingDevice, Sketch, CellSum, CellRoot, Refusal, Token,
 )  # fmt: skip
 
 
@@ -45,6 +46,9 @@ class WithdrawalRows(CellRows):
         # Every upload counts itself in the study's row, so none adds to these after this.
         await self._connection.execute(
             delete(PendingSketch).where(PendingSketch.study_id == study_id)
+        )
+        await self._connection.execute(
+            delete(LeavingDevice).where(LeavingDevice.study_id == study_id)
         )
         return True
 

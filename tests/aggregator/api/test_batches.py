@@ -79,7 +79,7 @@ async def test_many_windows_of_many_devices_at_once_are_all_stored(desk: Desk) -
     assert [item["n_sketches"] for item in listed["items"]] == [5] * 6
 
 
-async def test_what_was_prepared_is_not_added_after_a_device_was_excluded(
+async def test_what_was_prepared_before_a_device_was_excluded_is_added_once_and_taken_out(
     desk: Desk, server: Server
 ) -> None:
     plan = make_plan()
@@ -93,7 +93,9 @@ async def test_what_was_prepared_is_not_added_after_a_device_was_excluded(
     assert prepared is not None
     await server.services.exclusion.exclude(Device(1).device_id, reason="lies", actor="test")
     async with server.store.begin(write=True) as transaction:
-        assert await transaction.apply_merge(prepared) == 0
+        assert await transaction.apply_merge(prepared) == 2
+        totals = await transaction.sum_sketches(study, Selection(), **layout)
+        assert totals.n_sketches == 1
     assert await server.services.merger.merge_all() == 1
     async with server.store.begin(write=True) as transaction:
         # Not twice either.

@@ -147,6 +147,28 @@ async def test_a_stream_tells_when_its_study_is_withdrawn(replica: Replica) -> N
     assert problem["type"] in ("/problems/study-withdrawn", "/problems/not-found")
 
 
+async def test_a_stream_ends_when_its_key_is_revoked_and_says_so(replica: Replica) -> None:
+    desk, jobs = replica.desk, replica.services.jobs
+    _, url = await queue(desk)
+    guest, record = await replica.services.keys.create(name="guest", scope="analyst")
+    headers = {"Authorization": f"Bearer {guest}"}
+    async with desk.http.stream("GET", f"{url}/events", headers=headers) as answer:
+        events = read_events(answer.aiter_lines())
+        await anext(events)
+        await replica.services.keys.revoke(record.key_id)
+        # What happens from now on is not for this key.
+        assert await jobs.take(lease_s=600.0) is not None
+        name, problem = await anext(events)
+        assert [event async for event in events] == []
+    assert name == "problem"
+    assert (problem["type"], problem["status"]) == ("/problems/access-denied", 401)
+    assert problem["field"] == "Authorization"
+    assert "revoked" in problem["detail"]
+    # Other keys are not concerned.
+    other = await desk.http.get(f"{url}/events", params={"seconds": 0}, headers=desk.analyst)
+    assert other.text.startswith("event: state")
+
+
 async def test_a_decode_that_has_ended_is_told_at_once(desk: Desk) -> None:
     _, url = await queue(desk)
     await desk.http.delete(url, headers=desk.analyst)

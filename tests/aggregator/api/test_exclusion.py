@@ -62,6 +62,49 @@ async def test_the_sketches_of_an_excluded_device_leave_every_sum(
     assert await server.services.merger.check(study) == []
     held = await desk.read(f"/v1/studies/{study.hex()}")
     assert (held["n_sketches"], held["n_records"]) == (2, 1000)
+    # Then they leave the running sums, and nobody can tell.
+    assert await server.services.merger.merge_all() == (2 if merged else 4 + 2)
+    assert await server.services.merger.merge_all() == 0
+    assert await server.services.merger.check(study) == []
+    assert await snapshot(desk, study) == after
+    again = (await exclude(desk, LIAR)).json()
+    assert again == answer.json()
+    assert await desk.read(f"/v1/studies/{study.hex()}") == held
+
+
+async def test_retention_keeps_what_is_to_be_taken_out_until_it_is_out(server: Server) -> None:
+    desk = server.desk
+    study = await fill(server, merged=True)
+    answer = (await exclude(desk, LIAR)).json()
+    after = await snapshot(desk, study)
+    later = server.clock.now() + 1.0
+
+    async def drop() -> int:
+        async with server.store.begin(write=True) as transaction:
+            return await transaction.drop_payloads(received_before=later, most=99)
+
+    assert await drop() == 2
+    assert await server.services.merger.merge_all() == 2
+    assert await drop() == 2
+    assert await snapshot(desk, study) == after
+    assert (await exclude(desk, LIAR)).json() == answer
+    assert (answer["n_subtracted"], answer["n_kept"]) == (2, 0)
+    assert await server.services.merger.check(study) == []
+
+
+async def test_a_study_that_is_withdrawn_while_sketches_leave_is_removed_whole(
+    server: Server,
+) -> None:
+    desk = server.desk
+    study = await fill(server, merged=True)
+    await exclude(desk, LIAR)
+    assert (await desk.withdraw(study)).status_code == 200
+    async with server.store.begin() as transaction:
+        assert await transaction.list_leaving() == []
+    assert await server.services.merger.merge_all() == 0
+    assert await server.services.withdrawals.purge() > 0
+    async with server.store.begin() as transaction:
+        assert await transaction.list_sketches(study, after=None, limit=9) == []
 
 
 async def test_an_excluded_device_uploads_no_more_and_its_replays_are_known(

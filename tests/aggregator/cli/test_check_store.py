@@ -20,17 +20,18 @@ from aggregator.settings import normalise_database_url
 from aggregator.storage import SqlStore, migrate_database
 from aggregator.storage.sql.engine import create_engine
 from tests.aggregator.databases import POSTGRES, open_postgres
-from tests.aggregator.fleet import SLOT, Device, make_plan
+from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.serving import open_server
 
 pytestmark = pytest.mark.anyio
 
 KEPT, LIAR = Device(1), Device(2, {"site": "south"})
+GONE = Device(3)
 
 
 @dataclass
 class Filled:
-    """A database that holds merged, waiting and excluded sketches."""
+    """A database that holds merged, waiting, leaving and excluded sketches."""
 
     url: str
     store: SqlStore
@@ -46,12 +47,20 @@ class Filled:
         return await anyio.to_thread.run_sync(check_store, ["--database", self.url, *options])
 
 
+async def exclude(desk: Desk, device: Device) -> None:
+    url = f"/v1/devices/{device.device_id.hex()}/exclude"
+    answer = await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+    assert answer.status_code == 200
+
+
 async def fill(store: SqlStore) -> None:
     plan = make_plan()
     async with open_server(store) as server:
         desk = server.desk
         study = await desk.publish(plan)
-        await desk.enrol(study, KEPT, LIAR)
+        await desk.enrol(study, KEPT, LIAR, GONE)
+        assert (await desk.put(study, *GONE.message(study, plan))).status_code == 201
+        await exclude(desk, GONE)
         sums = {device.seed: device.release(plan, noise_seed=1) for device in (KEPT, LIAR)}
         for i in range(3):
             for device in (KEPT, LIAR):
@@ -60,9 +69,7 @@ async def fill(store: SqlStore) -> None:
                 assert (await desk.put(study, *message)).status_code == 201
             if i == 1:
                 await server.services.merger.merge_all()
-        url = f"/v1/devices/{LIAR.device_id.hex()}/exclude"
-        answer = await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
-        assert answer.status_code == 200
+        await exclude(desk, LIAR)
         made = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 2})
         assert made.status_code == 202
 
@@ -102,7 +109,7 @@ async def test_a_sound_database_passes_every_check(
     assert document["ok"]
     assert not any(report["n_faults"] for report in document["checks"])
     counts = {report["check"]: report["n_checked"] for report in document["checks"]}
-    assert counts["sketches"] == 6
+    assert counts["sketches"] == 7
     assert min(counts.values()) > 0
     assert await filled.check() == 0
     table = capsys.readouterr().out.splitlines()
@@ -192,6 +199,8 @@ MERGED = (
             "(SELECT sketch_id FROM pending_sketches)",
         ),
         ("references", "has no root", "DELETE FROM cell_roots"),
+        ("references", "its sketches stay in the sums", "DELETE FROM leaving_devices"),
+        ("references", "is not excluded", "UPDATE devices SET excluded = NULL"),
         ("references", "contradict each other", "UPDATE decodes SET state = 'succeeded'"),
     ],
 )

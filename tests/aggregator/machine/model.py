@@ -140,7 +140,9 @@ class Model:
     dropped
         Sketches without payload.
     gone
-        Sketches of excluded devices that left the sums.
+        Sketches of excluded devices that are in no total.
+    leaving
+        Those of them that are in cells still, or wait for one.
     snapshots
         What each answered when it was made.
     """
@@ -157,6 +159,7 @@ class Model:
     waiting: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     decodes: dict[str, DecodeModel] = field(default_factory=dict)
     guests: list[GuestModel] = field(default_factory=list)
@@ -171,11 +174,16 @@ class Model:
         """How many sketches are in no cell yet."""
         return len(self.waiting) + sum(guest.is_waiting for guest in self.guests)
 
-    def note_merge(self) -> None:
+    def note_added(self) -> None:
         """Note that all sketches are in cells."""
         self.waiting.clear()
         for guest in self.guests:
             guest.is_waiting = False
+
+    def note_merge(self) -> None:
+        """Note that all sketches are in cells that should be, and no other."""
+        self.note_added()
+        self.leaving.clear()
 
     def find_old_guests(self, before: float) -> list[GuestModel]:
         """Return the other studies whose payloads should be dropped now."""
@@ -233,12 +241,12 @@ class Model:
         own = {key for key, release in self.stored.items() if release.device == device}
         if device not in self.excluded:
             self.gone |= own - self.dropped
-            self.waiting -= own
+            self.leaving |= own - self.dropped
             self.excluded.add(device)
 
     def find_old(self, before: float) -> set[str]:
         """Return the sketches whose payloads should be dropped now."""
-        held = set(self.stored) - self.dropped - self.waiting
+        held = set(self.stored) - self.dropped - self.waiting - self.leaving
         return {key for key in held if self.received[key] < before}
 
     def select(self, selection: Selection) -> list[Release]:

@@ -14,7 +14,6 @@ from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,
     Harness,
-    devices,
     fates,
     replicas,
     to_body,
@@ -92,7 +91,7 @@ class OperationRules(Harness):
 
     @rule(number=replicas, fate=fates)
     def merge(self, number: int, fate: Fate) -> None:
-        """Add what waits to the cells; the process may be killed meanwhile."""
+        """Add what waits to the cells, and take out what leaves; the process may be killed."""
         self.run(self._merge(number, fate))
 
     async def _merge(self, number: int, fate: Fate) -> None:
@@ -103,14 +102,58 @@ class OperationRules(Harness):
             fate = "none"
         replica.store.fate = fate
         try:
-            assert await replica.services.merger.merge_all() == self.model.n_waiting
+            n_moved = self.model.n_waiting + len(self.model.leaving)
+            assert await replica.services.merger.merge_all() == n_moved
         except Killed:
             await self.restart(number)
             if fate == "before commit":
                 return
+            if self.model.waiting:
+                # What leaves goes in a transaction of its own, which was never begun.
+                self.model.note_added()
+                return
         finally:
             replica.store.fate = "none"
         self.model.note_merge()
+
+    @rule(number=replicas, most=st.integers(1, 3), fate=fates)
+    def take_some_out(self, number: int, most: int, fate: Fate) -> None:
+        """Take a few sketches out that leave; the process may be killed, and others go on."""
+        self.run(self._take_some_out(number, most, fate))
+
+    async def _take_some_out(self, number: int, most: int, fate: Fate) -> None:
+        replica = self.replicas[number]
+        n_moved = min(most, len(self.model.leaving - self.model.waiting))
+        async with replica.store.begin() as transaction:
+            prepared = await transaction.prepare_removal(
+                self.study,
+                width=PLAN.payload_width,
+                n_coordinates=PLAN.n_coordinates,
+                most=most,
+            )
+        assert (prepared is None) == (n_moved == 0)
+        if prepared is None:
+            return
+        replica.store.fate = fate
+        try:
+            async with replica.store.begin(write=True) as transaction:
+                assert await transaction.apply_removal(prepared) == n_moved
+        except Killed:
+            await self.restart(number)
+            if fate == "before commit":
+                n_moved = 0
+        finally:
+            replica.store.fate = "none"
+        await self._note_removal(n_moved)
+
+    async def _note_removal(self, n_moved: int) -> None:
+        """Note which sketches left: the store chooses."""
+        async with self.replicas[0].store.begin() as transaction:
+            found = await transaction.get_sketches([bytes.fromhex(k) for k in self.model.leaving])
+        left = {key.hex() for key, record in found.items() if record.state == "excluded"}
+        assert len(left) == n_moved
+        assert not left & self.model.waiting
+        self.model.leaving -= left
 
     @rule(
         number=replicas,
@@ -155,12 +198,21 @@ class OperationRules(Harness):
         shown = self.run(self.replicas[number].desk.read(f"/v1/snapshots/{key}"))
         self._require_same(shown, self.model.snapshots[key])
 
-    @precondition(lambda self: len(self.model.excluded) < 2)
-    @rule(device=devices, number=replicas, fate=fates)
-    def exclude(self, device: int, number: int, fate: Fate) -> None:
-        """Exclude a device: its sketches leave the sums, those without payload stay."""
-        if device in self.model.enrolled:
-            self.run(self._exclude(device, number, fate))
+    @precondition(lambda self: self.model.stored and len(self.model.excluded) < 2)
+    @rule(pick=which, is_merged=st.booleans(), grows_old=st.booleans(), number=replicas, fate=fates)
+    def exclude(self, pick: int, is_merged: bool, grows_old: bool, number: int, fate: Fate) -> None:
+        """Exclude a device: its sketches leave the sums, those without payload stay.
+
+        They leave the cells later, and may be old by then: what is to be subtracted is kept.
+        """
+        if is_merged:
+            self.run(self._merge(number, "none"))
+        own = [release.device for release in self.stored()]
+        self.run(self._exclude(self.pick(own + sorted(self.model.enrolled), pick), number, fate))
+        if grows_old:
+            self.sums_are_exact()
+            self.clock.seconds += 1.5 * PAYLOAD_S
+            self.run(self._collect_garbage(number, fate))
 
     async def _exclude(self, device: int, number: int, fate: Fate) -> None:
         replica = self.replicas[number]

@@ -89,3 +89,28 @@ async def test_merging_goes_on_by_itself_until_the_server_stops(server: Server) 
     stop.set()
     await running
     assert await server.services.merger.check(study) == []
+
+
+async def test_a_study_with_much_to_take_out_holds_up_no_other(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are taken in turns, and new sketches come in between."""
+    monkeypatch.setattr("aggregator.services.merging._REMOVED", 1)
+    desk = server.desk
+    study = await fill(desk)
+    await server.services.merger.merge_all()
+    url = f"/v1/devices/{Device(1).device_id.hex()}/exclude"
+    await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+    plan = make_plan()
+    other = await desk.publish(plan, name="other")
+    await desk.enrol(other, Device(3))
+    assert (await desk.put(other, *Device(3).message(other, plan))).status_code == 201
+    n_moved, has_more = await server.services.merger._move_some()
+    assert (n_moved, has_more) == (2, True)
+    async with server.store.begin() as transaction:
+        assert await transaction.list_unmerged() == []
+        assert await transaction.list_leaving() == [study]
+    assert await server.services.merger.merge_all() == 1
+    async with server.store.begin() as transaction:
+        assert await transaction.list_leaving() == []
+    assert await server.services.merger.check(study) == []

@@ -16,6 +16,8 @@ from sqlalchemy import update
 
 from aggregator.ports import (
     DeviceRecord,
+    ExcludedSketches,
+    PreparedMerge,
     Selection,
     SketchRecord,
     SketchTotals,
@@ -133,9 +135,11 @@ class Study:
         for number in range(4):
             await transaction.add_device(self.device(number))
 
-    async def store(self, transaction: Transaction, uploads: list[Upload]) -> None:
-        """Store sketches."""
-        for position, upload in enumerate(uploads):
+    async def store(
+        self, transaction: Transaction, uploads: list[Upload], *, skip: int = 0
+    ) -> None:
+        """Store sketches, but for the first."""
+        for position, upload in list(enumerate(uploads))[skip:]:
             payload = encode_payload(np.array(upload.values), WIDTH)
             assert await transaction.add_sketch(self.sketch(upload, position), payload)
 
@@ -157,15 +161,31 @@ class Study:
             await transaction.check_sums(self.study_id, width=WIDTH, n_coordinates=COORDINATES)
         )
 
-    async def exclude(self, transaction: Transaction, number: int) -> bool:
+    async def exclude(self, transaction: Transaction, number: int) -> ExcludedSketches | None:
         """Exclude a device."""
         return await transaction.exclude_device(
-            self.device(number).device_id,
-            now=9.0,
-            reason="lies",
-            width=WIDTH,
-            n_coordinates=COORDINATES,
+            self.device(number).device_id, now=9.0, reason="lies"
         )
+
+    async def prepare(self, store: Store, most: int) -> PreparedMerge | None:
+        """Prepare that sketches leave the cells."""
+        async with store.begin() as transaction:
+            return await transaction.prepare_removal(
+                self.study_id, width=WIDTH, n_coordinates=COORDINATES, most=most
+            )
+
+    async def remove(self, store: Store, most: int) -> int:
+        """Take sketches out of the cells."""
+        prepared = await self.prepare(store, most)
+        if prepared is None:
+            return 0
+        async with store.begin(write=True) as transaction:
+            return await transaction.apply_removal(prepared)
+
+    def find_merged(self, uploads: list[Upload], most: int) -> set[int]:
+        """Return which sketches are merged first."""
+        by_id = sorted(range(len(uploads)), key=lambda i: self.sketch(uploads[i], i).sketch_id)
+        return set(by_id[:most])
 
     def sum_rows(
         self, uploads: list[Upload], selection: Selection, *, without: Collection[int] = ()
@@ -262,7 +282,11 @@ class CellLaws:
         case=draw_cases(),
         merged=st.integers(0, 24),
         dropped=st.integers(0, 24),
-        device=st.integers(0, 3),
+        excluded=st.sets(st.integers(0, 3), min_size=1, max_size=2),
+        moves=st.lists(
+            st.tuples(st.sampled_from(["merge", "remove", "remove", "drop"]), st.integers(1, 6)),
+            max_size=6,
+        ),
     )
     async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
         self,
@@ -270,42 +294,131 @@ class CellLaws:
         case: tuple[list[Upload], list[Selection]],
         merged: int,
         dropped: int,
-        device: int,
+        excluded: set[int],
+        moves: list[tuple[str, int]],
     ) -> None:
+        """At once, and at every moment while its sketches leave the cells."""
         uploads, selections = case
         study = open_study()
+        old = study.find_merged(uploads, merged) & set(range(dropped))
+        gone = {i for i, u in enumerate(uploads) if u.device in excluded} - old
         async with store.begin(write=True) as transaction:
             await study.open(transaction)
             await study.store(transaction, uploads)
             if merged:
                 await study.merge(transaction, merged)
-            # Waiting sketches and young ones keep their payloads. Earlier examples have none left.
-            n_dropped = await transaction.drop_payloads(received_before=float(dropped), most=9999)
+            # Waiting sketches and young ones keep their payloads.
+            await transaction.drop_payloads(received_before=float(dropped), most=9999)
         async with store.begin(write=True) as transaction:
-            before = await study.sum(transaction, Selection())
-            assert_same(before, study.sum_rows(uploads, Selection()))
-            assert await study.check(transaction) == []
-            assert await study.exclude(transaction, device)
-            assert not await study.exclude(transaction, device)
-            left = await transaction.count_excluded(study.device(device).device_id)
-        async with store.begin(write=True) as transaction:
-            states = [
-                await transaction.get_sketch(study.sketch(u, i).sketch_id)
-                for i, u in enumerate(uploads)
-            ]
-            gone = {i for i, s in enumerate(states) if s is not None and s.state == "excluded"}
-            own = {i for i, u in enumerate(uploads) if u.device == device}
-            assert gone <= own
-            assert (left.n_subtracted, left.n_kept) == (len(gone), len(own - gone))
-            assert left.n_kept <= min(n_dropped, merged)
-            if dropped == 0:
-                assert gone == own
-            for _ in range(2):
+            for device in excluded:
+                own = {i for i, u in enumerate(uploads) if u.device == device}
+                left = await study.exclude(transaction, device)
+                assert left == ExcludedSketches(
+                    n_subtracted=len(own & gone), n_kept=len(own - gone)
+                )
+                assert await study.exclude(transaction, device) is None
+
+        async def require_same(*, write: bool) -> None:
+            async with store.begin(write=write) as transaction:
                 assert await study.check(transaction) == []
                 for selection in selections:
                     found = await study.sum(transaction, selection)
                     assert_same(found, study.sum_rows(uploads, selection, without=gone))
-                await study.merge(transaction, 99)
+                for device in excluded:
+                    own = {i for i, u in enumerate(uploads) if u.device == device}
+                    left = await transaction.count_excluded(study.device(device).device_id)
+                    assert (left.n_subtracted, left.n_kept) == (len(own & gone), len(own - gone))
+
+        await require_same(write=True)
+        for what, most in moves:
+            if what == "remove":
+                await study.remove(store, most)
+            else:
+                async with store.begin(write=True) as transaction:
+                    if what == "merge":
+                        await study.merge(transaction, most)
+                    else:
+                        await transaction.drop_payloads(received_before=99.0, most=9999)
+            await require_same(write=False)
+        async with store.begin(write=True) as transaction:
+            await study.merge(transaction, 99)
+        while await study.remove(store, 5):
+            await require_same(write=False)
+        # Now nothing is left to be subtracted, and the cells name the devices that they should.
+        await require_same(write=False)
+        async with store.begin() as transaction:
+            assert study.study_id not in await transaction.list_leaving()
+            for i, upload in enumerate(uploads):
+                found = await transaction.get_sketch(study.sketch(upload, i).sketch_id)
+                assert found is not None
+                assert found.state == ("excluded" if i in gone else "stored")
+
+    @pytest.mark.anyio
+    async def test_what_was_prepared_before_something_changed_takes_nothing_out(
+        self, store: Store
+    ) -> None:
+        study = open_study()
+        uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
+        far = Upload(2, (9999, 9999), 5, (16, 2, 3))
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+            await study.merge(transaction, 9)
+        assert await study.prepare(store, 9) is None
+        async with store.begin(write=True) as transaction:
+            await study.exclude(transaction, 1)
+        first, second = await study.prepare(store, 1), await study.prepare(store, 9)
+        assert first is not None
+        assert second is not None
+        async with store.begin(write=True) as transaction:
+            assert await transaction.apply_removal(first) == 1
+            # The one that it holds as well is out already.
+            assert await transaction.apply_removal(second) == 0
+            assert await transaction.apply_removal(first) == 0
+        third = await study.prepare(store, 9)
+        assert third is not None
+        async with store.begin(write=True) as transaction:
+            await study.store(transaction, [*uploads, far], skip=4)
+            await study.merge(transaction, 9)
+            # The root has moved, so the sketch is in more cells than it was.
+            assert await transaction.apply_removal(third) == 0
+            assert await study.check(transaction) == []
+        assert await study.remove(store, 9) == 1
+        assert await study.remove(store, 9) == 0
+        async with store.begin() as transaction:
+            assert await study.check(transaction) == []
+            assert_same(
+                await study.sum(transaction, Selection()),
+                study.sum_rows([*uploads, far], Selection(), without={1, 3}),
+            )
+
+    @pytest.mark.anyio
+    async def test_a_merge_prepared_before_an_exclusion_changes_no_total(
+        self, store: Store
+    ) -> None:
+        study = open_study()
+        uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads)
+        async with store.begin() as transaction:
+            merge = await transaction.prepare_merge(
+                study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
+            )
+        assert merge is not None
+        wanted = study.sum_rows(uploads, Selection(), without={1, 3})
+        async with store.begin(write=True) as transaction:
+            await study.exclude(transaction, 1)
+        assert await study.remove(store, 9) == 0
+        async with store.begin(write=True) as transaction:
+            assert_same(await study.sum(transaction, Selection()), wanted)
+            assert await transaction.apply_merge(merge) == 4
+            assert_same(await study.sum(transaction, Selection()), wanted)
+        assert await study.remove(store, 9) == 2
+        async with store.begin() as transaction:
+            assert_same(await study.sum(transaction, Selection()), wanted)
+            assert await study.check(transaction) == []
+            assert study.study_id not in await transaction.list_leaving()
 
     @pytest.mark.anyio
     async def test_a_dropped_payload_leaves_all_else_of_its_sketch(self, store: Store) -> None:

@@ -32,6 +32,7 @@ def downgrade() -> None:
         "refusals",
         "cells",
         "cell_roots",
+        "leaving_devices",
         "pending_sketches",
         "sketches",
         "retired_keys",
@@ -175,11 +176,12 @@ def _create_sketches() -> None:
         ),
     )
     _index("sketches", "study_id", "received", "sketch_id")
-    _index("sketches", "study_id", "first_slot")
     held = sa.text("payload IS NOT NULL")
-    op.create_index(
-        "ix_sketches_held", "sketches", ["received"], sqlite_where=held, postgresql_where=held
-    )
+    for name, columns in (
+        ("ix_sketches_held", ["received"]),
+        ("ix_sketches_held_of_device", ["device_id", "state", "n_records"]),
+    ):
+        op.create_index(name, "sketches", columns, sqlite_where=held, postgresql_where=held)
     op.create_table(
         "refusals",
         _binary("study_id"),
@@ -200,6 +202,15 @@ def _create_cells() -> None:
         _foreign("pending_sketches", "study_id", "studies"),
     )
     _index("pending_sketches", "study_id", "sketch_id")
+    op.create_table(
+        "leaving_devices",
+        _binary("device_id"),
+        _binary("study_id"),
+        _primary("leaving_devices", "device_id"),
+        _foreign("leaving_devices", "device_id", "devices"),
+        _foreign("leaving_devices", "study_id", "studies"),
+    )
+    _index("leaving_devices", "study_id", "device_id")
     op.create_table(
         "cell_roots",
         _binary("study_id"),
