@@ -40,6 +40,7 @@ from aggregator.storage.sql.rows import follows
 from aggregator.storage.summing import BATCH
 from shared.privacy.weighting import SizeMoments
 
+_CHECKED_AT_ONCE = 4096
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
@@ -100,14 +101,16 @@ class CellRows(LeavingRows):
     ) -> list[Entry]:
         order = func.coalesce(Sketch.first_slot, order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
-        statement = (
-            select_entries()
+        # Payloads apart: what is sorted for a page is every sketch that is left.
+        page = (
+            select(Sketch.sketch_id)
             .where(Sketch.study_id == study_id, Sketch.state == "stored")
             .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
             .order_by(order, Sketch.sketch_id)
-            .limit(BATCH)
+            .limit(_CHECKED_AT_ONCE)
         )
-        found = await self._connection.execute(statement)
+        statement = select_entries().where(Sketch.sketch_id.in_(page))
+        found = await self._connection.execute(statement.order_by(order, Sketch.sketch_id))
         return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
     async def _sum_cells(

@@ -188,8 +188,12 @@ class InspectionRows(Rows):
 
     async def _find_left_behind(self) -> AsyncIterator[str]:
         """Find excluded devices that nobody takes out of cells, and others that somebody does."""
-        statement = select(Device.device_id).outerjoin(
-            LeavingDevice, LeavingDevice.device_id == Device.device_id
+        # A withdrawn study's cells go as a whole.
+        statement = (
+            select(Device.device_id)
+            .join(Study, Study.study_id == Device.study_id)
+            .outerjoin(LeavingDevice, LeavingDevice.device_id == Device.device_id)
+            .where(Study.state != "withdrawn")
         )
         held = select(Sketch.sketch_id).where(Sketch.device_id == Device.device_id, *leaves())
         left = statement.where(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,14 @@ LABELS: tuple[dict[str, str], ...] = (
     {"site": "south", "kind": "fan"},
 )
 _examples = itertools.count()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pages() -> Iterator[None]:
+    """Let a check read a few sketches at a time, so that it goes over pages here as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aggregator.storage.sql.cells._CHECKED_AT_ONCE", 5)
+        yield
 
 
 @dataclass(frozen=True)
