@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from benchmarks.datasets import Dataset
 from benchmarks.sketches import Noise
 from shared.core import RadiusLaw
-from shared.privacy import Candidate, StudyOutline, choose_radius_law, predict_candidate
+from shared.privacy.laws import choose_radius_law
+from shared.privacy.outline import StudyOutline
+from shared.privacy.planner import Candidate, predict_candidate
 from shared.privacy.utility import DEFAULT_SIGNAL_ENERGY, predict_snr
 
 _EXACT_FEATURES = 5

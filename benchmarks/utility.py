@@ -24,7 +24,7 @@ from benchmarks.cases import TEN, describe_noise, make_noise
 from benchmarks.experiments import Bench, Options, run_experiment, select_cases
 from benchmarks.rows import Row
 from benchmarks.trials import Case, Trial, summarise
-from shared.privacy import QualityBand, predict_relative_sse
+from shared.privacy.utility import QualityBand, predict_relative_sse
 
 NAME = "utility"
 MASK_GROUPS = 10

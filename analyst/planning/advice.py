@@ -13,15 +13,10 @@ from rich.table import Table
 from analyst.planning.files import show_exact
 from shared.core import RadiusLaw
 from shared.errors import PrivacyError
-from shared.privacy import (
-    Advice,
-    Candidate,
-    QualityBand,
-    StudyOutline,
-    describe_law,
-    find_smallest_epsilon,
-)
-from shared.privacy.utility import SIGNAL_ENERGY_RANGE
+from shared.privacy.laws import describe_law
+from shared.privacy.outline import StudyOutline
+from shared.privacy.planner import Advice, Candidate, find_smallest_epsilon
+from shared.privacy.utility import SIGNAL_ENERGY_RANGE, QualityBand
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "

@@ -29,7 +29,9 @@ from analyst.planning.files import (
 from analyst.planning.questions import advise_on, ask_for_answers, format_spec
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, plan_from_spec, plan_to_json
-from shared.privacy import NEIGHBOURINGS, Advice, StudyOutline, advise
+from shared.privacy import NEIGHBOURINGS
+from shared.privacy.outline import StudyOutline
+from shared.privacy.planner import Advice, advise
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15

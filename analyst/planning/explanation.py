@@ -15,7 +15,7 @@ from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
 from analyst.planning.files import show_exact
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy import describe_law
+from shared.privacy.laws import describe_law
 from shared.privacy.utility import (
     DEFAULT_SIGNAL_ENERGY,
     QualityBand,

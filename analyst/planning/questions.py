@@ -19,7 +19,8 @@ from analyst.planning.files import parse_delta, parse_epsilon, require_count
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, WindowRule
-from shared.privacy import Advice, StudyOutline, advise
+from shared.privacy.outline import StudyOutline
+from shared.privacy.planner import Advice, advise
 
 T = TypeVar("T")
 

@@ -2,6 +2,8 @@
 
 Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.entropy``
 supplies the operating system's, ``shared.privacy.testing`` a seeded one that only tests may import.
+What plans before there are data (``planner``, ``outline``, ``laws``, ``utility``) is imported from
+there: a device has no use for it, and little memory.
 """
 
 from shared.privacy.accounting import (
@@ -22,51 +24,29 @@ from shared.privacy.calibration import (
 from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
-from shared.privacy.laws import LawChoice, choose_radius_law, describe_law
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
-from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import (
-    Advice,
-    Candidate,
-    advise,
-    find_smallest_epsilon,
-    predict_candidate,
-)
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
-from shared.privacy.utility import QualityBand, predict_mechanism_snr, predict_relative_sse
 
 __all__ = [
     "MECHANISMS",
     "NEIGHBOURINGS",
-    "Advice",
     "Budget",
-    "Candidate",
     "DiscreteGaussian",
     "DiscreteKNorm",
     "DiscreteLaplace",
-    "LawChoice",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLoss",
     "PrivacyTarget",
-    "QualityBand",
     "RandomSource",
     "Sensitivity",
-    "StudyOutline",
-    "advise",
     "calibrate_mechanism",
-    "choose_radius_law",
     "compose",
     "compute_count_variance",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",
-    "describe_law",
-    "find_smallest_epsilon",
-    "predict_candidate",
-    "predict_mechanism_snr",
-    "predict_relative_sse",
     "require_within_budget",
 ]

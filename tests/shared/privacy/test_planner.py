@@ -7,18 +7,10 @@ from hypothesis import strategies as st
 
 from shared.errors import PlanError, PrivacyError
 from shared.plan import plan_from_spec
-from shared.privacy import (
-    MECHANISMS,
-    Advice,
-    PrivacyTarget,
-    StudyOutline,
-    advise,
-    calibrate_mechanism,
-    find_smallest_epsilon,
-    predict_candidate,
-    predict_mechanism_snr,
-)
-from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES
+from shared.privacy import MECHANISMS, PrivacyTarget, calibrate_mechanism
+from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
+from shared.privacy.planner import Advice, advise, find_smallest_epsilon, predict_candidate
+from shared.privacy.utility import predict_mechanism_snr
 
 PURE = Fraction(0)
 DELTA = Fraction(1, 10**6)
