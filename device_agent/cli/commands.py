@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from device_agent.cli import EXIT_WAITING, exit_status
 from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
-from device_agent.cli.sample import fill_sample
-from device_agent.cli.tables import show_budget, show_once, show_rotation, show_status
 from device_agent.settings import Settings, load_settings
 from shared.errors import ConfigError, StoreError
 
@@ -47,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_config(options: argparse.Namespace) -> int:
+    from device_agent.cli.sample import fill_sample
+
     code = None if options.code is None else _read_code(_read_secret(options.code))
     texts = {
         "server": code and code.server,
@@ -109,6 +109,7 @@ def _check(settings: Settings) -> int:
 
 def _once(settings: Settings, options: argparse.Namespace) -> int:
     from device_agent.agent.once import run_once
+    from device_agent.cli.tables import show_once
 
     report = run_once(
         settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
@@ -161,6 +162,7 @@ def _resume(settings: Settings, options: argparse.Namespace) -> int:
 
 def _rotate_key(settings: Settings, options: argparse.Namespace) -> int:
     from device_agent.agent.rotation import rotate_key
+    from device_agent.cli.tables import show_rotation
 
     report = rotate_key(settings, clock=time.time)
     if options.json:
@@ -188,6 +190,7 @@ def _forget(settings: Settings, options: argparse.Namespace) -> int:
 
 def _status(settings: Settings, options: argparse.Namespace) -> int:
     from device_agent.agent.report import report_status
+    from device_agent.cli.tables import show_status
 
     report = report_status(settings)
     if options.json:
@@ -199,6 +202,7 @@ def _status(settings: Settings, options: argparse.Namespace) -> int:
 
 def _budget(settings: Settings, options: argparse.Namespace) -> int:
     from device_agent.agent.report import report_budget
+    from device_agent.cli.tables import show_budget
 
     report = report_budget(settings)
     if options.json:
