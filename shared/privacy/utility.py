@@ -170,7 +170,7 @@ _LEAST_FEATURES_SEEN = 2.0
 # At m / (k d) = 2 and 5: what misfit alone costs, what noise adds to it, times SNR m / (k d), and
 # the SNR m / (k d) at which half the decodes miss clusters, which costs up to _MISSED.
 _FEATURES = (2.0, 5.0)
-_MISFIT = (0.105, 0.080)
+_MISFIT = (0.095, 0.080)
 _NOISE_EXCESS = (25.0, 15.0)
 _HALF_MISSED = (42.0, 22.0)
 _MISSED = 3.0
@@ -220,7 +220,7 @@ def predict_relative_sse(
     """Predict a band for the SSE relative to k-means on the raw records.
 
     With ``f = m / (k d)`` and ``x = SNR f``, ``low = 1 + 4 / (x + 4 / 3)`` and
-    ``high = 1 + misfit(f) + noise(f) / x + 3 / (1 + (x / half(f))^3)``. ``misfit`` falls from 0.105
+    ``high = 1 + misfit(f) + noise(f) / x + 3 / (1 + (x / half(f))^3)``. ``misfit`` falls from 0.095
     at f = 2 to 0.080 at f = 5, ``noise`` from 25 to 15 and ``half`` from 42 to 22, log-linear in
     log f, and all stay there beyond. Below f = 2 or x = 8 nothing was measured and ``high`` is
     infinite.
