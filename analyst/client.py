@@ -180,6 +180,14 @@ class Client:
         answer = self._server.call("POST", f"/v1/studies/{study_id}/tokens", {"max_uses": max_uses})
         return str(answer["token"])
 
+    def tokens(self, study_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the enrolment tokens of a study, without their secrets, revoked ones too."""
+        return self._server.pages(f"/v1/studies/{study_id}/tokens")
+
+    def revoke_token(self, token_id: str) -> dict[str, Any]:
+        """Let an enrolment token enrol nobody more, at once and for good."""
+        return self._server.call("DELETE", f"/v1/tokens/{token_id}")
+
     def sketches(self, study_id: str) -> Iterator[dict[str, Any]]:
         """Yield the sketches of a study."""
         return self._server.pages(f"/v1/studies/{study_id}/sketches")

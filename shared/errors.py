@@ -182,7 +182,7 @@ class UnreadVersionError(StoreError):
 
 
 class AccessError(SketchError):
-    """A key or token is missing, unknown, used up or too weak."""
+    """A key or token is missing, unknown, used up, revoked or too weak."""
 
 
 class TransportError(SketchError):

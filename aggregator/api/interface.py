@@ -22,6 +22,7 @@ from aggregator.api import (
     sketches,
     snapshots,
     studies,
+    tokens,
 )
 from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
@@ -111,6 +112,7 @@ def create_interface(
     for module in (
         studies,
         plans,
+        tokens,
         enrolments,
         devices,
         sketches,

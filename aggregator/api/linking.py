@@ -13,6 +13,7 @@ _OF_STUDY: tuple[Call, ...] = (
     ("patch", _STUDY),
     ("get", f"{_STUDY}/plan"),
     ("post", f"{_STUDY}/tokens"),
+    ("get", f"{_STUDY}/tokens"),
     ("get", f"{_STUDY}/devices"),
     ("get", f"{_STUDY}/refusals"),
     ("get", f"{_STUDY}/privacy"),
@@ -45,6 +46,10 @@ _LINKS: dict[Call, tuple[tuple[str, str, tuple[Call, ...]], ...]] = {
     ),
     ("get", f"{_STUDY}/devices"): (
         ("device", "/items/0/device_id", (("post", "/v1/devices/{device}/exclude"),)),
+    ),
+    ("post", f"{_STUDY}/tokens"): (("token", "/token_id", (("delete", "/v1/tokens/{token}"),)),),
+    ("get", f"{_STUDY}/tokens"): (
+        ("token", "/items/0/token_id", (("delete", "/v1/tokens/{token}"),)),
     ),
     ("post", "/v1/keys"): (("key", "/key_id", (("delete", "/v1/keys/{key}"),)),),
 }

@@ -174,16 +174,43 @@ class TokenRequest(Request):
     labels: Labels | None = None
 
 
+_TOKEN: dict[str, Any] = {
+    "token_id": "c4" * 32,
+    "study_id": _ID,
+    "state": "usable",
+    "created": _TIME,
+    "expires": "2026-03-08T12:00:00.000000Z",
+    "max_uses": 10,
+    "uses_left": 7,
+    "labels": {"site": "north"},
+    "revoked": None,
+}
+
+
 class TokenBody(BaseModel):
-    """An enrolment token, shown once."""
+    """An enrolment token without its secret; ``token_id`` is the SHA-256 of that."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _TOKEN})
+
+    token_id: str
+    study_id: str
+    state: Literal["usable", "used-up", "expired", "revoked"]
+    created: str
+    expires: str
+    max_uses: int
+    uses_left: int
+    labels: dict[str, str] | None
+    revoked: str | None
+
+
+class NewTokenBody(TokenBody):
+    """A new enrolment token, shown once."""
 
     model_config = ConfigDict(
-        json_schema_extra={"example": {"token": "sfe_...", "max_uses": 10, "expires": _TIME}}
+        json_schema_extra={"example": _TOKEN | {"uses_left": 10, "token": "sfe_..."}}
     )
 
     token: str
-    max_uses: int
-    expires: str
 
 
 class EnrolmentRequest(Request):

@@ -1,4 +1,4 @@
-"""Studies, their tokens, refusals, privacy and utility."""
+"""Studies, their refusals, privacy and utility."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from aggregator.api.dependencies import (
     ANALYST,
-    Enroller,
     Identity,
     Limit,
     Operator,
@@ -32,8 +31,6 @@ from aggregator.api.schemas import (
     StateRequest,
     StudyBody,
     StudyRequest,
-    TokenBody,
-    TokenRequest,
     WithdrawnBody,
     maybe_rfc3339,
     to_rfc3339,
@@ -141,17 +138,6 @@ async def withdraw_study(
         bytes.fromhex(study), name=confirm, actor=key.key_id
     )
     return WithdrawnBody(study_id=study, name=withdrawn.name)
-
-
-@router.post("/{study}/tokens", status_code=201)
-async def create_token(
-    study: Identity, body: TokenRequest, services: ServicesDep, key: Enroller
-) -> TokenBody:
-    """Create an enrolment token, which is shown this once."""
-    secret, token = await services.enrolment.create_token(
-        bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
-    )
-    return TokenBody(token=secret, max_uses=token.max_uses, expires=to_rfc3339(token.expires))
 
 
 @router.get("/{study}/refusals", dependencies=ANALYST)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from shared.privacy.weighting import SizeMoments, Weights
 
 StudyState = Literal["open", "closed", "withdrawn"]
+TokenState = Literal["usable", "used-up", "expired", "revoked"]
 DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -22,6 +23,7 @@ AuditAction = Literal[
     "study.close",
     "study.withdraw",
     "token.create",
+    "token.revoke",
     "generation.renew",
     "device.exclude",
     "device.revoke",
@@ -68,14 +70,27 @@ class StudyRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRecord:
-    """An enrolment token; ``labels`` are those that it forces, None if any declared ones do."""
+    """An enrolment token; ``labels`` are those that it forces, None if any declared ones do.
+
+    Its identity is the SHA-256 of the secret, so that who finds a token finds it in the list.
+    """
 
     token_hash: bytes
     study_id: bytes
     max_uses: int
+    created: float
     expires: float
     labels: Mapping[str, str] | None = None
     uses: int = 0
+    revoked: float | None = None
+
+    def state_at(self, now: float) -> TokenState:
+        """Return whether it enrols another device now, and if not, why."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.uses >= self.max_uses:
+            return "used-up"
+        return "expired" if self.expires <= now else "usable"
 
 
 @dataclass(frozen=True, kw_only=True)

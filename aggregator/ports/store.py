@@ -96,7 +96,17 @@ class Transaction(Protocol):
         ...
 
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
-        """Count one use; false if it is used up or expired."""
+        """Count one use; false if it is used up, expired or revoked."""
+        ...
+
+    async def list_tokens(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[TokenRecord]:
+        """Return the tokens of a study in the order of creation."""
+        ...
+
+    async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
+        """Let a token enrol nobody more; false if there is none or it is revoked already."""
         ...
 
     # Devices

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aggregator.ports import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
+    PageKey,
     Store,
     StudyRecord,
     TokenRecord,
     Transaction,
 )
+from aggregator.ports.records import TokenState
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
 from aggregator.services.plans import PlanCache, require_study
-from shared.errors import AccessError, ConfigError, StoreError, StudyClosedError
+from shared.errors import (
+    AccessError,
+    ConfigError,
+    NotFoundError,
+    StoreError,
+    StudyClosedError,
+)
 from shared.plan import SketchPlan
 from shared.wire import (
     device_id_of,
@@ -27,10 +36,23 @@ from shared.wire import (
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
+_REFUSALS: dict[TokenState, str] = {
+    "used-up": "is used up",
+    "expired": "has expired",
+    "revoked": "was revoked",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenSummary:
+    """A token, and what became of it."""
+
+    token: TokenRecord
+    state: TokenState
 
 
 class EnrolmentService:
-    """Hands out tokens and accepts devices."""
+    """Hands out tokens, lists and revokes them, and accepts devices."""
 
     def __init__(
         self,
@@ -52,7 +74,7 @@ class EnrolmentService:
         max_uses: int,
         labels: Mapping[str, str] | None,
         actor: str = LOCAL_ACTOR,
-    ) -> tuple[str, TokenRecord]:
+    ) -> tuple[str, TokenSummary]:
         """Create an enrolment token; the first part of the answer is shown once.
 
         Parameters
@@ -68,6 +90,7 @@ class EnrolmentService:
             A label or value is not declared in the plan.
         """
         secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
             _require_declared(await self._plans.get(study), labels or {})
@@ -75,19 +98,72 @@ class EnrolmentService:
                 token_hash=hash_secret(secret),
                 study_id=study_id,
                 max_uses=max_uses,
-                expires=self._clock.now() + self._token_seconds,
+                created=now,
+                expires=now + self._token_seconds,
                 labels=labels,
             )
             await transaction.add_token(record)
             await write_entry(
                 transaction,
-                now=self._clock.now(),
+                now=now,
                 actor=actor,
                 action="token.create",
-                target=study_id.hex(),
-                details={"max_uses": max_uses, "labels": labels, "expires": record.expires},
+                target=record.token_hash.hex(),
+                details={
+                    "study": study_id.hex(),
+                    "max_uses": max_uses,
+                    "labels": labels,
+                    "expires": record.expires,
+                },
             )
-        return secret, record
+        return secret, TokenSummary(token=record, state=record.state_at(now))
+
+    async def list_tokens(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[TokenSummary]:
+        """Return the tokens of a study in the order of creation, revoked ones too.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or no longer.
+        """
+        now = self._clock.now()
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            found = await transaction.list_tokens(study_id, after=after, limit=limit)
+        return [TokenSummary(token=token, state=token.state_at(now)) for token in found]
+
+    async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenSummary:
+        """Revoke a token, at once and for good; what is revoked already stays so.
+
+        The devices that it has enrolled stay, and get their answer again if that was lost.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such token, or its study is no more.
+        """
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            known = await transaction.get_token(token_hash, lock=True)
+            if known is None:
+                raise NotFoundError(
+                    "is not a token here", field="token", fix="see `sfumato study tokens`"
+                )
+            await require_study(transaction, known.study_id)
+            if await transaction.revoke_token(token_hash, now=now):
+                await write_entry(
+                    transaction,
+                    now=now,
+                    actor=actor,
+                    action="token.revoke",
+                    target=token_hash.hex(),
+                    details={"study": known.study_id.hex()},
+                )
+            revoked = await transaction.get_token(token_hash)
+        assert revoked is not None, "it was found in this transaction"
+        return TokenSummary(token=revoked, state=revoked.state_at(now))
 
     async def enrol(
         self,
@@ -155,7 +231,9 @@ class EnrolmentService:
         _require_complete(plan, labels, token.labels or {})
         if not await transaction.use_token(token.token_hash, now=now):
             raise AccessError(
-                "is used up or expired", field="token", fix="ask the operator for another token"
+                _REFUSALS[token.state_at(now)],
+                field="token",
+                fix="ask the operator for another token",
             )
         device = DeviceRecord(
             device_id=device_id_of(public_key),

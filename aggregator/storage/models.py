@@ -106,13 +106,16 @@ class Token(Base):
     """Enrolment tokens, hashed."""
 
     __tablename__ = "tokens"
+    __table_args__ = (Index(None, "study_id", "created", "token_hash"),)
 
     token_hash: Mapped[bytes] = mapped_column(primary_key=True)
     study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
     max_uses: Mapped[int]
+    created: Mapped[float]
     expires: Mapped[float]
     labels: Mapped[dict[str, Any] | None]
     uses: Mapped[int]
+    revoked: Mapped[float | None]
 
 
 class Device(Base):

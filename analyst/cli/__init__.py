@@ -19,7 +19,7 @@ def plan(argv: list[str]) -> int:
 
 
 def study(argv: list[str]) -> int:
-    """Publish studies, list, open, close and delete them, and make enrolment tokens."""
+    """Publish, list, open, close and delete studies; make, list and revoke enrolment tokens."""
     return run_app(studies.app, "sfumato study", argv)
 
 

@@ -158,6 +158,52 @@ def _study_token(
     print(encode_enrolment_code(code))
 
 
+@app.command("tokens")
+def _study_tokens(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+    """List the enrolment tokens of a study, revoked ones too; none is shown itself.
+
+    Example: sfumato study tokens STUDY --json
+    """
+    with Client(url, key=key) as client:
+        tokens = list(client.tokens(study_id))
+    if as_json:
+        print(json.dumps(tokens))
+        return
+    table = make_table("state", "created", "expires", "uses", "left", identity="token")
+    for item in tokens:
+        table.add_row(
+            item["state"],
+            item["created"],
+            item["expires"],
+            f"{item['max_uses']:,}",
+            f"{item['uses_left']:,}",
+            item["token_id"],
+        )
+    show(table)
+
+
+@app.command("revoke-token")
+def _study_revoke_token(
+    token_id: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Its identity: the SHA-256 of the token.")
+    ],
+    key: Key,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Revoke an enrolment token, at once and for good; the devices that it enrolled stay.
+
+    Example: sfumato study revoke-token TOKEN
+    """
+    with Client(url, key=key) as client:
+        token = client.revoke_token(token_id)
+    if as_json:
+        print(json.dumps(token))
+        return
+    n_used = token["max_uses"] - token["uses_left"]
+    print(f"token {token['token_id']} is revoked; it enrolled {n_used} device(s)")
+
+
 def _show_state(study: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(study))

@@ -191,7 +191,7 @@ _TABLE: tuple[ProblemType, ...] = (
         401,
         _SHELVE,
         errors.AccessError,
-        "The key or token is missing, unknown, used up, expired, or lacks the scope for this call.",
+        "The key or token is missing, unknown, used up, expired or revoked, or lacks the scope.",
     ),
     _problem(
         "decoding-invalid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -146,6 +147,21 @@ def test_a_device_is_revoked(desk: Desk) -> None:
     assert desk.ask("device", "show", desk.device)["state"] in ("revoked", "excluded")
 
 
+def test_the_tokens_of_a_study_are_listed_and_revoked(desk: Desk) -> None:
+    secret = desk.run("study", "token", desk.study, "--uses", "3").strip()
+    token_id = hashlib.sha256(secret.encode()).hexdigest()
+    first, made = desk.ask("study", "tokens", desk.study)
+    assert (first["state"], first["uses_left"]) == ("used-up", 0)
+    assert (made["state"], made["max_uses"], made["uses_left"]) == ("usable", 3, 3)
+    shown = desk.run("study", "tokens", desk.study)
+    assert token_id in shown
+    assert secret not in shown
+    said = desk.run("study", "revoke-token", token_id)
+    assert f"token {token_id} is revoked; it enrolled 0 device(s)" in said
+    assert desk.ask("study", "revoke-token", token_id)["state"] == "revoked"
+    assert desk.ask("study", "tokens", desk.study)[1]["state"] == "revoked"
+
+
 @pytest.fixture
 def other(desk: Desk) -> str:
     created = desk.ask("study", "create", "other", str(write_plan(desk.folder)))
@@ -179,6 +195,7 @@ def test_a_study_is_closed_opened_shown_and_deleted(desk: Desk, other: str) -> N
     "command",
     [
         *(("study", verb) for verb in ("create", "list", "show", "open", "close", "delete")),
+        *(("study", verb) for verb in ("tokens", "revoke-token")),
         *(("device", verb) for verb in ("list", "show", "revoke", "exclude")),
         *(("sketch", verb) for verb in ("import", "list", "refusals")),
         *(("decode", verb) for verb in ("start", "show", "watch", "cancel")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 
 from aggregator.ports import (
     PageKey,
@@ -78,7 +77,23 @@ class StudyPart:
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
         """Count one use, where one is left."""
         token = self._tables.tokens.get(token_hash)
-        if token is None or token.uses >= token.max_uses or token.expires <= now:
+        if token is None or token.state_at(now) != "usable":
             return False
-        self._tables.tokens.put(token_hash, replace(token, uses=token.uses + 1))
+        self._tables.tokens.change(token_hash, uses=token.uses + 1)
+        return True
+
+    async def list_tokens(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[TokenRecord]:
+        """Return the tokens of a study."""
+        records = [r for r in self._tables.tokens.rows.values() if r.study_id == study_id]
+        records.sort(key=lambda r: (r.created, r.token_hash))
+        return [r for r in records if after is None or (r.created, r.token_hash) > after][:limit]
+
+    async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
+        """Revoke a token."""
+        token = self._tables.tokens.get(token_hash)
+        if token is None or token.revoked is not None:
+            return False
+        self._tables.tokens.change(token_hash, revoked=now)
         return True

@@ -89,7 +89,31 @@ class StudyRows(Rows):
         statement = (
             update(Token)
             .where(Token.token_hash == token_hash, Token.uses < Token.max_uses, Token.expires > now)
+            .where(Token.revoked.is_(None))
             .values(uses=Token.uses + 1)
             .returning(Token.uses)
+        )
+        return (await self._connection.execute(statement)).first() is not None
+
+    async def list_tokens(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[TokenRecord]:
+        """Return the tokens of a study."""
+        statement = (
+            select(*columns_of(Token, TokenRecord))
+            .where(Token.study_id == study_id, *follows(Token.created, Token.token_hash, after))
+            .order_by(Token.created, Token.token_hash)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [TokenRecord(**row._mapping) for row in found]
+
+    async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
+        """Revoke a token."""
+        statement = (
+            update(Token)
+            .where(Token.token_hash == token_hash, Token.revoked.is_(None))
+            .values(revoked=now)
+            .returning(Token.token_hash)
         )
         return (await self._connection.execute(statement)).first() is not None

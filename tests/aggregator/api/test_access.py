@@ -13,6 +13,8 @@ OPERATOR_CALLS = [
     ("PATCH", f"/v1/studies/{STUDY}"),
     ("DELETE", f"/v1/studies/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/tokens"),
+    ("GET", f"/v1/studies/{STUDY}/tokens"),
+    ("DELETE", f"/v1/tokens/{STUDY}"),
     ("POST", "/v1/keys"),
     ("GET", "/v1/keys"),
     ("DELETE", f"/v1/keys/{KEY}"),
@@ -113,6 +115,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             .replace("{snapshot}", STUDY)
             .replace("{decode}", STUDY)
             .replace("{device}", STUDY)
+            .replace("{token}", STUDY)
             .replace("{key}", KEY),
         )
         for method, url in calls

@@ -80,6 +80,7 @@ async def test_a_scope_allows_what_it_names_and_no_more(
     for allowed, calls in (
         (may_operate, [("PATCH", f"/v1/studies/{study}"), ("GET", "/v1/audit")]),
         (may_operate, [("GET", "/v1/keys"), ("POST", "/v1/keys")]),
+        (may_operate, [("GET", f"/v1/studies/{study}/tokens"), ("DELETE", f"/v1/tokens/{study}")]),
         (may_read, [("GET", f"/v1/studies/{study}"), ("GET", f"/v1/studies/{study}/devices")]),
         (may_enrol, [("POST", f"/v1/studies/{study}/tokens")]),
     ):
@@ -163,6 +164,7 @@ async def operate(desk: Desk) -> list[httpx.Response]:
         await desk.http.post(f"{url}/exclude", json={"reason": "withdrawn"}, headers=headers),
         await desk.http.post(f"{url}/revoke", json={"reason": "stolen"}, headers=headers),
         await desk.http.delete(f"/v1/keys/{key.json()['key_id']}", headers=headers),
+        await desk.http.delete(f"/v1/tokens/{token.json()['token_id']}", headers=headers),
         await desk.change(published, "closed"),
         await desk.change(published, "open"),
         await desk.withdraw(published),
@@ -185,11 +187,14 @@ async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -
         "study.open",
         "study.withdraw",
         "token.create",
+        "token.revoke",
     ]
     assert {entry["actor"] for entry in entries} == {operator["key_id"]}
     assert all(entry["time"] == "2026-03-01T12:00:00.000000Z" for entry in entries)
     token = next(entry for entry in entries if entry["action"] == "token.create")
     assert token["details"]["max_uses"] == 2
+    revoked = next(entry for entry in entries if entry["action"] == "token.revoke")
+    assert revoked["target"] == token["target"]
 
 
 async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: Desk) -> None:
@@ -212,6 +217,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("patch", "/v1/studies/{study}"),
         ("delete", "/v1/studies/{study}"),
         ("post", "/v1/studies/{study}/tokens"),
+        ("delete", "/v1/tokens/{token}"),
         ("post", "/v1/devices/{device}/exclude"),
         ("post", "/v1/devices/{device}/revoke"),
         ("post", "/v1/keys"),
@@ -235,6 +241,7 @@ async def test_what_is_refused_or_changes_nothing_is_not_in_the_audit_log(desk: 
     await desk.change(study, "closed", if_match='"9.9.9"')
     await desk.withdraw(study, name="another")
     await desk.http.delete(f"/v1/keys/{'ab' * 8}", headers=desk.operator)
+    await desk.http.delete(f"/v1/tokens/{'ab' * 32}", headers=desk.operator)
     assert await read_audit(desk) == before
 
 

@@ -197,7 +197,7 @@ def test_the_service_keeps_its_description_along_every_link(
         def validate_response(self, response: Any, case: Any, **options: Any) -> None:
             case.validate_response(response, checks=CHECKS)
 
-    for number in range(8):
+    for number in range(16):
         walk: Any = seed(number)(type("SeededWalk", (Walk,), {}))
         # Walks change the server, so a beginning that two share may lead elsewhere the second time.
         with suppress(FlakyStrategyDefinition):

@@ -1,4 +1,5 @@
 import asyncio
+import hashlib
 from typing import Any
 
 import pytest
@@ -37,6 +38,12 @@ async def test_every_call_on_a_withdrawn_study_says_that_it_was_withdrawn(server
         assert_problem(answer, "study-withdrawn", 410, "study")
     for path in (f"/v1/snapshots/{known['snapshot']}", f"/v1/decodes/{known['decode']}"):
         answer = await desk.http.get(path, headers=desk.analyst)
+        assert_problem(answer, "study-withdrawn", 410, "study")
+    token_id = hashlib.sha256(known["token"].encode()).hexdigest()
+    for answer in (
+        await desk.http.get(f"{url}/tokens", headers=desk.operator),
+        await desk.http.delete(f"/v1/tokens/{token_id}", headers=desk.operator),
+    ):
         assert_problem(answer, "study-withdrawn", 410, "study")
     for path, body in (("snapshots", {}), ("decodes", {"n_clusters": 2}), ("tokens", {})):
         answer = await desk.http.post(f"{url}/{path}", json=body, headers=desk.operator)

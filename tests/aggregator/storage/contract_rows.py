@@ -21,6 +21,7 @@ from tests.aggregator.storage.records import (
     make_device,
     make_payload,
     make_sketch,
+    make_token,
     name,
     queue,
 )
@@ -35,9 +36,13 @@ class RowContract:
 
     async def test_what_is_stored_is_read_back_field_by_field(self, store: Store) -> None:
         token = TokenRecord(
-            token_hash=name("t"), study_id=STUDY.study_id, max_uses=1, expires=5.5, labels=None
+            token_hash=name("t"),
+            study_id=STUDY.study_id,
+            max_uses=1,
+            created=1.5,
+            expires=5.5,
         )
-        forced = replace(token, token_hash=name("u"), labels={"site": "nörd"})
+        forced = replace(token, token_hash=name("u"), labels={"site": "nörd"}, revoked=2.5)
         key = KeyRecord(key_id="k", key_hash=name("k"), name="me", scope="operator", created=1.0)
         async with store.begin(write=True) as transaction:
             await queue(transaction, 1)
@@ -119,7 +124,7 @@ class RowContract:
         assert sorted(added) == [False] * 5 + [True]
 
     async def test_a_token_is_used_as_often_as_it_may_be(self, store: Store) -> None:
-        token = TokenRecord(token_hash=name("t"), study_id=STUDY.study_id, max_uses=2, expires=50.0)
+        token = make_token("t", max_uses=2, expires=50.0)
         async with store.begin(write=True) as transaction:
             await transaction.add_study(STUDY)
             await transaction.add_token(token)
@@ -127,6 +132,40 @@ class RowContract:
             used = [await transaction.use_token(name("t"), now=49.0) for _ in range(3)]
             assert used == [True, True, False]
             assert not await transaction.use_token(name("unknown"), now=0.0)
+
+    async def test_a_token_is_revoked_once_and_then_used_no_more(self, store: Store) -> None:
+        async with store.begin(write=True) as transaction:
+            await transaction.add_study(STUDY)
+            for i in "tu":
+                await transaction.add_token(make_token(i, max_uses=2))
+            assert await transaction.use_token(name("t"), now=1.0)
+            assert await transaction.revoke_token(name("t"), now=3.0)
+            assert not await transaction.revoke_token(name("t"), now=4.0)
+            assert not await transaction.revoke_token(name("unknown"), now=4.0)
+            assert not await transaction.use_token(name("t"), now=1.0)
+            assert await transaction.use_token(name("u"), now=1.0)
+        async with store.begin() as transaction:
+            found = await transaction.get_token(name("t"))
+        assert found == make_token("t", max_uses=2, uses=1, revoked=3.0)
+
+    async def test_the_tokens_of_a_study_are_listed_in_pages_in_order(self, store: Store) -> None:
+        other = replace(STUDY, study_id=name("other"), name="other")
+        tokens = [make_token(i, created=float(i // 2)) for i in range(5)]
+        tokens.sort(key=lambda token: (token.created, token.token_hash))
+        async with store.begin(write=True) as transaction:
+            await transaction.add_study(STUDY)
+            await transaction.add_study(other)
+            for token in reversed(tokens):
+                await transaction.add_token(token)
+            await transaction.add_token(make_token("other", study_id=other.study_id))
+        listed: list[TokenRecord] = []
+        async with store.begin() as transaction:
+            for expected in (2, 2, 1, 0):
+                after = (listed[-1].created, listed[-1].token_hash) if listed else None
+                page = await transaction.list_tokens(STUDY.study_id, after=after, limit=2)
+                assert len(page) == expected
+                listed += page
+        assert listed == tokens
 
     async def test_keys_are_listed_and_revoked_once(self, store: Store) -> None:
         keys = [

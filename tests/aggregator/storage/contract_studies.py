@@ -21,6 +21,7 @@ from tests.aggregator.storage.records import (
     make_payload,
     make_sketch,
     make_sums,
+    make_token,
     merge,
     name,
     queue,
@@ -77,7 +78,9 @@ class StudyContract:
             await merge(transaction)
             await transaction.add_sketch(make_sketch(1, 1), make_payload(1, 1))
             await transaction.count_refusal(STUDY.study_id, "signature-invalid")
+            await transaction.add_token(make_token("t"))
             await transaction.add_study(other)
+            await transaction.add_token(make_token("o", study_id=other.study_id))
             await transaction.add_device(device)
             await transaction.add_sketch(sketch, make_payload(9, 0))
         async with store.begin(write=True) as transaction:
@@ -102,6 +105,8 @@ class StudyContract:
             assert await transaction.get_decode(name("decode", 1)) is None
             assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
             assert await transaction.list_refusals(STUDY.study_id) == []
+            assert await transaction.list_tokens(STUDY.study_id, after=None, limit=9) == []
+            assert len(await transaction.list_tokens(other.study_id, after=None, limit=9)) == 1
             assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
             assert await transaction.list_streams(name("device", 1)) == []
             assert await transaction.get_device(device.device_id) == device

@@ -17,6 +17,7 @@ from aggregator.ports import (
     SnapshotRecord,
     Store,
     StudyRecord,
+    TokenRecord,
     Transaction,
     join_limbs,
 )
@@ -44,6 +45,14 @@ def make_device(number: int, **changes: Any) -> DeviceRecord:
         public_key=name("key", number),
         labels={"site": "north" if number % 2 else "south"},
         enrolled=float(number),
+    )
+    return replace(record, **changes)
+
+
+def make_token(key: object, **changes: Any) -> TokenRecord:
+    """Return a token of the study."""
+    record = TokenRecord(
+        token_hash=name(key), study_id=STUDY.study_id, max_uses=1, created=0.0, expires=100.0
     )
     return replace(record, **changes)
 

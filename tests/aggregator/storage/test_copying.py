@@ -1,13 +1,13 @@
 """Backups of a file, and copies of a whole database."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text, update
 
-from aggregator.ports import Selection, SystemClock
+from aggregator.ports import Selection, SystemClock, TokenRecord
 from aggregator.services import Services, create_services
 from aggregator.settings import normalise_database_url
 from aggregator.storage import SqlStore, back_up_file, copy_database, migrate_database
@@ -63,6 +63,11 @@ async def fill(store: SqlStore, n_sketches: int = 5) -> bytes:
     return study
 
 
+async def tokens_of(store: SqlStore, study: bytes) -> Sequence[TokenRecord]:
+    async with store.begin() as transaction:
+        return await transaction.list_tokens(study, after=None, limit=9)
+
+
 async def totals_of(store: SqlStore, study: bytes) -> bytes:
     services: Services = create_services(store, SystemClock())
     assert await services.merger.check(study) == []
@@ -74,11 +79,16 @@ async def test_a_copy_has_every_row_and_the_same_snapshot(
     source: SqlStore, empty_sql_store: SqlStore
 ) -> None:
     study = await fill(source)
+    (token,) = await tokens_of(source, study)
+    await create_services(source, SystemClock()).enrolment.revoke_token(token.token_hash)
     counts = await copy_database(source, empty_sql_store)
     assert counts["sketches"] == 5
     assert counts["pending_sketches"] == 1
     assert counts["devices"] == 2
     assert counts["cells"] > 0
+    (copied,) = await tokens_of(empty_sql_store, study)
+    assert copied.revoked is not None
+    assert [copied] == await tokens_of(source, study)
     assert await totals_of(empty_sql_store, study) == await totals_of(source, study)
     async with source.begin() as old, empty_sql_store.begin() as new:
         assert await old.get_generation() != await new.get_generation()

@@ -105,12 +105,15 @@ def _create_studies() -> None:
         _binary("token_hash"),
         _binary("study_id"),
         _integer("max_uses"),
+        _real("created"),
         _real("expires"),
         _text("labels", nullable=True),
         _integer("uses"),
+        _real("revoked", nullable=True),
         _primary("tokens", "token_hash"),
         _foreign("tokens", "study_id", "studies"),
     )
+    _index("tokens", "study_id", "created", "token_hash")
 
 
 def _create_devices() -> None:
