@@ -240,7 +240,7 @@ class LosesOnCrash(MemoryStore):
 )
 def test_a_store_with_a_fault_is_found_out(make: type[MemoryStore], rules: type[Harness]) -> None:
     with pytest.raises((AssertionError, KeyError)):  # the latter where it falls over its own rows
-        run_machine(lambda: MemoryWorld(make), 100, rules=rules, phases=[Phase.generate])
+        run_machine(lambda: MemoryWorld(make), 500, rules=rules, phases=[Phase.generate])
 
 
 async def refuse_together(

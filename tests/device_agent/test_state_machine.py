@@ -382,5 +382,5 @@ def test_a_planted_mistake_is_found(
     plant(monkeypatch)
     with pytest.raises(BaseException):  # noqa: B017, PT011
         explore(
-            tmp_path, n_examples=60, n_steps=40, derandomize=True, phases=[Phase.generate],
+            tmp_path, n_examples=400, n_steps=40, derandomize=True, phases=[Phase.generate],
         )  # fmt: skip
