@@ -41,6 +41,8 @@ from aggregator.storage.summing import BATCH
 from shared.privacy.weighting import SizeMoments
 
 _CHECKED_AT_ONCE = 4096
+Mark = tuple[bytes, bytes]
+"""The digest of a cell's set of sketches, and the devices that it names."""
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
@@ -123,7 +125,7 @@ class CellRows(LeavingRows):
         async with self._connection.stream(statement) as result:
             try:
                 async for rows in result.partitions(BATCH):
-                    found = [_to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
+                    found = [to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
                     total = add_cells([total, *found], n_coordinates)
             finally:
                 # The block closes the server's cursor only where no error leaves it.
@@ -155,16 +157,29 @@ class CellRows(LeavingRows):
         return (await self._connection.execute(statement)).first()
 
     async def _load(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Cell]:
-        statement = _select_cells(study_id).where(_at(nodes))
+        found = await self._load_rows(study_id, nodes)
+        return {key: to_cell(row) for key, row in found.items()}
+
+    async def _load_rows(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Row[Any]]:
+        """Return cells as they are stored."""
+        found = await self._connection.execute(_select_cells(study_id).where(_at(nodes)))
+        return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+
+    async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
+        """Return what tells whether cells have changed, without their sums."""
+        columns = [*_key_columns(), CellSum.members, CellSum.devices]
+        statement = select(*columns).where(CellSum.study_id == study_id, _at(nodes))
         found = await self._connection.execute(statement)
         return {
-            (node, row.labels): _to_cell(row) for row in found if (node := _to_node(row)) in nodes
+            (node, row.labels): mark_of(row) for row in found if (node := _to_node(row)) in nodes
         }
 
     async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
-        if not cells:
+        await self._save_rows([to_cell_row(study_id, key, cell) for key, cell in cells.items()])
+
+    async def _save_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not rows:
             return
-        rows = [to_cell_row(study_id, key, cell) for key, cell in cells.items()]
         statement = self._insert(CellSum)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
         await self._connection.execute(
@@ -225,7 +240,8 @@ def _to_node(row: Row[Any]) -> Node:
     return Node(row.level, row.first, row.length)
 
 
-def _to_cell(row: Row[Any]) -> Cell:
+def to_cell(row: Row[Any]) -> Cell:
+    """Make a cell of its row."""
     return Cell(
         sums=decode_array(row.sums),
         size_sums=decode_size_sums(row.size_sums),
@@ -239,6 +255,11 @@ def _to_cell(row: Row[Any]) -> Cell:
         members=decode_members(row.members),
         devices=int.from_bytes(row.devices, "little"),
     )
+
+
+def mark_of(row: Row[Any]) -> Mark:
+    """Return the mark of a cell's row."""
+    return row.members, row.devices
 
 
 def to_cell_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Row, delete, func, select, update
 
 from aggregator.ports import PreparedMerge
 from aggregator.storage.cells import Cell, add_cells
 from aggregator.storage.dyadic import Node
 from aggregator.storage.merging import Addition, CellKey, Layout, raise_root, sum_up
 from aggregator.storage.models import CellRoot, PendingSketch
-from aggregator.storage.sql.cells import CellRows, to_root
+from aggregator.storage.sql.cells import CellRows, Mark, mark_of, to_cell, to_cell_row, to_root
 from aggregator.storage.sql.entries import select_pending, to_entry
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedCells:
+    """An addition, and what it makes of the cells if they are still as they were found.
+
+    Parameters
+    ----------
+    marks
+        Of the cells that were found.
+    rows
+        All cells of the addition with it; of use only where the root stays.
+    """
+
+    addition: Addition
+    marks: Mapping[CellKey, Mark]
+    rows: Sequence[Mapping[str, Any]]
 
 
 class MergeRows(CellRows):
@@ -37,32 +56,42 @@ class MergeRows(CellRows):
 
     async def prepare_merge(
         self, study_id: bytes, *, width: int, n_coordinates: int, most: int
-    ) -> Addition | None:
-        """Sum waiting sketches."""
+    ) -> PreparedCells | None:
+        """Sum waiting sketches, and add them to the cells as these are now."""
         root = await self._read_root(study_id)
         statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
         entries = [to_entry(row) for row in await self._connection.execute(statement)]
         if not entries:
             return None
         layout = Layout(width=width, n_coordinates=n_coordinates)
-        # In a thread, for it takes longer than any request may wait.
-        return await asyncio.to_thread(sum_up, study_id, entries, root, layout)
+        # In threads, for both take longer than any request may wait.
+        addition = await asyncio.to_thread(sum_up, study_id, entries, root, layout)
+        found = await self._load_rows(study_id, {node for node, _ in addition.cells})
+        return await asyncio.to_thread(_add_up, addition, found)
 
     async def apply_merge(self, prepared: PreparedMerge) -> int:
         """Add what was summed to the cells."""
-        assert isinstance(prepared, Addition)
-        study_id, layout = prepared.study_id, prepared.layout
+        assert isinstance(prepared, PreparedCells)
+        addition = prepared.addition
+        study_id = addition.study_id
         found = await self._lock_root(study_id, skip_locked=True)
         # Only who holds the root takes sketches from those that wait.
-        which = PendingSketch.sketch_id.in_(prepared.sketch_ids)
+        which = PendingSketch.sketch_id.in_(addition.sketch_ids)
         waiting = select(func.count()).select_from(PendingSketch).where(which)
         n_waiting = (await self._connection.execute(waiting)).scalar_one()
-        if found is None or to_root(found) != prepared.old:
+        if found is None or to_root(found) != addition.old:
             return 0
-        if n_waiting != len(prepared.sketch_ids):
+        if n_waiting != len(addition.sketch_ids):
             return 0
-        await self._move_root(study_id, prepared.old, prepared.new)
-        await self._add_cells(study_id, prepared.cells, layout)
+        nodes = {node for node, _ in addition.cells}
+        if (
+            addition.new == addition.old
+            and await self._read_marks(study_id, nodes) == prepared.marks
+        ):
+            await self._save_rows(prepared.rows)
+        else:
+            await self._move_root(study_id, addition.old, addition.new)
+            await self._add_cells(study_id, addition.cells, addition.layout)
         await self._connection.execute(delete(PendingSketch).where(which))
         return n_waiting
 
@@ -83,8 +112,23 @@ class MergeRows(CellRows):
         self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
     ) -> None:
         present = await self._load(study_id, {node for node, _ in more})
-        total = {
-            key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
-            for key, cell in more.items()
-        }
-        await self._save(study_id, total)
+        await self._save(study_id, _add(present, more, layout))
+
+
+def _add_up(addition: Addition, found: Mapping[CellKey, Row[Any]]) -> PreparedCells:
+    present = {key: to_cell(row) for key, row in found.items()}
+    total = _add(present, addition.cells, addition.layout)
+    return PreparedCells(
+        addition=addition,
+        marks={key: mark_of(row) for key, row in found.items()},
+        rows=[to_cell_row(addition.study_id, key, cell) for key, cell in total.items()],
+    )
+
+
+def _add(
+    present: Mapping[CellKey, Cell], more: Mapping[CellKey, Cell], layout: Layout
+) -> dict[CellKey, Cell]:
+    return {
+        key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
+        for key, cell in more.items()
+    }

@@ -429,6 +429,36 @@ class CellLaws:
             assert study.study_id not in await transaction.list_leaving()
 
     @pytest.mark.anyio
+    async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_was_prepared(
+        self, store: Store
+    ) -> None:
+        study = open_study()
+        # All in one slot, so that the root stays and every cell is touched twice.
+        uploads = [Upload(i % 2, (4, 4), 5, (1 << i, 2, 3)) for i in range(4)]
+        async with store.begin(write=True) as transaction:
+            await study.open(transaction)
+            await study.store(transaction, uploads[:2])
+            await study.merge(transaction, 9)
+            await study.store(transaction, uploads, skip=2)
+        async with store.begin() as transaction:
+            merge = await transaction.prepare_merge(
+                study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
+            )
+        assert merge is not None
+        async with store.begin(write=True) as transaction:
+            await study.exclude(transaction, 1)
+        assert await study.remove(store, 9) == 1
+        async with store.begin(write=True) as transaction:
+            assert await transaction.apply_merge(merge) == 2
+        assert await study.remove(store, 9) == 1
+        async with store.begin() as transaction:
+            assert await study.check(transaction) == []
+            assert_same(
+                await study.sum(transaction, Selection()),
+                study.sum_rows(uploads, Selection(), without={1, 3}),
+            )
+
+    @pytest.mark.anyio
     async def test_a_dropped_payload_leaves_all_else_of_its_sketch(self, store: Store) -> None:
         study = open_study()
         uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
