@@ -27,7 +27,8 @@
     │   ├── StudyWithdrawnError      the study was deleted, and its identity is not used again
     │   ├── StaleVersionError        what was to be changed has changed since it was read
     │   └── UnreadVersionError       the request does not say what it read before
-    ├── AccessError                  a key or token is missing, unknown, used up or too weak
+    ├── AccessError                  a key or token is missing, unknown, used up or revoked
+    │   └── ForbiddenError           a known key may not do this
     ├── TransportError               the server did not answer, or refused
     │   ├── OverloadedError          too much was asked at once, or by one sender
     │   └── SlowRequestError         a request did not arrive in time
@@ -182,7 +183,11 @@ class UnreadVersionError(StoreError):
 
 
 class AccessError(SketchError):
-    """A key or token is missing, unknown, used up, revoked or too weak."""
+    """A key or token is missing, unknown, used up or revoked."""
+
+
+class ForbiddenError(AccessError):
+    """A key is known and in use, and may not do this."""
 
 
 class TransportError(SketchError):

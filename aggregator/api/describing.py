@@ -7,7 +7,7 @@ from typing import Any
 from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
 
 _ANY_CALL = {"too-many-requests", "internal", "unavailable"}
-_WITH_KEY = {"access-denied"}
+_WITH_KEY = {"access-denied", "forbidden"}
 _WITH_PATH = {"not-found", "request-invalid"}
 _WITH_QUERY = {"request-invalid"}
 _WITH_BODY = {"request-timeout", "too-large", "media-type-unsupported", "request-invalid"}

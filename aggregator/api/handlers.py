@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -16,7 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared.core.text import PLAIN_TEXT
 from shared.errors import (
-    AccessError,
     ConfigError,
     MediaTypeError,
     MethodError,
@@ -48,7 +48,7 @@ def problem_response(
     scope[PROBLEM_KEY] = problem_type_of(type(error)).slug
     document = problem_document(error)
     sent = dict(headers or {})
-    if isinstance(error, AccessError):
+    if document["status"] == HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"

@@ -41,7 +41,7 @@ from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
 from aggregator.services.utility import describe_band
-from shared.errors import AccessError, UnreadVersionError
+from shared.errors import ForbiddenError, UnreadVersionError
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -185,7 +185,7 @@ async def get_utility(
 
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
     if device.study_id != study_id:
-        raise AccessError(
+        raise ForbiddenError(
             "is not enrolled in this study", field="device", fix="ask about the study of this key"
         )
 

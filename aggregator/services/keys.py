@@ -13,7 +13,7 @@ from aggregator.ports.records import KeyScope
 from aggregator.services.audit import write_entry
 from aggregator.services.rates import RateLimit
 from aggregator.services.tallies import Tallies
-from shared.errors import AccessError, NotFoundError
+from shared.errors import AccessError, ForbiddenError, NotFoundError
 
 KEY_PREFIX = "sfk_"
 _KEY = re.compile(r"sfk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
@@ -79,7 +79,9 @@ class KeyService:
         Raises
         ------
         AccessError
-            It is missing, unknown or revoked, or its scope does not suffice.
+            It is missing, unknown or revoked.
+        ForbiddenError
+            Its scope does not suffice.
         OverloadedError
             It asks too often.
         """
@@ -93,7 +95,7 @@ class KeyService:
         self._rate.spend(key.key_id)
         self._note_use(key)
         if scope not in _GRANTS[key.scope]:
-            raise AccessError(
+            raise ForbiddenError(
                 f"carries a key of scope {key.scope}, and this needs {scope}",
                 field="Authorization",
                 fix=f"use a key made with `sfumato key create --scope {scope}`",

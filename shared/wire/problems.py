@@ -191,7 +191,16 @@ _TABLE: tuple[ProblemType, ...] = (
         401,
         _SHELVE,
         errors.AccessError,
-        "The key or token is missing, unknown, used up, expired or revoked, or lacks the scope.",
+        "The key or token is missing, unknown, used up, expired or revoked.",
+    ),
+    _problem(
+        "forbidden",
+        "The key may not do this",
+        403,
+        _SHELVE,
+        errors.ForbiddenError,
+        "The key is known and in use, and does not suffice: an API key of another scope is needed, "
+        "or the device is enrolled in another study.",
     ),
     _problem(
         "decoding-invalid",

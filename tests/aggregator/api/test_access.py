@@ -75,13 +75,13 @@ async def test_an_analyst_may_not_do_what_an_operator_may(
     desk: Desk, method: str, url: str
 ) -> None:
     answer = await desk.http.request(method, url, headers=desk.analyst, json=body_of(method))
-    assert_problem(answer, "access-denied", 401, "Authorization")
+    assert_problem(answer, "forbidden", 403, "Authorization")
 
 
 async def test_an_analyst_creates_no_study(desk: Desk) -> None:
     body = {"name": "pumps", "plan": plan_to_json(make_plan())}
     answer = await desk.post("/v1/studies", body)
-    assert_problem(answer, "access-denied", 401, "Authorization")
+    assert_problem(answer, "forbidden", 403, "Authorization")
     assert (await desk.read("/v1/studies"))["items"] == []
 
 

@@ -138,7 +138,7 @@ async def test_only_an_operator_excludes_and_only_what_is_enrolled(server: Serve
     await fill(server, merged=False)
     path = f"/v1/devices/{LIAR.device_id.hex()}/exclude"
     answer = await desk.post(path, {"reason": "x"})
-    assert_problem(answer, "access-denied", 401, "Authorization")
+    assert_problem(answer, "forbidden", 403, "Authorization")
     assert_problem(await exclude(desk, Device(3)), "not-found", 404, "device")
 
 

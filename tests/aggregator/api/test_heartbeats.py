@@ -79,7 +79,7 @@ async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
     answer = await send(server, device, BODY | {"plan_refusals": [refusal(other, "policy.x")]})
     assert_problem(answer, "request-invalid", 422, "plan_refusals.study")
     assert (await desk.read(f"/v1/studies/{other.hex()}/refusals"))["plan_refusals"] == []
-    assert_problem(await ask(server, device, other), "access-denied", 401, "device")
+    assert_problem(await ask(server, device, other), "forbidden", 403, "device")
 
 
 @pytest.mark.parametrize(
