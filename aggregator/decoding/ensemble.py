@@ -36,6 +36,8 @@ _ENOUGH_AGREEMENT: Final = 3
 _MOST_PARAMETERS: Final = 1800
 _MANY_PARAMETERS: Final = 900
 _KEPT_SHARE: Final = 0.6
+# Over-complete mixtures differ by how they describe noise more than by how likely they are.
+_TEMPER: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,19 +136,20 @@ def fit_over_complete(
         for i, child in enumerate(rng.spawn(n_members))
     ]
     fits.sort(key=lambda fit: fit.objective)
-    return weigh_members(target, fits[: math.ceil(_KEPT_SHARE * n_members)])
+    return weigh_members(target, fits[: math.ceil(_KEPT_SHARE * n_members)], temper=_TEMPER)
 
 
-def weigh_members(target: Target, fits: list[Fitted]) -> list[Member]:
+def weigh_members(target: Target, fits: list[Fitted], *, temper: float = 1.0) -> list[Member]:
     """Give every fit its share of the pool.
 
-    Under noise exp(-(f - least f) / (10 nv)). At weak noise all count alike: what then tells them
-    apart is by how little each misses a model that none of them holds.
+    Under noise exp(-(f - least f) / (temper nv)): with 1, the posterior density at its optimum. At
+    weak noise all count alike: what then tells them apart is by how little each misses a model that
+    none of them holds.
     """
     if target.has_weak_noise:
         return [Member(fitted=fit, share=1.0 / len(fits)) for fit in fits]
     objectives = np.array([fit.objective for fit in fits])
-    weights = np.exp(-(objectives - np.min(objectives)) / (10.0 * target.noise_variance))
+    weights = np.exp(-(objectives - np.min(objectives)) / (temper * target.noise_variance))
     weights /= np.sum(weights)
     return [
         Member(fitted=fit, share=float(weight)) for fit, weight in zip(fits, weights, strict=True)

@@ -29,7 +29,8 @@ from aggregator.decoding.solver import Monitor
 
 __all__ = ["MixtureDecoder"]
 
-_DRAWS_PER_MEMBER = 4
+# With so many the pool's own chance is small against what the noise leaves open.
+_N_DRAWS = 48
 _UNEXPLAINED = 1e-5
 # Where noise is not weak, richer mixtures explain more of the noise than of what was left, unless
 # k atoms leave several times its energy.
@@ -146,7 +147,7 @@ def _find_members(
     return perturb_members(
         target,
         members,
-        n_draws=_DRAWS_PER_MEMBER * len(members),
+        n_draws=_N_DRAWS,
         rng=for_draws,
         monitor=monitor.part(0.8, 1.0),
     )

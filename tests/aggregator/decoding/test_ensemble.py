@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from aggregator.decoding.ensemble import (
     weigh_members,
 )
 from aggregator.decoding.gaussians import Atoms
-from aggregator.decoding.levenberg import evaluate
+from aggregator.decoding.levenberg import evaluate, refine
 from aggregator.decoding.pooling import draw_pool, pool_clusters
 
 from .targets import QUIET, draw_atoms, draw_target
@@ -55,6 +57,19 @@ def test_shares_sum_to_one_and_fall_with_the_objective() -> None:
     shares = [member.share for member in weigh_members(target, fits)]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == sorted(shares, reverse=True)
+
+
+def test_shares_are_in_the_ratio_of_posterior_densities_unless_tempered() -> None:
+    rng = np.random.default_rng(2)
+    target = draw_target(rng, atoms=TRUTH, noise_variance=0.5)
+    fits = [
+        evaluate(target, TRUTH),
+        refine(target, evaluate(target, TRUTH), n_iterations=1, tolerance=0.0, monitor=QUIET),
+    ]
+    log_odds = (fits[0].objective - fits[1].objective) / target.noise_variance
+    for temper in (1.0, 10.0):
+        one, other = (member.share for member in weigh_members(target, fits, temper=temper))
+        assert math.log(other / one) == pytest.approx(log_odds / temper)
 
 
 def test_at_weak_noise_all_members_count_alike() -> None:
