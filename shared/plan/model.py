@@ -145,7 +145,7 @@ class SketchPlan:
             scale=self.scale,
         )
 
-    @property
+    @cached_property
     def privacy_target(self) -> PrivacyTarget:
         """What a release has to guarantee."""
         return PrivacyTarget(

@@ -143,7 +143,7 @@ class DiscreteKNorm:
         mean = self.shift + n * mean_one
         return mean**2 + n * mean_one * (1.0 + mean_one)
 
-    @property
+    @cached_property
     def noise_bound(self) -> int:
         """A magnitude that one coordinate exceeds with probability below 2^-60."""
         # A geometric is at most an exponential of the same rate, so T - s is at most a Gamma

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, func, select, update
+from sqlalchemy import and_, bindparam, func, select, update
 
 from aggregator.ports import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
 from aggregator.storage.heartbeats import count_rules
 from aggregator.storage.models import Device, RetiredKey, Sketch, Study
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+
+# What every upload runs is built once: that takes as long as running it.
+_IDS: Any = bindparam("device_ids", expanding=True)
+_GET_MANY = select(*columns_of(Device, DeviceRecord)).where(Device.device_id.in_(_IDS))
+# In one order everywhere: two that lock the same devices must not deadlock.
+_LOCK_MANY = _GET_MANY.order_by(Device.device_id).with_for_update()
+_TOUCH = (
+    update(Device)
+    .where(Device.device_id.in_(_IDS))
+    .values(last_seen=bindparam("now"), n_sketches=Device.n_sketches + bindparam("more"))
+)
 
 
 class DeviceRows(Rows):
@@ -38,13 +49,9 @@ class DeviceRows(Rows):
         self, device_ids: Collection[bytes], *, lock: bool = False
     ) -> Mapping[bytes, DeviceRecord]:
         """Return those of some devices that there are."""
-        statement = select(*columns_of(Device, DeviceRecord)).where(
-            Device.device_id.in_(device_ids)
+        found = await self._connection.execute(
+            _LOCK_MANY if lock else _GET_MANY, {"device_ids": list(device_ids)}
         )
-        if lock:
-            # In one order everywhere: two that lock the same devices must not deadlock.
-            statement = statement.order_by(Device.device_id).with_for_update()
-        found = await self._connection.execute(statement)
         return {row.device_id: DeviceRecord(**row._mapping) for row in found}
 
     async def touch_devices(
@@ -52,9 +59,7 @@ class DeviceRows(Rows):
     ) -> None:
         """Note when devices were last seen."""
         await self._connection.execute(
-            update(Device)
-            .where(Device.device_id.in_(device_ids))
-            .values(last_seen=now, n_sketches=Device.n_sketches + n_sketches)
+            _TOUCH, {"device_ids": list(device_ids), "now": now, "more": n_sketches}
         )
 
     async def note_heartbeat(

@@ -28,10 +28,8 @@ class Rows:
         return bool(options.get("sfumato_write", False))
 
     def _insert(self, model: type[Base]) -> postgresql.Insert:
-        """Start an insert that can name what to do on a conflict; both dialects write it alike."""
-        if self._connection.dialect.name == "postgresql":
-            return postgresql.insert(model)
-        return cast("postgresql.Insert", sqlite.insert(model))
+        """Start an insert that can name what to do on a conflict."""
+        return insert_into(model, self._connection.dialect.name)
 
     async def _add(self, model: type[Base], record: object, **more: Any) -> bool:
         """Insert a record; false if a unique constraint forbids it."""
@@ -40,6 +38,13 @@ class Rows:
         key = inspect(model).primary_key
         found = await self._connection.execute(statement.returning(*key))
         return found.first() is not None
+
+
+def insert_into(model: type[Base], dialect: str) -> postgresql.Insert:
+    """Start an insert that can name what to do on a conflict; both dialects write it alike."""
+    if dialect == "postgresql":
+        return postgresql.insert(model)
+    return cast("postgresql.Insert", sqlite.insert(model))
 
 
 def columns_of(model: type[Base], record: type[Any]) -> list[Any]:

@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from typing import Any
 
-from sqlalchemy import TextClause, and_, insert, or_, select, text, update
+from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
 
 from aggregator.ports import PageKey, RefusalRecord, SketchRecord
 from aggregator.storage.cells import sketch_taken
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+from aggregator.storage.sql.rows import Rows, columns_of, follows, insert_into, to_record
+
+# What every upload runs is built once: that takes as long as running it.
+_IDS: Any = bindparam("sketch_ids", expanding=True)
+_GET_MANY = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id.in_(_IDS))
+_ADD_PENDING = insert(PendingSketch)
+_ACCEPTS = or_(
+    Study.state == "open", and_(Study.state == "closed", Study.accept_until > bindparam("now"))
+)
+_COUNT = (
+    update(Study)
+    .where(
+        Study.study_id == bindparam("of_study"),
+        Study.n_sketches <= bindparam("most_before"),
+        _ACCEPTS,
+    )
+    .values(
+        n_sketches=Study.n_sketches + bindparam("more_sketches"),
+        n_records=Study.n_records + bindparam("more_records"),
+    )
+    .returning(Study.n_sketches)
+)
 
 
 class SketchRows(Rows):
@@ -38,21 +60,15 @@ class SketchRows(Rows):
             {name: getattr(record, name) for name in names} | {"payload": payload}
             for record, payload in sketches
         ]
-        statement = self._insert(Sketch).on_conflict_do_nothing()
-        added = await self._connection.execute(
-            statement.returning(Sketch.sketch_id, Sketch.study_id), rows
-        )
+        added = await self._connection.execute(_add_many(self._connection.dialect.name), rows)
         waiting = [dict(row._mapping) for row in added]
         if waiting:
-            await self._connection.execute(insert(PendingSketch), waiting)
+            await self._connection.execute(_ADD_PENDING, waiting)
         return len(waiting)
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
         """Return those of some sketches that there are."""
-        columns = columns_of(Sketch, SketchRecord)
-        found = await self._connection.execute(
-            select(*columns).where(Sketch.sketch_id.in_(sketch_ids))
-        )
+        found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
         return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
 
     async def count_sketch(
@@ -65,17 +81,14 @@ class SketchRows(Rows):
         n_sketches: int = 1,
     ) -> bool:
         """Add sketches to the counts of a study."""
-        accepts = or_(
-            Study.state == "open", and_(Study.state == "closed", Study.accept_until > now)
-        )
-        fits = Study.n_sketches <= most_sketches - n_sketches
-        statement = (
-            update(Study)
-            .where(Study.study_id == study_id, fits, accepts)
-            .values(n_sketches=Study.n_sketches + n_sketches, n_records=Study.n_records + n_records)
-            .returning(Study.n_sketches)
-        )
-        return (await self._connection.execute(statement)).first() is not None
+        given = {
+            "of_study": study_id,
+            "most_before": most_sketches - n_sketches,
+            "now": now,
+            "more_sketches": n_sketches,
+            "more_records": n_records,
+        }
+        return (await self._connection.execute(_COUNT, given)).first() is not None
 
     async def find_neighbours(
         self, device_id: bytes, stream: str, sequence: int
@@ -143,6 +156,13 @@ class SketchRows(Rows):
         )
         found = await self._connection.execute(statement)
         return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+
+
+@cache
+def _add_many(dialect: str) -> Any:
+    """Return the statement that adds sketches whose places are free."""
+    statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
+    return statement.returning(Sketch.sketch_id, Sketch.study_id)
 
 
 @cache

@@ -5,13 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from aggregator.ports import PageKey, StudyRecord, TokenRecord
 from aggregator.ports.records import StudyState
 from aggregator.storage.models import CellRoot, Device, Server, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
 from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+
+# What every upload runs is built once: that takes as long as running it.
+_GET = select(*columns_of(Study, StudyRecord)).where(Study.study_id == bindparam("study_id"))
 
 
 class StudyRows(Rows):
@@ -37,8 +40,8 @@ class StudyRows(Rows):
 
     async def get_study(self, study_id: bytes) -> StudyRecord | None:
         """Return a study."""
-        statement = select(*columns_of(Study, StudyRecord)).where(Study.study_id == study_id)
-        return to_record(StudyRecord, (await self._connection.execute(statement)).first())
+        found = await self._connection.execute(_GET, {"study_id": study_id})
+        return to_record(StudyRecord, found.first())
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies in the order of creation."""
