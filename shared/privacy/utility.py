@@ -163,7 +163,7 @@ def predict_quality(
     )
 
 
-_LEAST_EXCESS = 4.0
+_LEAST_EXCESS = 3.0
 _LEAST_SATURATION = 3.0
 _LEAST_SNR_SEEN = 8.0
 _LEAST_FEATURES_SEEN = 2.0
@@ -171,8 +171,8 @@ _LEAST_FEATURES_SEEN = 2.0
 # the SNR m / (k d) at which half the decodes miss clusters, which costs up to _MISSED.
 _FEATURES = (2.0, 5.0)
 _MISFIT = (0.095, 0.080)
-_NOISE_EXCESS = (25.0, 15.0)
-_HALF_MISSED = (42.0, 22.0)
+_NOISE_EXCESS = (16.0, 11.0)
+_HALF_MISSED = (32.0, 20.0)
 _MISSED = 3.0
 
 
@@ -219,9 +219,9 @@ def predict_relative_sse(
 ) -> QualityBand:
     """Predict a band for the SSE relative to k-means on the raw records.
 
-    With ``f = m / (k d)`` and ``x = SNR f``, ``low = 1 + 4 / (x + 4 / 3)`` and
+    With ``f = m / (k d)`` and ``x = SNR f``, ``low = 1 + 3 / (x + 1)`` and
     ``high = 1 + misfit(f) + noise(f) / x + 3 / (1 + (x / half(f))^3)``. ``misfit`` falls from 0.095
-    at f = 2 to 0.080 at f = 5, ``noise`` from 25 to 15 and ``half`` from 42 to 22, log-linear in
+    at f = 2 to 0.080 at f = 5, ``noise`` from 16 to 11 and ``half`` from 32 to 20, log-linear in
     log f, and all stay there beyond. Below f = 2 or x = 8 nothing was measured and ``high`` is
     infinite.
 
@@ -233,13 +233,15 @@ def predict_relative_sse(
     ====  =============  =============  =============  =============
     x     f = 2          f = 3          f = 5          f = 10
     ====  =============  =============  =============  =============
-    13    3.208 / 4.249  3.084 / 4.049  2.780 / 3.162
-    25    2.456 / 3.129  1.944 / 2.544  1.651 / 1.994  1.494 / 1.838
-    51    1.550 / 1.746  1.292 / 1.721  1.202 / 1.325
-    88    1.179 / 1.309  1.096 / 1.262  1.086 / 1.139  1.075 / 1.116
-    100   1.130 / 1.485
-    243   1.060 / 1.096  1.047 / 1.079  1.043 / 1.057
-    412   1.036 / 1.044  1.028 / 1.042  1.025 / 1.030  1.021 / 1.027
+    13    2.849 / 3.371  2.435 / 3.178  2.271 / 2.887
+    25    2.186 / 2.534  1.722 / 2.232  1.596 / 1.733  1.525 / 1.696
+    36    1.873 / 2.155
+    51    1.425 / 1.626  1.293 / 1.538  1.169 / 1.335
+    61                                                 1.117 / 1.151
+    88    1.140 / 1.280  1.088 / 1.279  1.081 / 1.128  1.070 / 1.107
+    100   1.122 / 1.242
+    243   1.057 / 1.096  1.046 / 1.070  1.039 / 1.054
+    412   1.033 / 1.042  1.026 / 1.037  1.023 / 1.028  1.020 / 1.028
     3330  1.008 / 1.013  1.006 / 1.008  1.005 / 1.007  1.004 / 1.006
     ====  =============  =============  =============  =============
 

@@ -44,7 +44,7 @@ def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
     assert run("advise", STUDY) == 0
     words = words_of(capsys.readouterr().out)
     assert "Recommended: discrete-knorm with 60 frequencies at epsilon 1 for each record" in words
-    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.794" in words
+    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.68" in words
     assert "Radius law: adapted, sigma from" in words
     assert "(w is the scale), because noise is" in words
     assert "|z|^2 is 0.35" in words
