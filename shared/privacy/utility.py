@@ -247,7 +247,7 @@ def predict_relative_sse(
 
     Real clusters are not Gaussian, which is what ``misfit`` stands for: hourly weather reached
     1.030 at d = 9, k = 8, f = 5 without noise, 1.065 / 1.080 at f = 2 with an earlier decoder, and
-    1.066 to 1.084 in ten runs at d = 4, k = 5, f = 5, x = 1200.
+    1.065 to 1.079 in ten runs at d = 4, k = 5, f = 5, x = 1200.
 
     It holds for data of that kind: clusters of comparable size, public scales close to the
     truth. Not so with rare far clusters, scales wrong by 2 or more under noise, or the seed paper's
