@@ -225,10 +225,10 @@ def predict_relative_sse(
     log f, and all stay there beyond. Below f = 2 or x = 8 nothing was measured and ``high`` is
     infinite.
 
-    A rule of thumb, not a bound, fitted to the same runs that the table shows. It encloses what the mixture decoder (Gaussian atoms, pooled
-    k-means) was measured to reach under the radius law that the planner chooses for the noise. On
-    ten Gaussian clusters in ten dimensions, relative SSE as median / 90th percentile of 20 runs,
-    printed by ``python -m benchmarks.utility``:
+    A rule of thumb, not a bound, fitted to the runs that the table shows. It encloses what the
+    mixture decoder (Gaussian atoms, pooled k-means) was measured to reach under the radius law that
+    the planner chooses for the noise. On ten Gaussian clusters in ten dimensions, relative SSE as
+    median / 90th percentile of 20 runs, printed by ``python -m benchmarks.utility``:
 
     ====  =============  =============  =============  =============
     x     f = 2          f = 3          f = 5          f = 10
