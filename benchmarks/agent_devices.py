@@ -40,6 +40,7 @@ _DAEMON = (
 _INSTALLED = {
     "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
     "PYTHONOPTIMIZE": "2",
+    "PYTHONNODEBUGRANGES": "1",
 }
 _CONFIG = """
 state_dir = "state"

@@ -185,8 +185,9 @@ act mkdir -p "$config_dir" "$unit_dir" "$(dirname -- "$command")" "$(dirname -- 
 act install -d -m 0700 "$state"
 [ -f "$program/pyvenv.cfg" ] || act "$python" -m venv "$program"
 act "$program/bin/pip" install --quiet --disable-pip-version-check --upgrade "${source}[$extras]"
-# The unit runs without the documentation of functions, which takes compiled files of its own.
-act "$program/bin/python" -OO -m compileall -q "$program/lib"
+# The unit runs without the documentation of functions and the columns of tracebacks, which takes
+# compiled files of its own.
+act env PYTHONNODEBUGRANGES=1 "$program/bin/python" -OO -m compileall -q "$program/lib"
 if [ -n "$root" ] && [ "$dry_run" = no ]; then
     # Once the image runs, the program is where the paths say without DIR.
     sed -i "1s|^#!$root/|#!/|" "$program"/bin/sfumato*

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from device_agent.cli.arguments import UsageError, parse_arguments
 
@@ -21,6 +22,9 @@ EXIT_INTERRUPTED = 130
 # Read by libraries when they are loaded: buffers for threads that have nothing to do, and ciphers
 # of the last century.
 _SMALL = {"OPENBLAS_NUM_THREADS": "1", "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+# Loaded by libraries wherever they are found, for what no command does: shutil packs archives with
+# two of them, httpcore runs on other event loops with the third. Half a megabyte of a daemon.
+_UNUSED = ("anyio", "bz2", "lzma")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments after the program's name; those of the process when not given.
     """
+    for name in _UNUSED:
+        # An entry that is None counts as not installed; what is loaded already stays.
+        cast("dict[str, ModuleType | None]", sys.modules).setdefault(name, None)
     try:
         options = parse_arguments(list(sys.argv[1:] if argv is None else argv))
     except UsageError as error:
