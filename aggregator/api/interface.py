@@ -110,12 +110,13 @@ def create_interface(
     app.state.streams = EventStreams()
     app.state.metrics = Metrics()
     for module in (
+        # First, for routes are tried in order and nothing is asked for as often as an upload.
+        sketches,
         studies,
         plans,
         tokens,
         enrolments,
         devices,
-        sketches,
         snapshots,
         decodes,
         events,

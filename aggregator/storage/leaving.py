@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from aggregator.storage.cells import Cell, subtract_cell
 from aggregator.storage.dyadic import Node, homes, label_sets
-from aggregator.storage.merging import CellKey, Entry, Layout, roll_up
+from aggregator.storage.merging import CellKey, Entry, Layout, Rest, roll_up
 from shared.errors import StoreError
 
 
@@ -67,6 +67,7 @@ def sum_removal(
     kept: Iterable[Kept],
     root: Node | None,
     layout: Layout,
+    rest: Rest = lambda: None,
 ) -> Removal:
     """Sum sketches that leave the cells of a study with this root.
 
@@ -79,7 +80,7 @@ def sum_removal(
         study_id=study_id,
         sketch_ids=[entry.row.sketch_id for entry in entries],
         root=root,
-        cells=roll_up(entries, root, layout),
+        cells=roll_up(entries, root, layout, rest),
         stay=_mark_homes(kept, root),
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.ports import Selection
 from aggregator.storage.cells import Cell, add_cells
 from aggregator.storage.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
-from aggregator.storage.summing import PayloadSum, Row
+from aggregator.storage.summing import BATCH, PayloadSum, Row
 
+Rest = Callable[[], None]
+"""Called between pieces of work, which may take long together."""
 CellKey = tuple[Node, str]
 """Where a cell lies, and the canonical JSON of its label set."""
 
@@ -28,7 +30,7 @@ class Layout:
         """A payload that adds nothing, in the place of one that was dropped."""
         return bytes(self.width * self.n_coordinates)
 
-    def sum_rows(self, rows: Iterable[Row]) -> Cell:
+    def sum_rows(self, rows: Iterable[Row], rest: Rest = lambda: None) -> Cell:
         """Add rows up.
 
         Raises
@@ -37,7 +39,10 @@ class Layout:
             A sum could leave 64 bits.
         """
         running = PayloadSum(width=self.width, n_coordinates=self.n_coordinates)
-        running.add(list(rows))
+        added = list(rows)
+        for start in range(0, len(added), BATCH):
+            running.add(added[start : start + BATCH])
+            rest()
         return running.total()
 
 
@@ -70,7 +75,11 @@ class Addition:
 
 
 def sum_up(
-    study_id: bytes, entries: Sequence[Entry], root: Node | None, layout: Layout
+    study_id: bytes,
+    entries: Sequence[Entry],
+    root: Node | None,
+    layout: Layout,
+    rest: Rest = lambda: None,
 ) -> Addition:
     """Sum sketches for a study whose cells have a root.
 
@@ -86,7 +95,7 @@ def sum_up(
         sketch_ids=[entry.row.sketch_id for entry in entries],
         old=root,
         new=new,
-        cells=roll_up(entries, new, layout),
+        cells=roll_up(entries, new, layout, rest),
     )
 
 
@@ -110,7 +119,9 @@ def grow_root(root: Node | None, entries: Iterable[Entry]) -> Node | None:
     return root
 
 
-def roll_up(entries: Iterable[Entry], root: Node | None, layout: Layout) -> dict[CellKey, Cell]:
+def roll_up(
+    entries: Iterable[Entry], root: Node | None, layout: Layout, rest: Rest = lambda: None
+) -> dict[CellKey, Cell]:
     """Sum sketches into all the cells that they belong to.
 
     Raises
@@ -123,11 +134,15 @@ def roll_up(entries: Iterable[Entry], root: Node | None, layout: Layout) -> dict
         groups[entry.first_slot, entry.last_slot, entry.labels].append(entry.row)
     parts: dict[CellKey, list[Cell]] = defaultdict(list)
     for (first, last, labels), rows in groups.items():
-        cell = layout.sum_rows(rows)
+        cell = layout.sum_rows(rows, rest)
         for node in homes(first, last, root):
             for label_set in label_sets(labels):
                 parts[node, label_set].append(cell)
-    return {key: add_cells(cells, layout.n_coordinates) for key, cells in parts.items()}
+    total = {}
+    for key, cells in parts.items():
+        total[key] = add_cells(cells, layout.n_coordinates)
+        rest()
+    return total
 
 
 def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:

@@ -52,4 +52,4 @@ def decode_payload(payload: bytes, *, width: int, n_coordinates: int) -> NDArray
     octets[:, 8 - width :] = np.frombuffer(payload, dtype=np.uint8).reshape(-1, width)
     # The octets fill the top of the word, so the shift extends the sign.
     shifted: NDArray[np.int64] = octets.view("<i8").reshape(-1) >> (8 * (8 - width))
-    return shifted.astype(np.int64)
+    return shifted.astype(np.int64, copy=False)

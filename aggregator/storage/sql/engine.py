@@ -11,6 +11,7 @@ from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from aggregator.storage.sql.sqlite import connector_of
 from shared.errors import ConfigError, TransportError
 
 _BUSY_TIMEOUT_MS = 15_000
@@ -50,7 +51,9 @@ def create_engine(database_url: str, *, schema: str | None = None) -> AsyncEngin
     """
     if database_url.startswith("sqlite"):
         _require_folder(database_url)
-        engine = create_async_engine(database_url, hide_parameters=True)
+        engine = create_async_engine(
+            database_url, async_creator=connector_of(database_url), hide_parameters=True
+        )
         _prepare_sqlite(engine)
         return engine
     arguments: dict[str, Any] = {"connect_timeout": 5, **_KEEPALIVE}

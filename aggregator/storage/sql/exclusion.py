@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, or_, select, update
@@ -15,6 +15,7 @@ from aggregator.storage.merging import Layout
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch, Study
 from aggregator.storage.sql.cells import CellRows, to_root
 from aggregator.storage.sql.entries import leaves, select_leaving, stays, to_entry
+from aggregator.storage.sql.turns import in_turns
 
 
 class ExclusionRows(CellRows):
@@ -82,8 +83,7 @@ class ExclusionRows(CellRows):
             return None
         kept = await self._list_kept(study_id)
         layout = Layout(width=width, n_coordinates=n_coordinates)
-        # In a thread, for it takes longer than any request may wait.
-        return await asyncio.to_thread(sum_removal, study_id, entries, kept, root, layout)
+        return await in_turns(partial(sum_removal, study_id, entries, kept, root, layout))
 
     async def apply_removal(self, prepared: PreparedMerge) -> int:
         """Take what was summed out of the cells."""

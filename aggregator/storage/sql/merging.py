@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
@@ -12,10 +12,11 @@ from sqlalchemy import Row, delete, func, select, update
 from aggregator.ports import PreparedMerge
 from aggregator.storage.cells import Cell, add_cells
 from aggregator.storage.dyadic import Node
-from aggregator.storage.merging import Addition, CellKey, Layout, raise_root, sum_up
+from aggregator.storage.merging import Addition, CellKey, Layout, Rest, raise_root, sum_up
 from aggregator.storage.models import CellRoot, PendingSketch
 from aggregator.storage.sql.cells import CellRows, Mark, mark_of, to_cell, to_cell_row, to_root
 from aggregator.storage.sql.entries import select_pending, to_entry
+from aggregator.storage.sql.turns import in_turns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,14 +61,13 @@ class MergeRows(CellRows):
         """Sum waiting sketches, and add them to the cells as these are now."""
         root = await self._read_root(study_id)
         statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
-        entries = [to_entry(row) for row in await self._connection.execute(statement)]
-        if not entries:
+        waiting = (await self._connection.execute(statement)).all()
+        if not waiting:
             return None
         layout = Layout(width=width, n_coordinates=n_coordinates)
-        # In threads, for both take longer than any request may wait.
-        addition = await asyncio.to_thread(sum_up, study_id, entries, root, layout)
+        addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
         found = await self._load_rows(study_id, {node for node, _ in addition.cells})
-        return await asyncio.to_thread(_add_up, addition, found)
+        return await in_turns(partial(_add_up, addition, found))
 
     async def apply_merge(self, prepared: PreparedMerge) -> int:
         """Add what was summed to the cells."""
@@ -115,13 +115,26 @@ class MergeRows(CellRows):
         await self._save(study_id, _add(present, more, layout))
 
 
-def _add_up(addition: Addition, found: Mapping[CellKey, Row[Any]]) -> PreparedCells:
-    present = {key: to_cell(row) for key, row in found.items()}
-    total = _add(present, addition.cells, addition.layout)
+def _sum_up(
+    study_id: bytes, waiting: Sequence[Row[Any]], root: Node | None, layout: Layout, rest: Rest
+) -> Addition:
+    entries = []
+    for row in waiting:
+        entries.append(to_entry(row))
+        rest()
+    return sum_up(study_id, entries, root, layout, rest)
+
+
+def _add_up(addition: Addition, found: Mapping[CellKey, Row[Any]], rest: Rest) -> PreparedCells:
+    rows = []
+    for key, cell in addition.cells.items():
+        whole = cell
+        if key in found:
+            whole = add_cells([to_cell(found[key]), cell], addition.layout.n_coordinates)
+        rows.append(to_cell_row(addition.study_id, key, whole))
+        rest()
     return PreparedCells(
-        addition=addition,
-        marks={key: mark_of(row) for key, row in found.items()},
-        rows=[to_cell_row(addition.study_id, key, cell) for key, cell in total.items()],
+        addition=addition, marks={key: mark_of(row) for key, row in found.items()}, rows=rows
     )
 
 

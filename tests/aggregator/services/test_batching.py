@@ -96,3 +96,24 @@ async def test_nobody_waits_for_a_batch_that_was_stopped() -> None:
     (task,) = working
     assert task is not None
     assert isinstance(task.exception(), Stopped)
+
+
+async def test_a_batch_of_several_is_followed_by_a_rest_and_who_comes_alone_by_none(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    batcher = Batcher[int, int](recorder.work, most=10, key=lambda item: item)
+    recorder.gate.set()
+    monkeypatch.setattr("aggregator.services.batching.asyncio.sleep", rest)
+    assert await batcher.submit(1) == 2
+    assert rests == []
+    assert list(await asyncio.gather(batcher.submit(2), batcher.submit(3))) == [4, 6]
+    await sleep(0)
+    (seconds,) = rests
+    assert 0 <= seconds <= 0.02

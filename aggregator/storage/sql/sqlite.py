@@ -1,0 +1,89 @@
+"""SQLite connections that visit their thread once for each statement.
+
+aiosqlite works in a thread of its own, and goes there to make a cursor, to execute, to fetch and to
+close. Each visit costs more than most statements do, and wakes the event loop.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Self
+
+import aiosqlite
+from sqlalchemy import make_url
+
+_AT_ONCE = 256
+"""Rows that come with the statement; a stream of more keeps no more than these in memory."""
+
+
+class _Cursor(aiosqlite.Cursor):
+    """Fetches the first rows where it executes."""
+
+    def __init__(self, connection: aiosqlite.Connection, cursor: sqlite3.Cursor) -> None:
+        super().__init__(connection, cursor)
+        self._rows: list[Any] = []
+        self._has_more = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def execute(self, sql: str, parameters: Any = None) -> Self:
+        def run() -> list[Any]:
+            self._cursor.execute(sql, () if parameters is None else parameters)
+            return self._cursor.fetchmany(_AT_ONCE) if self._cursor.description else []
+
+        self._rows = await self._visit(run)
+        self._has_more = len(self._rows) == _AT_ONCE
+        return self
+
+    async def fetchone(self) -> Any:
+        found = await self.fetchmany(1)
+        return found[0] if found else None
+
+    async def fetchmany(self, size: int | None = None) -> list[Any]:
+        size = self.arraysize if size is None else size
+        if len(self._rows) < size and self._has_more:
+            more = await self._visit(self._cursor.fetchmany, max(size, _AT_ONCE))
+            self._has_more = bool(more)
+            self._rows += more
+        found, self._rows = self._rows[:size], self._rows[size:]
+        return found
+
+    async def fetchall(self) -> list[Any]:
+        found, self._rows = self._rows, []
+        if self._has_more:
+            self._has_more = False
+            found += await self._visit(self._cursor.fetchall)
+        return found
+
+    async def _visit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._execute(work, *arguments)  # type: ignore[no-untyped-call]
+
+    async def close(self) -> None:
+        # Nothing that could wait: it only lets go of the statement.
+        self._rows, self._has_more = [], False
+        self._cursor.close()
+
+
+class _Connection(aiosqlite.Connection):
+    """Makes its cursors without a visit."""
+
+    def cursor(self) -> _Cursor:  # type: ignore[override]
+        return _Cursor(self, self._conn.cursor())
+
+
+def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connection]]:
+    """Return what opens a connection to the database of a URL with the aiosqlite driver."""
+    url = make_url(database_url)
+    arguments, options = url.get_dialect()().create_connect_args(url)
+    # Cursors are made and closed outside of the thread; nothing else is done there meanwhile.
+    options["check_same_thread"] = False
+
+    def connect() -> Awaitable[aiosqlite.Connection]:
+        connection = _Connection(partial(sqlite3.connect, *arguments, **options), _AT_ONCE)
+        connection._thread.daemon = True
+        return connection
+
+    return connect
