@@ -128,10 +128,9 @@ def _sum_up(
 def _add_up(addition: Addition, found: Mapping[CellKey, Row[Any]], rest: Rest) -> PreparedCells:
     rows = []
     for key, cell in addition.cells.items():
-        whole = cell
-        if key in found:
-            whole = add_cells([to_cell(found[key]), cell], addition.layout.n_coordinates)
-        rows.append(to_cell_row(addition.study_id, key, whole))
+        present = {key: to_cell(found[key])} if key in found else {}
+        total = _add(present, {key: cell}, addition.layout)
+        rows.append(to_cell_row(addition.study_id, key, total[key]))
         rest()
     return PreparedCells(
         addition=addition, marks={key: mark_of(row) for key, row in found.items()}, rows=rows

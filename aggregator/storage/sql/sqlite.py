@@ -15,7 +15,7 @@ import aiosqlite
 from sqlalchemy import make_url
 
 _AT_ONCE = 256
-"""Rows that come with the statement; a stream of more keeps no more than these in memory."""
+"""Rows that come with the statement, and with each later visit of a stream."""
 
 
 class _Cursor(aiosqlite.Cursor):
@@ -25,6 +25,7 @@ class _Cursor(aiosqlite.Cursor):
         super().__init__(connection, cursor)
         self._rows: list[Any] = []
         self._has_more = False
+        self._is_away = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,12 +60,19 @@ class _Cursor(aiosqlite.Cursor):
         return found
 
     async def _visit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._execute(work, *arguments)  # type: ignore[no-untyped-call]
+        self._is_away = True
+        found = await self._execute(work, *arguments)  # type: ignore[no-untyped-call]
+        self._is_away = False
+        return found
 
     async def close(self) -> None:
-        # Nothing that could wait: it only lets go of the statement.
         self._rows, self._has_more = [], False
-        self._cursor.close()
+        if self._is_away:
+            # Whoever waited for the statement has left, and it may be running still.
+            await self._visit(self._cursor.close)
+        else:
+            # Nothing that could wait: it only lets go of the statement.
+            self._cursor.close()
 
 
 class _Connection(aiosqlite.Connection):
@@ -78,7 +86,7 @@ def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connecti
     """Return what opens a connection to the database of a URL with the aiosqlite driver."""
     url = make_url(database_url)
     arguments, options = url.get_dialect()().create_connect_args(url)
-    # Cursors are made and closed outside of the thread; nothing else is done there meanwhile.
+    # Cursors are made, and closed when idle, outside of the thread.
     options["check_same_thread"] = False
 
     def connect() -> Awaitable[aiosqlite.Connection]:

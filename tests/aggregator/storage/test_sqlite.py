@@ -1,3 +1,4 @@
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -85,6 +86,21 @@ async def test_a_statement_that_fails_leaves_the_connection_in_use(engine: Async
         added = await connection.execute(text("INSERT INTO t VALUES (:i) RETURNING i"), {"i": 2})
         assert added.scalars().all() == [2]
         assert (await connection.execute(text("SELECT count(*) FROM t"))).scalar_one() == 2
+
+
+async def test_who_leaves_while_a_statement_runs_is_only_cancelled(engine: AsyncEngine) -> None:
+    async def count() -> None:
+        async with engine.connect() as connection:
+            await connection.execute(text(f"SELECT sum(i) FROM ({COUNTED})"), {"n": 2_000_000})
+
+    for _ in range(3):
+        task = asyncio.create_task(count())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with engine.connect() as connection:
+        assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
 
 
 async def test_what_was_not_committed_is_gone_and_the_rest_is_on_the_disk(
