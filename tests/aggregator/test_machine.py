@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import ANY as ALWAYS
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from aggregator.ports import (
@@ -72,10 +72,12 @@ def run_machine(
     n_examples: int,
     *,
     rules: type[Harness] = Machine,
+    first: int | None = None,
     **changes: Any,
 ) -> None:
     """Run examples over a kind of world."""
     kind = type("MachineOver", (rules,), {"make_world": staticmethod(make_world)})
+    kind = kind if first is None else seed(first)(kind)
     chosen: dict[str, Any] = {
         "max_examples": _FULL or n_examples,
         "stateful_step_count": 100 if _FULL else 60,
@@ -85,6 +87,12 @@ def run_machine(
         "suppress_health_check": list(HealthCheck),
     }
     run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
+
+
+def search_faults(make_world: Callable[[], World], rules: type[Harness]) -> None:
+    """Run many short explorations, for each long one begins with its smallest examples."""
+    for first in range(40):
+        run_machine(make_world, 12, rules=rules, first=first, phases=[Phase.generate])
 
 
 def require_postgres() -> None:
@@ -240,7 +248,7 @@ class LosesOnCrash(MemoryStore):
 )
 def test_a_store_with_a_fault_is_found_out(make: type[MemoryStore], rules: type[Harness]) -> None:
     with pytest.raises((AssertionError, KeyError)):  # the latter where it falls over its own rows
-        run_machine(lambda: MemoryWorld(make), 500, rules=rules, phases=[Phase.generate])
+        search_faults(lambda: MemoryWorld(make), rules)
 
 
 async def refuse_together(
@@ -270,7 +278,7 @@ def test_a_fault_of_group_commits_is_found_out(
 ) -> None:
     monkeypatch.setattr(UploadWriter, "_store_batch", fault)
     with pytest.raises(AssertionError):
-        run_machine(MemoryWorld, 100, rules=BatchMachine, phases=[Phase.generate])
+        search_faults(MemoryWorld, BatchMachine)
 
 
 def test_each_sketch_is_counted_once_in_memory() -> None:
