@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import ssl
 import stat
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 import yaml
 
 from deploy.demo.cluster import BIN
+from tests.ports import hold_port, port_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CLUSTER = DEPLOY / "cluster"
@@ -58,13 +58,6 @@ def running(command: list[str | Path], environment: dict[str, str], log: Path) -
         process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_the_certificate_is_made_once_and_its_key_is_private(shared: Path) -> None:
     make_certificate(shared)
     files = [shared / "authority/ca.pem", *sorted((shared / "certificate").iterdir())]
@@ -79,8 +72,8 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
     shared: Path, tmp_path: Path
 ) -> None:
     make_certificate(shared)
-    port = free_port()
-    url = f"https://localhost:{port}"
+    held = hold_port()
+    url = f"https://localhost:{port_of(held)}"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SFUMATO_")},
         "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -97,11 +90,12 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
         "SFUMATO_AGENT_SERVER": url,
     }
     server: list[str | Path] = [
-        BIN / "sfumato", "serve", "--port", str(port), "--no-worker",
+        BIN / "sfumato", "serve", "--port", str(port_of(held)), "--no-worker",
         "--tls-cert", shared / "certificate/server.pem",
         "--tls-key", shared / "certificate/server.key",
     ]  # fmt: skip
     with (
+        held,
         running(server, environment, tmp_path / "server.log"),
         running([CLUSTER / "station.sh"], environment, tmp_path / "station.log"),
     ):

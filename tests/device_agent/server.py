@@ -4,6 +4,7 @@ import json
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
@@ -36,6 +37,7 @@ from shared.wire import (
     verify_proof,
     verify_request,
 )
+from tests.ports import hold_port, port_of
 
 TOKEN = "sfe_test"
 
@@ -71,7 +73,9 @@ class Server:
         self.tls: ssl.SSLContext | None = None
         """Speaks TLS from the next start on."""
         self._http: ThreadingHTTPServer | None = None
-        self._port = 0
+        held = hold_port()  # while the server is away, too
+        weakref.finalize(self, held.close)
+        self._port = port_of(held)
 
     @property
     def url(self) -> str:
@@ -84,7 +88,6 @@ class Server:
             study = server
 
         self._http = ThreadingHTTPServer(("127.0.0.1", self._port), Bound)
-        self._port = self._http.server_address[1]
         if self.tls is not None:
             # The handshake is made by the thread of the connection, not by the one that accepts.
             self._http.socket = self.tls.wrap_socket(

@@ -324,6 +324,14 @@ def explore(
         )
 
 
+def search(root: Path) -> None:
+    """Make many short explorations, for each long one begins with its smallest examples."""
+    for first in range(40):
+        folder = root / str(first)
+        folder.mkdir()
+        explore(folder, n_examples=12, n_steps=40, first=first, phases=[Phase.generate])
+
+
 def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(tmp_path: Path) -> None:
     if FULL:
         explore(tmp_path, n_examples=1000, n_steps=50)
@@ -384,8 +392,4 @@ def test_a_planted_mistake_is_found(
 ) -> None:
     plant(monkeypatch)
     with pytest.raises(BaseException):  # noqa: B017, PT011
-        # Many short explorations, for each long one begins with its smallest examples.
-        for first in range(40):
-            root = tmp_path / str(first)
-            root.mkdir()
-            explore(root, n_examples=12, n_steps=40, first=first, phases=[Phase.generate])
+        search(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,17 +12,10 @@ from pathlib import Path
 import httpx
 
 from tests.device_agent.daemons import wait_until
+from tests.ports import hold_port, port_of
 
 _PROGRAM = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
 _PAUSE_S = 0.1
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class KeptServer:
@@ -39,7 +31,8 @@ class KeptServer:
 
     def __init__(self, database: str, log: Path) -> None:
         self.n_starts = 0
-        self._port = free_port()
+        self._held = hold_port()  # between two starts, too
+        self._port = port_of(self._held)
         self._command = [
             sys.executable, "-c", _PROGRAM, "--database", database, "--port", str(self._port),
         ]  # fmt: skip
@@ -103,4 +96,5 @@ class KeptServer:
         assert self._process is not None
         self._process.terminate()
         self._thread.join()
+        self._held.close()
         return self._process.returncode

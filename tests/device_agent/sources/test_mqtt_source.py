@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from device_agent.sources import RecordSource
 from shared.errors import RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
+from tests.ports import hold_port, port_of
 
 HOST, PORT = "127.0.0.1", 1883
 
@@ -123,14 +124,12 @@ def test_messages_may_be_lines_of_csv(topic: str, publisher: mqtt.Client) -> Non
 
 
 def test_a_broker_that_is_gone_is_tried_again_later() -> None:
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = free.getsockname()[1]
-    source = make_reader("topic", port=port).open()
-    assert source.read_batch() is None
-    assert 1 <= source.pause_s <= 4
-    for _ in range(9):
+    with hold_port() as held:
+        source = make_reader("topic", port=port_of(held)).open()
         assert source.read_batch() is None
+        assert 1 <= source.pause_s <= 4
+        for _ in range(9):
+            assert source.read_batch() is None
     assert 1 <= source.pause_s <= 300
     assert len({source.pause_s for _ in range(9)}) > 1
     assert "will be tried again" in source.report.describe()[0]

@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.certificates import Authority
 from tests.device_agent.sources.streams import Reader, make_stream
+from tests.ports import hold_port, port_of
 
 HOST = "127.0.0.1"
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
@@ -25,9 +26,8 @@ pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="Mosquitto is not inst
 @contextmanager
 def broker(folder: Path, certificate: Path, key: Path) -> Iterator[int]:
     """Run a broker that speaks TLS alone and give its port."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port = int(free.getsockname()[1])
+    held = hold_port()
+    port = port_of(held)
     config = folder / "mosquitto.conf"
     config.write_text(
         f"listener {port} {HOST}\ncertfile {certificate}\nkeyfile {key}\nallow_anonymous true\n"
@@ -46,6 +46,7 @@ def broker(folder: Path, certificate: Path, key: Path) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait()
+        held.close()
 
 
 def make_reader(port: int, authority: Authority, **options: Any) -> Reader:
