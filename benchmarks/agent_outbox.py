@@ -26,7 +26,9 @@ def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name, running_aggregator(Path(name), **limits) as server:
         device = enrol(Path(name) / "device", server, d=2, m=50, length=_RECORDS)
         device.append(make_lines(_RECORDS * n_sketches, 2))
+        before = time.perf_counter()
         device.run("once", "--no-send")
+        released = time.perf_counter() - before
         waiting = device.query("SELECT COUNT(*) FROM outbox WHERE state = 'waiting'")
         server.stop()
         with running_daemon(device) as daemon:
@@ -38,6 +40,7 @@ def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
         with Client(server.url, key=server.key) as client:
             study = client.study(device.study)
     limit = f"none; {waiting / 20:.4g} at the server's default device_rate of 20/s, here {_RATE}/s"
+    yield _make_row(f"release windows={n_sketches} m=50", "seconds", released, "s", "none")
     yield _make_row(case, "seconds", took, "s", limit)
     yield _make_row(case, "sketches_per_second", waiting / took, "1/s", "none")
     yield _make_row(case, "waiting", waiting, "sketches", f"{n_sketches} windows were read")

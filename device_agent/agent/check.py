@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -23,7 +24,6 @@ from device_agent.settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
 from device_agent.store import (
     DATABASE_NAME,
-    load_entries,
     load_identity,
     load_stream,
     open_database,
@@ -237,14 +237,16 @@ def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iter
 
 
 def _check_budget(device: Device, stream: str, next_sequence: int, n_sketches: int) -> Finding:
-    events = [entry.event for entry in load_entries(device.connection)]
-    for sequence in range(next_sequence, next_sequence + n_sketches):
-        event = make_event(device.plan, stream, sequence)
+    def refusal(n_released: int) -> SketchError | None:
         try:
-            require_within_budget(events, event, device.settings.budget)
+            device.require_all_affordable(stream, range(next_sequence, next_sequence + n_released))
         except SketchError as error:
-            return Finding(error=error)
-        events.append(event)
+            return error
+        return None
+
+    n_paid = bisect.bisect_left(range(n_sketches), True, key=lambda i: refusal(i + 1) is not None)
+    if n_paid < n_sketches:
+        return Finding(error=refusal(n_paid + 1))
     epsilon = device.plan.release.epsilon
     return Finding(
         text=f"stream {stream}: cost epsilon {epsilon if n_sketches else 0} for each record, "

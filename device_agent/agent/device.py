@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.certificates import make_context
@@ -17,11 +17,11 @@ from device_agent.store import (
     OutboxCounts,
     check_folder,
     count_sketches,
-    load_entries,
     load_keys,
     load_retired,
     open_database,
     require_identity,
+    sum_ledger,
 )
 from device_agent.transport import ServerClient
 from shared import __version__
@@ -65,8 +65,7 @@ class Device:
             It does not; nothing was changed.
         """
         event = make_event(self.plan, stream, sequence)
-        entries = load_entries(self.connection)
-        require_within_budget((e.event for e in entries), event, self.settings.budget)
+        require_within_budget(sum_ledger(self.connection), event, self.settings.budget)
         return event
 
     def require_all_affordable(self, stream: str, sequences: range) -> None:
@@ -79,10 +78,11 @@ class Device:
         """
         if not sequences:
             return
-        events = [make_event(self.plan, stream, sequence) for sequence in sequences]
-        before = [entry.event for entry in load_entries(self.connection)]
         # Losses only grow, so the last release is the one that could be too much.
-        require_within_budget([*before, *events[:-1]], events[-1], self.settings.budget)
+        last = make_event(self.plan, stream, sequences[-1])
+        others = [replace(last, count=len(sequences) - 1)] if len(sequences) > 1 else []
+        before = sum_ledger(self.connection)
+        require_within_budget([*before, *others], last, self.settings.budget)
 
 
 @contextmanager

@@ -25,12 +25,12 @@ from device_agent.store import (
     create_key,
     find_forgotten_study,
     holding,
-    load_entries,
     load_identity,
     load_key,
     load_keys,
     load_stream,
     save_identity,
+    sum_ledger,
 )
 from device_agent.transport import ServerClient
 from shared.errors import AccessError, ConfigError, NotFoundError, PlanMismatchError, TransportError
@@ -153,7 +153,7 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
 def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) -> None:
     """Refuse a plan that the owner's budget cannot pay for, before anything is sent."""
     # There are entries where a device was forgotten.
-    spent = [entry.event for entry in load_entries(connection)]
+    spent = sum_ledger(connection)
     for stream in settings.streams:
         next_sequence = load_stream(connection, stream.name).next_sequence
         event = make_event(plan, stream.name, next_sequence)

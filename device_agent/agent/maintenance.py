@@ -19,7 +19,6 @@ from device_agent.store import (
     find_sketch,
     holding,
     list_streams,
-    load_entries,
     load_identity,
     load_stream,
     lock_folder,
@@ -27,6 +26,7 @@ from device_agent.store import (
     repair,
     require_identity,
     resume_stream,
+    sum_ledger,
     transaction,
 )
 from shared.errors import ConfigError, LedgerError, NotFoundError
@@ -123,7 +123,7 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
                 )
             report = ForgetReport(
                 n_unsent=count_sketches(connection).waiting,
-                n_entries=len(load_entries(connection)),
+                n_entries=sum(event.count for event in sum_ledger(connection)),
             )
             # The key first: without it, what a crash leaves behind can release nothing.
             erase_key(folder)

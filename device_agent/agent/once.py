@@ -19,9 +19,9 @@ from device_agent.store import (
     check_folder,
     count_sketches,
     holding,
-    load_entries,
     load_notice,
     purge_sent,
+    sum_ledger,
 )
 from shared.errors import SketchError, StoreError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
@@ -139,7 +139,7 @@ def _report(
     messages: list[str],
     unsent: int,
 ) -> OnceReport:
-    events = [entry.event for entry in load_entries(device.connection)]
+    events = sum_ledger(device.connection)
     names = known_streams(device)
     for stream in streams:
         messages += [f"stream {stream.name}: {message}" for message in stream.messages]

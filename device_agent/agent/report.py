@@ -25,6 +25,7 @@ from device_agent.store import (
     load_stream,
     open_database,
     require_identity,
+    sum_ledger,
 )
 from shared.plan import decode_plan
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
@@ -126,12 +127,12 @@ def report_budget(settings: Settings) -> BudgetReport:
     check_folder(settings.state_dir, create=False)
     with closing(open_database(settings.state_dir)) as connection:
         entries = tuple(load_entries(connection))
-        events = [entry.event for entry in entries]
+        events = sum_ledger(connection)
         names = {*list_streams(connection), *(stream.name for stream in settings.streams)}
     streams = tuple(
         StreamBudget(
             stream=name,
-            n_releases=sum(event.stream == name for event in events),
+            n_releases=sum(event.count for event in events if event.stream == name),
             per_record_loss=compute_per_record_loss(events, name),
             per_record_limit=settings.budget.per_record,
             lifetime_loss=compute_lifetime_loss(events, name),

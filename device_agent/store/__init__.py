@@ -9,6 +9,7 @@ from device_agent.store.database import (
     check_folder,
     create_database,
     open_database,
+    sum_ledger,
     transaction,
 )
 from device_agent.store.forgetting import (
@@ -129,6 +130,7 @@ __all__ = [
     "save_identity",
     "save_notice",
     "send_again",
+    "sum_ledger",
     "suspend_stream",
     "transaction",
     "write_positions",

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from device_agent.store import schema
 from device_agent.store.journal import Journal
+from device_agent.store.ledger import LedgerSums
 from shared.errors import ConfigError, StoreError
+from shared.privacy import PrivacyEvent
 
 DATABASE_NAME = "agent.sqlite"
 
@@ -27,9 +29,13 @@ _PRAGMAS = (
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows the journal of its folder; see ``device_agent.store.journal``."""
+    """A connection that knows the journal of its folder, and what its ledger amounts to.
+
+    See ``device_agent.store.journal`` and ``device_agent.store.ledger``.
+    """
 
     journal: Journal | None = None
+    ledger: LedgerSums | None = None
 
 
 def check_folder(folder: Path, *, create: bool) -> None:
@@ -69,7 +75,7 @@ def create_database(folder: Path) -> Connection:
             with transaction(connection):
                 create_tables(connection)
         require_version(connection, path)
-        connection.journal = Journal(folder)
+        connection.journal, connection.ledger = Journal(folder), LedgerSums()
     return connection
 
 
@@ -99,7 +105,7 @@ def open_database(folder: Path) -> Connection:
     connection = connect(path)
     with _closing_on_error(connection):
         require_version(connection, path)
-        connection.journal = Journal(folder)
+        connection.journal, connection.ledger = Journal(folder), LedgerSums()
     return connection
 
 
@@ -146,6 +152,13 @@ def catch_up(connection: sqlite3.Connection) -> None:
     if journal is not None and journal.is_behind:
         with translating():
             journal.catch_up(connection)
+
+
+def sum_ledger(connection: sqlite3.Connection) -> list[PrivacyEvent]:
+    """Return every release, those of one stream, plan and cost as one event."""
+    ledger = connection.ledger if isinstance(connection, Connection) else None
+    with translating():
+        return (ledger or LedgerSums()).load(connection)
 
 
 def truncate_log(connection: sqlite3.Connection) -> None:

@@ -46,8 +46,8 @@ class Noted:
     ----------
     meta
         Identity of the device, or of the study of a forgotten one; bytes in hexadecimal.
-    releases
-        Of all streams, oldest first.
+    n_releases
+        How many releases, of all streams.
     streams
         By name: where the stream stood behind its last release, and whether it is suspended.
     places
@@ -58,16 +58,19 @@ class Noted:
         Whether it can only be the last line that cannot be read, as a power cut leaves it.
     n_bytes, digest
         Length and digest of the lines that can be read.
+    path
+        The file itself; None if nothing was read.
     """
 
     meta: dict[str, str] = field(default_factory=dict)
-    releases: list[dict[str, Any]] = field(default_factory=list)
+    n_releases: int = 0
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     damage: str | None = None
     is_torn: bool = False
     n_bytes: int = 0
     digest: str = _START
+    path: Path | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -77,9 +80,21 @@ class Noted:
     def apply(self, entry: dict[str, Any]) -> None:
         """Add what one line says."""
         self.meta = entry.get("meta", self.meta)
-        self.releases += entry["releases"]
+        self.n_releases += len(entry["releases"])
         self.streams.update({row["name"]: row for row in entry["streams"]})
         self.places.update({(row[0], row[1]): row[2] for row in entry["places"]})
+
+    def iterate_releases(self) -> Iterator[dict[str, Any]]:
+        """Read again what was released, oldest first: after years it is more than memory holds."""
+        if self.path is None:
+            return
+        n_left = self.n_bytes
+        with self.path.open("rb") as file:
+            for line in file:
+                n_left -= len(line)
+                if n_left < 0:
+                    return
+                yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
 
 
 def read_journal(folder: Path) -> Noted:
@@ -90,23 +105,24 @@ def read_journal(folder: Path) -> Noted:
     StoreError
         The file is there and cannot be opened.
     """
-    noted = Noted()
+    noted = Noted(path=folder / JOURNAL_NAME)
+    assert noted.path is not None
     try:
-        data = (folder / JOURNAL_NAME).read_bytes()
+        with noted.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    digest, entry = _decode(noted.digest, line)
+                    noted.apply(entry)
+                except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+                    noted.damage = f"line {number} cannot be read"
+                    noted.is_torn = not file.read(1)
+                    break
+                noted.digest = digest
+                noted.n_bytes += len(line)
     except FileNotFoundError:
-        return noted
+        return Noted()
     except OSError as error:
         raise _refuse(folder, error) from error
-    for number, (line, is_last) in enumerate(_split(data), start=1):
-        try:
-            digest, entry = _decode(noted.digest, line)
-            noted.apply(entry)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            noted.damage = f"line {number} cannot be read"
-            noted.is_torn = is_last
-            break
-        noted.digest = digest
-        noted.n_bytes += len(line)
     return noted
 
 
@@ -117,7 +133,6 @@ class Journal:
         self._folder = folder
         self._path = folder / JOURNAL_NAME
         self._noted: Noted | None = None
-        self._n_releases = 0
         self.is_behind = False
         """Whether the database may hold what is not noted yet."""
 
@@ -130,7 +145,7 @@ class Journal:
             It cannot be written; the journal is as it was, and ``is_behind`` stays.
         """
         noted = self._load()
-        entry = _collect(connection, noted, n_known=self._n_releases)
+        entry = _collect(connection, noted, n_known=noted.n_releases)
         if entry is not None:
             self._append(noted, entry)
         self.is_behind = False
@@ -162,8 +177,6 @@ class Journal:
                     field=str(self._path),
                     fix="start the agent anew, which sets it aside",
                 )
-            # Kept in memory are digests and a number: what was released may be long.
-            self._n_releases, noted.releases = len(noted.releases), []
             if noted.is_torn:
                 # Half a line that a power cut left: what it was to say is in the database.
                 try:
@@ -184,8 +197,7 @@ class Journal:
             raise _refuse(self._folder, error) from error
         noted.digest = line[:_DIGEST_CHARACTERS].decode()
         noted.n_bytes += len(line)
-        noted.apply({**entry, "releases": []})
-        self._n_releases += len(entry["releases"])
+        noted.apply(entry)
 
 
 def describe_release(row: sqlite3.Row) -> dict[str, Any]:
@@ -242,13 +254,6 @@ def _collect(
     if meta != noted.meta:
         entry["meta"] = meta
     return entry if len(entry) > 3 or any(entry.values()) else None
-
-
-def _split(data: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines with their ends, and whether each is the last."""
-    lines = data.splitlines(keepends=True)
-    for i, line in enumerate(lines):
-        yield line, i == len(lines) - 1
 
 
 def _encode(noted: Noted, entry: dict[str, Any]) -> bytes:

@@ -72,7 +72,7 @@ def _insert_state(connection: sqlite3.Connection, noted: Noted) -> None:
 def _insert_releases(connection: sqlite3.Connection, noted: Noted, damaged: Path | None) -> int:
     salvage = _Salvage(damaged)
     n_lost = 0
-    for release in noted.releases:
+    for release in noted.iterate_releases():
         values = {key: _from_plain(key, release[key]) for key in {*_EVENT, *_SKETCH}}
         _insert(connection, "events", {key: values[key] for key in _EVENT})
         if release["sketch_id"] is None:

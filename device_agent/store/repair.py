@@ -149,7 +149,7 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
         # Where the database has changed them since, it counts more changes.
         if held_keys.n_changes <= said_keys.n_changes and held_keys != said_keys:
             return f"lacks a change of keys that {JOURNAL_NAME} holds"
-    pairs = zip_longest(noted.releases, iterate_releases(connection))
+    pairs = zip_longest(noted.iterate_releases(), iterate_releases(connection))
     for i, (said, held) in enumerate(pairs):
         if said is None:
             break

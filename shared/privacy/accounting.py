@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from shared.errors import BudgetExceededError
@@ -18,7 +18,7 @@ from shared.errors import BudgetExceededError
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyEvent:
-    """One release: a sketch of one window of one stream under one plan.
+    """A release, a sketch of one window of one stream under one plan; or several of one cost.
 
     Parameters
     ----------
@@ -27,11 +27,13 @@ class PrivacyEvent:
     plan_digest
         SHA-256 of the plan.
     sequence
-        The sketch's number in its stream.
+        The sketch's number in its stream; of several, the last one's.
     epsilon, delta
-        The guarantee of this release, exact.
+        The guarantee of one release, exact.
     rho
         Its zero-concentrated loss, exact; None where only (epsilon, delta) is known.
+    count
+        How many releases of this stream, plan and cost it stands for, at least one.
     """
 
     stream: str
@@ -40,6 +42,7 @@ class PrivacyEvent:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
+    count: int = 1
 
     @property
     def concentrated(self) -> Fraction | None:
@@ -83,7 +86,8 @@ def select_per_record(events: Iterable[PrivacyEvent], stream: str) -> list[Priva
         if event.stream == stream:
             previous = largest.get(event.plan_digest, event)
             largest[event.plan_digest] = max(previous, event, key=_cost)
-    return list(largest.values())
+    # A record is in one window, so in one release of those that an event may stand for.
+    return [replace(event, count=1) for event in largest.values()]
 
 
 def _cost(event: PrivacyEvent) -> tuple[Fraction, Fraction, Fraction]:
@@ -99,8 +103,8 @@ def sum_losses(events: Iterable[PrivacyEvent]) -> PrivacyLoss:
     """Sum epsilons and deltas: the plain bound on releases that may read the same records."""
     listed = list(events)
     return PrivacyLoss(
-        epsilon=sum((event.epsilon for event in listed), Fraction(0)),
-        delta=sum((event.delta for event in listed), Fraction(0)),
+        epsilon=sum((event.count * event.epsilon for event in listed), Fraction(0)),
+        delta=sum((event.count * event.delta for event in listed), Fraction(0)),
     )
 
 
@@ -135,12 +139,12 @@ def compose(events: Sequence[PrivacyEvent], *, delta: Fraction) -> PrivacyLoss |
     other = [event for event in events if event.delta != 0]
     summed = sum_losses(events)
     bounds = [summed.epsilon] if summed.delta <= delta else []
-    rhos = [event.concentrated for event in other]
-    if delta > 0 and None not in rhos:
-        concentrated = sum((rho for rho in rhos if rho is not None), Fraction(0))
-        plain = sum((event.epsilon for event in pure), Fraction(0))
+    rhos = [(event.count, event.concentrated) for event in other]
+    if delta > 0 and all(rho is not None for _, rho in rhos):
+        concentrated = sum((n * rho for n, rho in rhos if rho is not None), Fraction(0))
+        plain = sum((event.count * event.epsilon for event in pure), Fraction(0))
         bounds.append(plain + convert_concentrated(concentrated, delta))
-        both = concentrated + sum((event.epsilon**2 / 2 for event in pure), Fraction(0))
+        both = concentrated + sum((e.count * e.epsilon**2 / 2 for e in pure), Fraction(0))
         bounds.append(convert_concentrated(both, delta))
     return PrivacyLoss(epsilon=min(bounds), delta=delta) if bounds else None
 

@@ -153,8 +153,9 @@ def test_check_finds_what_would_go_wrong(enrolled: Agent, trouble: str) -> None:
             enrolled.records.write_text("time,x\n")
             named = "y: the column"
         case "budget":
-            enrolled.write_config(lifetime="1")
-            status, named = 3, "budget.lifetime"
+            enrolled.append(2, 3)
+            enrolled.write_config(lifetime="2")
+            status, named = 3, "budget.lifetime: releasing sketch 2 of"
         case "clock":
             enrolled.server.clock_offset = HOUR
             named = "differ by 3600 s"

@@ -229,7 +229,8 @@ class Agents(RuleBasedStateMachine):
 
     @invariant()
     def what_was_sent_is_in_the_journal(self) -> None:
-        noted = {release["sketch_id"] for release in read_journal(self.driver.state).releases}
+        releases = read_journal(self.driver.state).iterate_releases()
+        noted = {release["sketch_id"] for release in releases}
         assert {sketch_id.hex() for sketch_id, _ in self.server.received} <= noted
 
     @invariant()

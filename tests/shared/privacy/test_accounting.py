@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -39,6 +40,34 @@ def test_plans_on_one_stream_compose_in_sequence() -> None:
 
 def test_a_lifetime_sums_every_release() -> None:
     assert compute_lifetime_loss([event(i) for i in range(4)], "s").epsilon == 4
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"p", b"q"]),
+            st.sampled_from([Fraction(0), Fraction(1, 10**6)]),
+            st.integers(1, 3),
+            st.integers(1, 4),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([Fraction(0), Fraction(1, 10**5)]),
+)
+def test_releases_of_one_cost_may_be_stated_at_once(
+    costs: list[tuple[bytes, Fraction, int, int]], delta: Fraction
+) -> None:
+    together = [
+        PrivacyEvent(
+            stream="s", plan_digest=plan, sequence=0, epsilon=Fraction(epsilon, 2), delta=own,
+            rho=Fraction(epsilon, 9) if own else None, count=count,
+        )
+        for plan, own, epsilon, count in costs
+    ]  # fmt: skip
+    apart = [replace(e, count=1) for e in together for _ in range(e.count)]
+    assert compute_lifetime_loss(together, "s") == compute_lifetime_loss(apart, "s")
+    assert compute_per_record_loss(together, "s") == compute_per_record_loss(apart, "s")
+    assert compose(together, delta=delta) == compose(apart, delta=delta)
 
 
 def test_streams_do_not_mix() -> None:
