@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, cast
-
-from device_agent.cli.arguments import UsageError, parse_arguments
 
 if TYPE_CHECKING:
     from shared.errors import SketchError
@@ -25,6 +23,7 @@ _SMALL = {"OPENBLAS_NUM_THREADS": "1", "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
 # Loaded by libraries wherever they are found, for what no command does: shutil packs archives with
 # two of them, httpcore runs on other event loops with the third. Half a megabyte of a daemon.
 _UNUSED = ("anyio", "bz2", "lzma")
+_PARSING = ("argparse", "gettext", "device_agent.cli.arguments")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,12 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in _UNUSED:
         # An entry that is None counts as not installed; what is loaded already stays.
         cast("dict[str, ModuleType | None]", sys.modules).setdefault(name, None)
-    try:
-        options = parse_arguments(list(sys.argv[1:] if argv is None else argv))
-    except UsageError as error:
-        return _complain(str(error), EXIT_REFUSED)
-    except SystemExit as request:  # argparse has shown help or version
-        return int(request.code or 0)
+    options = _parse(list(sys.argv[1:] if argv is None else argv))
+    if isinstance(options, int):
+        return options
     for name, value in _SMALL.items():
         os.environ.setdefault(name, value)
     # Imported late: help needs none of it, and the report commands no network library.
@@ -63,6 +59,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         from device_agent.agent.log import describe_defect
 
         return _complain(describe_defect(error), EXIT_DEFECT)
+
+
+def _parse(argv: list[str]) -> SimpleNamespace | int:
+    """Return the options, or the exit status where there is nothing to run.
+
+    What parses them is unloaded again if it was loaded for this: it serves once, and is another
+    half a megabyte of a daemon.
+    """
+    loaded = [name for name in _PARSING if name not in sys.modules]
+    from device_agent.cli.arguments import UsageError, parse_arguments
+
+    try:
+        return SimpleNamespace(**vars(parse_arguments(argv)))
+    except UsageError as error:
+        return _complain(str(error), EXIT_REFUSED)
+    except SystemExit as request:  # argparse has shown help or version
+        return int(request.code or 0)
+    finally:
+        for name in loaded:
+            sys.modules.pop(name, None)
+        globals().pop("arguments", None)  # a package holds its modules, too
 
 
 def exit_status(error: SketchError) -> int:

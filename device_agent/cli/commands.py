@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sqlite3
 import sys
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from device_agent.cli import EXIT_WAITING, exit_status
-from device_agent.cli.arguments import FORGET_WARNING, RESUME_WARNING
 from device_agent.settings import Settings, load_settings
 from shared.errors import ConfigError, StoreError
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from shared.wire import EnrolmentCode
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SimpleNamespace) -> int:
     """Run the command that was asked for and return the exit status."""
     if options.command == "init":
         return _print_config(options) if options.print_config else _init(options)
@@ -44,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             return _budget(settings, options)
 
 
-def _print_config(options: argparse.Namespace) -> int:
+def _print_config(options: SimpleNamespace) -> int:
     from device_agent.cli.sample import fill_sample
 
     code = None if options.code is None else _read_code(_read_secret(options.code))
@@ -58,7 +57,7 @@ def _print_config(options: argparse.Namespace) -> int:
     return 0
 
 
-def _init(options: argparse.Namespace) -> int:
+def _init(options: SimpleNamespace) -> int:
     from device_agent.agent.code import load_settings_with_code
     from device_agent.agent.enrol import enrol_device
     from shared.wire import is_enrolment_code
@@ -107,7 +106,7 @@ def _check(settings: Settings) -> int:
     return status
 
 
-def _once(settings: Settings, options: argparse.Namespace) -> int:
+def _once(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.once import run_once
     from device_agent.cli.tables import show_once
 
@@ -126,7 +125,7 @@ def _once(settings: Settings, options: argparse.Namespace) -> int:
     return EXIT_WAITING if report.unsent else 0
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: SimpleNamespace) -> int:
     from device_agent.agent.run import run_daemon
 
     try:
@@ -140,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _export(settings: Settings, options: argparse.Namespace) -> int:
+def _export(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.maintenance import export_sketch
 
     n_bytes = export_sketch(
@@ -150,8 +149,9 @@ def _export(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _resume(settings: Settings, options: argparse.Namespace) -> int:
+def _resume(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.maintenance import lift_suspension
+    from device_agent.cli.arguments import RESUME_WARNING
 
     if not options.i_understand:
         raise ConfigError(RESUME_WARNING, field="--i-understand", fix="add it if you agree")
@@ -160,7 +160,7 @@ def _resume(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _rotate_key(settings: Settings, options: argparse.Namespace) -> int:
+def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.rotation import rotate_key
     from device_agent.cli.tables import show_rotation
 
@@ -172,8 +172,9 @@ def _rotate_key(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _forget(settings: Settings, options: argparse.Namespace) -> int:
+def _forget(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.maintenance import forget_device
+    from device_agent.cli.arguments import FORGET_WARNING
 
     confirmed = options.records_may_be_released_again or not options.also_the_ledger
     if not options.yes or not confirmed:
@@ -188,7 +189,7 @@ def _forget(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _status(settings: Settings, options: argparse.Namespace) -> int:
+def _status(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.report import report_status
     from device_agent.cli.tables import show_status
 
@@ -200,7 +201,7 @@ def _status(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _budget(settings: Settings, options: argparse.Namespace) -> int:
+def _budget(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.report import report_budget
     from device_agent.cli.tables import show_budget
 
