@@ -83,6 +83,8 @@ class Batcher(Generic[T, R]):
         results: Sequence[R | Exception]
         try:
             results = await self._work([item for item, _ in batch])
+            if len(results) != len(batch):
+                raise ValueError(f"{len(results)} result(s) for a batch of {len(batch)}")
         except Exception as error:
             results = [error] * len(batch)
         except BaseException:

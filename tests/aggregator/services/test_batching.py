@@ -68,6 +68,15 @@ async def test_an_error_is_that_of_its_item_or_of_all(recorder: Recorder) -> Non
     assert await batcher.submit(3) == 6
 
 
+async def test_nobody_waits_for_results_that_are_missing() -> None:
+    async def work(items: Sequence[int]) -> Sequence[int | Exception]:
+        return items[1:]
+
+    batcher = Batcher[int, int](work, most=3, key=lambda item: item)
+    results = await asyncio.gather(*map(batcher.submit, (1, 2)), return_exceptions=True)
+    assert [str(result) for result in results] == ["1 result(s) for a batch of 2"] * 2
+
+
 async def test_a_caller_that_leaves_takes_nobody_along(recorder: Recorder) -> None:
     batcher = Batcher[int, int](recorder.work, most=10, key=lambda item: item)
     leaving, staying = (asyncio.create_task(batcher.submit(item)) for item in (1, 2))
