@@ -25,6 +25,7 @@ with atheris.instrument_imports(
     from tests.fuzz.targets import TARGETS
 
 _MOST_BYTES = 4096
+_MOST_MB = 8192
 
 
 def main(arguments: list[str]) -> None:
@@ -37,7 +38,14 @@ def main(arguments: list[str]) -> None:
     for number, seed in enumerate(target.seeds()):
         (folder / f"seed{number}").write_bytes(seed)
     # Where a parser is not Python the fuzzer sees no lines: what is valid is kept all the same.
-    options = [f"-atheris_runs={n_runs}", f"-max_len={_MOST_BYTES}", "-seed=1", "-keep_seed=1"]
+    # The fuzzer keeps the result of every comparison of arrays: of plans, gigabytes in a million.
+    options = [
+        f"-rss_limit_mb={_MOST_MB}",
+        f"-atheris_runs={n_runs}",
+        f"-max_len={_MOST_BYTES}",
+        "-seed=1",
+        "-keep_seed=1",
+    ]
     findings = f"-artifact_prefix={folder}/"
     atheris.Setup([sys.argv[0], *options, findings, str(folder)], target.parse)
     atheris.Fuzz()
