@@ -85,16 +85,25 @@ class Noted:
         self.places.update({(row[0], row[1]): row[2] for row in entry["places"]})
 
     def iterate_releases(self) -> Iterator[dict[str, Any]]:
-        """Read again what was released, oldest first: after years it is more than memory holds."""
+        """Read again what was released, oldest first: after years it is more than memory holds.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be read any more.
+        """
         if self.path is None:
             return
         n_left = self.n_bytes
-        with self.path.open("rb") as file:
-            for line in file:
-                n_left -= len(line)
-                if n_left < 0:
-                    return
-                yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
+        try:
+            with self.path.open("rb") as file:
+                for line in file:
+                    n_left -= len(line)
+                    if n_left < 0:
+                        return
+                    yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
+        except OSError as error:
+            raise _refuse(self.path.parent, error) from error
 
 
 def read_journal(folder: Path) -> Noted:
@@ -105,10 +114,10 @@ def read_journal(folder: Path) -> Noted:
     StoreError
         The file is there and cannot be opened.
     """
-    noted = Noted(path=folder / JOURNAL_NAME)
-    assert noted.path is not None
+    path = folder / JOURNAL_NAME
+    noted = Noted(path=path)
     try:
-        with noted.path.open("rb") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
                     digest, entry = _decode(noted.digest, line)

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 from shared.privacy import PrivacyEvent
 
-_COST = "stream, plan_digest, epsilon, delta, rho"
+_COST = ("stream", "plan_digest", "epsilon", "delta", "rho")
 _SUMS = (
-    f"SELECT {_COST}, MAX(sequence) AS sequence, COUNT(*) AS n, MAX(id) AS id FROM events"
-    f" WHERE id > ? GROUP BY {_COST}"
+    f"SELECT {', '.join(_COST)}, MAX(sequence) AS sequence, COUNT(*) AS n, MAX(id) AS id"
+    f" FROM events WHERE id > ? GROUP BY {', '.join(_COST)}"
 )
 
 
@@ -40,7 +40,7 @@ class LedgerSums:
         """Return all releases, one event for each stream, plan and cost."""
         events, last_id = dict(self._events), self._last_id
         for row in connection.execute(_SUMS, (last_id,)):
-            cost = tuple(row[: _COST.count(",") + 1])
+            cost = tuple(row[key] for key in _COST)
             n_before = events[cost].count if cost in events else 0
             events[cost] = replace(_to_event(row), count=n_before + row["n"])
             last_id = max(last_id, row["id"])

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from device_agent.store import JOURNAL_NAME
+from device_agent.store.journal import read_journal
 from device_agent.store.streams import write_stream
+from shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
 
@@ -172,6 +174,14 @@ def test_a_damaged_journal_is_made_again_from_a_sound_ledger(
     remove(used.state / "agent.sqlite")
     used.once()
     assert events(used) == before
+
+
+def test_a_journal_that_goes_while_it_is_read_is_named(used: Agent) -> None:
+    noted = read_journal(used.state)
+    assert len(list(noted.iterate_releases())) == noted.n_releases > 0
+    (used.state / JOURNAL_NAME).unlink()
+    with pytest.raises(StoreError, match=JOURNAL_NAME):
+        list(noted.iterate_releases())
 
 
 def test_a_torn_last_line_of_the_journal_is_a_power_cut_and_no_damage(used: Agent) -> None:
