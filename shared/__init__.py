@@ -1,4 +1,4 @@
-"""What a device and the aggregator both speak: the mathematics, the plan and the wire format.
+"""Code that device and aggregator share: the mathematics, the plan and the wire format.
 
 Every package of the tree may import it. It imports none of them, and needs only numpy, cbor2
 and cryptography.

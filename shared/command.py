@@ -9,6 +9,7 @@ Only the console script imports this module. argparse alone, for a device has no
 
 import argparse
 import inspect
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ Command = Callable[[list[str]], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """What keeps a registered command from running here; `extra` is what would provide it."""
+    """The module that a registered command lacks here; `extra` is what would provide it."""
 
     module: str
     extra: str | None
@@ -91,8 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit:  # argparse has said what is wrong
         return EXIT_USAGE
     if options.version:
-        print(f"sfumato {metadata.version('sfumato')}")
-        return 0
+        return _print_version()
     print(format_help(), file=sys.stdout if options.help else sys.stderr)
     return 0 if options.help else EXIT_USAGE
 
@@ -118,6 +118,19 @@ def format_help() -> str:
     if unavailable:
         lines += ["", "not installed here:", *_format_rows(unavailable, width)]
     return "\n".join(lines)
+
+
+def _print_version() -> int:
+    # NumPy comes with it, which no other option needs.
+    from shared.core.engines import ENGINE_VARIABLE, choose_engine, describe_engine  # noqa: PLC0415
+
+    print(f"sfumato {metadata.version('sfumato')}")
+    try:
+        engine = choose_engine(os.environ.get(ENGINE_VARIABLE))
+    except SketchError as error:
+        return _refuse(f"error: {error}")
+    print(f"engine: {describe_engine(engine)}")
+    return 0
 
 
 def _run_command(name: str, arguments: list[str]) -> int:

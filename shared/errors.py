@@ -25,6 +25,7 @@
     │   ├── DuplicateUploadError     other bytes under an identity that is already taken
     │   ├── StudyClosedError         the study does not accept this any more
     │   ├── StudyWithdrawnError      the study was deleted, and its identity is not used again
+    │   ├── DiskError                a disk is full, or cannot be written now
     │   ├── StaleVersionError        what was to be changed has changed since it was read
     │   └── UnreadVersionError       the request does not say what it read before
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
@@ -124,7 +125,7 @@ class ImplausibleSketchError(WireError):
 
 
 class TooEarlyError(WireError):
-    """Of a window that has not begun by the receiver's clock.
+    """A window has not begun by the receiver's clock.
 
     Parameters
     ----------
@@ -151,11 +152,11 @@ class TooLargeError(WireError):
 
 
 class MediaTypeError(WireError):
-    """Of a media type or a content encoding that is not read here."""
+    """A media type or a content encoding is not read here."""
 
 
 class StoreError(SketchError):
-    """What is stored, or would be, forbids the request."""
+    """The store's content, present or requested, forbids the request."""
 
 
 class NotFoundError(StoreError):
@@ -174,8 +175,12 @@ class StudyWithdrawnError(StoreError):
     """The study was deleted, and its identity is not used again."""
 
 
+class DiskError(StoreError):
+    """A disk is full, or cannot be written now; the same may succeed later."""
+
+
 class StaleVersionError(StoreError):
-    """What was to be changed has changed since it was read."""
+    """The object of a change has changed since it was read."""
 
 
 class UnreadVersionError(StoreError):

@@ -30,7 +30,7 @@ _BATCH = 1 << 14
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusLaw:
-    """How far from the origin frequencies are drawn: ``omega = R phi / sigma``.
+    """Law of the distance of frequencies from the origin: ``omega = R phi / sigma``.
 
     Parameters
     ----------

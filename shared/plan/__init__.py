@@ -15,10 +15,12 @@ from shared.plan.encoding import (
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension, Label, Release, WindowRule
 from shared.plan.spec import plan_from_spec
+from shared.plan.statement import PrivacyStatement, find_cautions, make_statement
 
 __all__ = [
     "Dimension",
     "Label",
+    "PrivacyStatement",
     "Release",
     "SketchPlan",
     "WindowRule",
@@ -26,6 +28,8 @@ __all__ = [
     "create_plan",
     "decode_plan",
     "encode_plan",
+    "find_cautions",
+    "make_statement",
     "plan_from_json",
     "plan_from_spec",
     "plan_to_json",

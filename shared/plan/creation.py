@@ -16,6 +16,9 @@ from shared.plan.parts import (
 )
 from shared.plan.rules import require_valid
 
+DEVICE_SHARE = 8
+"""Unless it says otherwise, so many devices together fill a study."""
+
 
 def create_plan(
     *,
@@ -32,14 +35,18 @@ def create_plan(
     measurements_per_record: int | None = None,
     radius_law: RadiusLaw | None = None,
     max_records_per_person: int | None = None,
+    most_clusters: int | None = None,
     most_sketches: int = 1 << 20,
+    most_sketches_per_device: int | None = None,
+    most_streams_per_device: int = 16,
     labels: tuple[Label, ...] = (),
 ) -> SketchPlan:
     """Make a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
 
     Without a ``mechanism``, the best that the other choices allow: the discrete Gaussian if there
     is a delta, discrete Laplace with masks, K-norm otherwise. Without ``least_records``, 1, or 0
-    where the number of records is secret.
+    where the number of records is secret. Without ``most_sketches_per_device``, an eighth of
+    ``most_sketches``.
 
     Raises
     ------
@@ -66,7 +73,14 @@ def create_plan(
         ),
         most_records=most_records,
         max_records_per_person=max_records_per_person,
+        most_clusters=most_clusters,
         most_sketches=most_sketches,
+        most_sketches_per_device=(
+            max(1, most_sketches // DEVICE_SHARE)
+            if most_sketches_per_device is None
+            else most_sketches_per_device
+        ),
+        most_streams_per_device=most_streams_per_device,
         labels=labels,
     )
     require_valid(plan)

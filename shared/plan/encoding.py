@@ -39,7 +39,11 @@ def decode_plan(data: bytes) -> SketchPlan:
     """
     plan = _load(decode_deterministic(data, what="plan"))
     if encode_plan(plan) != data:
-        raise PlanError("must carry every field", field="plan", fix="encode it with `encode_plan`")
+        raise PlanError(
+            "has a field of another type than plans have",
+            field="plan",
+            fix="encode it as `sfumato plan new` does",
+        )
     return plan
 
 
@@ -63,7 +67,7 @@ def _load(document: Any) -> SketchPlan:
                 field="format_version",
                 fix="update this software",
             )
-    plan = structure(SketchPlan, document, "")
+    plan = structure(SketchPlan, document, "", complete=True)
     plan.verify()
     return plan
 
@@ -82,11 +86,16 @@ def _to_map(value: Any, *, to_json: bool) -> Any:
     return value
 
 
-def structure(kind: type[T], document: Any, path: str) -> T:
+def structure(kind: type[T], document: Any, path: str, *, complete: bool = False) -> T:
     """Build a frozen dataclass from a mapping, naming the field in every complaint.
 
     Unknown and missing fields are refused: a field that one side ignored would be a promise that
     nobody keeps.
+
+    Parameters
+    ----------
+    complete
+        Whether fields that have a default must be there too, as in a whole plan.
     """
     if not isinstance(document, dict):
         raise PlanError("must be an object with named fields", field=path or "plan")
@@ -100,8 +109,9 @@ def structure(kind: type[T], document: Any, path: str) -> T:
     values: dict[str, Any] = {}
     for name, f in known.items():
         if name in document:
-            values[name] = _structure_value(hints[name], document[name], _join(path, name))
-        elif f.default is MISSING and f.default_factory is MISSING:
+            where = _join(path, name)
+            values[name] = _structure_value(hints[name], document[name], where, complete=complete)
+        elif complete or (f.default is MISSING and f.default_factory is MISSING):
             raise PlanError("is missing", field=_join(path, name), fix="add it")
     return kind(**values)
 
@@ -110,7 +120,7 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _structure_value(kind: Any, value: Any, path: str) -> Any:
+def _structure_value(kind: Any, value: Any, path: str, *, complete: bool) -> Any:
     origin = get_origin(kind)
     if origin is Literal:
         if value not in get_args(kind):
@@ -119,14 +129,19 @@ def _structure_value(kind: Any, value: Any, path: str) -> Any:
         return value
     if origin in (Union, types.UnionType):
         present = next(arg for arg in get_args(kind) if arg is not type(None))
-        return None if value == UNKNOWN else _structure_value(present, value, path)
+        if value == UNKNOWN:
+            return None
+        return _structure_value(present, value, path, complete=complete)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise PlanError("must be a list", field=path)
         item = get_args(kind)[0]
-        return tuple(_structure_value(item, v, f"{path}[{i}]") for i, v in enumerate(value))
+        return tuple(
+            _structure_value(item, v, f"{path}[{i}]", complete=complete)
+            for i, v in enumerate(value)
+        )
     if is_dataclass(kind):
-        return structure(kind, value, path)  # type: ignore[arg-type]
+        return structure(kind, value, path, complete=complete)  # type: ignore[arg-type]
     try:
         return _SCALARS[kind](value)
     except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:

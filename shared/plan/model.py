@@ -33,7 +33,7 @@ PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class SketchPlan:
-    """What a study computes and promises; immutable, known by the digest of its encoding.
+    """A study's computation and promise; immutable, known by the digest of its encoding.
 
     Make one with :func:`create_plan`, which derives the dependent fields; a plan that arrives from
     elsewhere is checked against them by :meth:`verify`.
@@ -60,6 +60,9 @@ class SketchPlan:
         no device ever looks whether it is reached.
     max_records_per_person
         Records that one person can have in a window; None if unknown.
+    most_clusters
+        The largest number of clusters that the frequencies were chosen for; None if unknown. More
+        can be asked for, and come out worse.
     coordinate_bound
         Largest magnitude of a released coordinate; beyond it values saturate.
     payload_width
@@ -68,6 +71,8 @@ class SketchPlan:
         Width of the sums, 64.
     most_sketches
         Sketches that the study accepts, so that its sums cannot overflow.
+    most_sketches_per_device, most_streams_per_device
+        The share of one device, so that none that lies can lock the others out.
     labels
         Declared labels of devices.
     late_rule
@@ -87,10 +92,13 @@ class SketchPlan:
     least_records: int
     most_records: int
     max_records_per_person: int | None = None
+    most_clusters: int | None = None
     coordinate_bound: int = 0
     payload_width: int = 0
     ring_bits: int = RING_BITS
     most_sketches: int
+    most_sketches_per_device: int
+    most_streams_per_device: int
     labels: tuple[Label, ...] = ()
     late_rule: Literal["open-window"] = "open-window"
 
@@ -108,7 +116,7 @@ class SketchPlan:
 
     @property
     def releases_count(self) -> bool:
-        """Whether the number of records is secret, and released with noise behind the features."""
+        """True if the number of records is secret, and released with noise behind the features."""
         return self.privacy_target.releases_count
 
     @property
@@ -147,7 +155,7 @@ class SketchPlan:
 
     @cached_property
     def privacy_target(self) -> PrivacyTarget:
-        """What a release has to guarantee."""
+        """The guarantee that a release must have."""
         return PrivacyTarget(
             mechanism=self.release.mechanism,
             n_frequencies=self.n_frequencies,

@@ -42,13 +42,13 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowRule:
-    """How a stream is cut: each record falls in exactly one window.
+    """Rule that cuts a stream into windows: each record falls in exactly one.
 
     Parameters
     ----------
     kind
         ``time``: slots ``[origin + i length_s, origin + (i + 1) length_s)``, seconds since
-        1970-01-01 UTC; ``count``: every ``length`` records.
+        1970-01-01 UTC, i = 0, 1, 2, ...; ``count``: every ``length`` records.
     origin, length_s
         For ``time``; zero otherwise. Under ``add-remove-one`` streams begin with slot 0, at
         ``origin``: sketch i of every stream covers slot i.
@@ -62,8 +62,11 @@ class WindowRule:
     length: int = 0
 
     def slot_of(self, timestamp: float) -> int:
-        """Return the slot number of a time, in seconds since 1970-01-01 UTC."""
-        return math.floor((timestamp - self.origin) / self.length_s)
+        """Return the slot of a time, in seconds since 1970-01-01 UTC; 0 of one before the origin.
+
+        There are no slots before the origin: what is older joins the first.
+        """
+        return max(0, math.floor((timestamp - self.origin) / self.length_s))
 
     def slot_bounds(self, slot: int) -> tuple[int, int]:
         """Return the first second of a slot and the first after it."""
@@ -73,7 +76,7 @@ class WindowRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """How a sum becomes a sketch: who adds which noise, and what that guarantees.
+    """Rule that makes a sum a sketch: who adds which noise, and what that guarantees.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.core import AMPLITUDE
 from shared.core.seeds import SEED_BYTES
-from shared.core.text import is_plain
+from shared.core.text import PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
 from shared.errors import PlanError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 RING_BITS = 64
 MAX_LABEL_SETS = 64
+MAX_STREAMS = 1000
 MAX_FREQUENCIES = 1 << 20
 _YEAR_10000 = 253_402_300_800
 
@@ -59,8 +60,25 @@ def require_valid(plan: SketchPlan) -> None:
     )
     _require(plan.most_sketches >= 1, "most_sketches", "must be at least 1")
     _require(
+        1 <= plan.most_sketches_per_device <= plan.most_sketches,
+        "most_sketches_per_device",
+        f"must be between 1 and most_sketches = {plan.most_sketches}",
+        "leave it out for an eighth of most_sketches",
+    )
+    _require(
+        1 <= plan.most_streams_per_device <= MAX_STREAMS,
+        "most_streams_per_device",
+        f"must be between 1 and {MAX_STREAMS}",
+        "leave it out for 16",
+    )
+    _require(
         plan.max_records_per_person is None or plan.max_records_per_person >= 1,
         "max_records_per_person",
+        'must be at least 1, or "unknown"',
+    )
+    _require(
+        plan.most_clusters is None or plan.most_clusters >= 1,
+        "most_clusters",
         'must be at least 1, or "unknown"',
     )
     _require_window(plan)
@@ -76,8 +94,8 @@ def _require_plain(field: str, *texts: str) -> None:
     _require(
         all(map(is_plain, texts)),
         field,
-        "must have no control character in a name, unit or value",
-        "write each in one line",
+        f"{PLAIN_TEXT_RULE}, in every name, unit and value",
+        PLAIN_TEXT_FIX,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,13 @@ from shared.plan.creation import create_plan
 from shared.plan.encoding import structure
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension, Label, MechanismName, NeighbouringName, WindowRule
+
+_WINDOW_FIXES = {
+    "length_s": "add the length of a window in seconds, such as 86400",
+    "length": "add the number of records of a window, such as 1000",
+    "origin": "add the start of the study in seconds since 1970-01-01 UTC, chosen before any data "
+    "are looked at",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +44,10 @@ class PlanSpec:
     measurements_per_record: int | None = None
     radius_law: RadiusLaw = field(default_factory=RadiusLaw)
     max_records_per_person: int | None = None
+    most_clusters: int | None = None
     most_sketches: int = 1 << 20
+    most_sketches_per_device: int | None = None
+    most_streams_per_device: int = 16
     labels: tuple[Label, ...] = ()
 
 
@@ -49,6 +60,7 @@ def plan_from_spec(document: Any) -> SketchPlan:
         A field is missing, unknown or breaks its rule.
     """
     spec = structure(PlanSpec, document, "")
+    _require_window_stated(spec, document["window"])
     return create_plan(
         dimensions=spec.dimensions,
         n_frequencies=spec.n_frequencies,
@@ -63,9 +75,22 @@ def plan_from_spec(document: Any) -> SketchPlan:
         measurements_per_record=spec.measurements_per_record,
         radius_law=spec.radius_law,
         max_records_per_person=spec.max_records_per_person,
+        most_clusters=spec.most_clusters,
         most_sketches=spec.most_sketches,
+        most_sketches_per_device=spec.most_sketches_per_device,
+        most_streams_per_device=spec.most_streams_per_device,
         labels=spec.labels,
     )
+
+
+def _require_window_stated(spec: PlanSpec, stated: Mapping[str, Any]) -> None:
+    """Refuse a window that lacks what its kind needs: 0 would stand in its place."""
+    needed = ["length_s"] if spec.window.kind == "time" else ["length"]
+    if spec.neighbouring == "add-remove-one" and spec.window.kind == "time":
+        needed.append("origin")
+    for name in needed:
+        if name not in stated:
+            raise PlanError("is missing", field=f"window.{name}", fix=_WINDOW_FIXES[name])
 
 
 def _read_seed(text: str) -> bytes:

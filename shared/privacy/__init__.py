@@ -10,6 +10,7 @@ from shared.privacy.accounting import (
     Budget,
     PrivacyEvent,
     PrivacyLoss,
+    Reader,
     compose,
     compute_lifetime_loss,
     compute_per_record_loss,
@@ -25,6 +26,7 @@ from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.knorm import DiscreteKNorm
 from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from shared.privacy.origins import Origin, OriginIndex
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
 
@@ -36,11 +38,14 @@ __all__ = [
     "DiscreteKNorm",
     "DiscreteLaplace",
     "Mechanism",
+    "Origin",
+    "OriginIndex",
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLoss",
     "PrivacyTarget",
     "RandomSource",
+    "Reader",
     "Sensitivity",
     "calibrate_mechanism",
     "compose",

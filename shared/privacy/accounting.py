@@ -1,19 +1,25 @@
-"""What was released, and what it cost, kept apart: events never change, costs are computed.
+"""Releases and their cost, kept apart: events never change, costs are computed.
 
 Rules (both relations: a record is in one window, and which one depends on no other record wherever
 its presence is secret): records in different windows of one stream are disjoint, so the releases of
-one plan compose in parallel; different plans over the same stream compose in sequence; for someone
-whose records appear in many windows, everything composes in sequence.
+one plan compose in parallel. Streams that may read the same records, under one study or several,
+compose in sequence, and so do different plans over one stream, and the releases of two copies of
+one device. For someone whose records appear in many windows, everything composes in sequence.
+Which streams may read the same records is decided by their origins (``shared.privacy.origins``),
+never by their names.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from shared.errors import BudgetExceededError
+
+Reader = tuple[bytes, str]
+"""A study and the name of one of its streams on this device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +29,9 @@ class PrivacyEvent:
     Parameters
     ----------
     stream
-        The source of records.
+        The stream that was read.
+    study
+        The study that it was released to, 32 bytes; empty where there is only one.
     plan_digest
         SHA-256 of the plan.
     sequence
@@ -34,6 +42,9 @@ class PrivacyEvent:
         Its zero-concentrated loss, exact; None where only (epsilon, delta) is known.
     count
         How many releases of this stream, plan and cost it stands for, at least one.
+    copy
+        0 for the ledger's own. 1 for those of another copy of the device's state, such as a clone:
+        they may have read the same records, so the two compose in sequence.
     """
 
     stream: str
@@ -43,6 +54,13 @@ class PrivacyEvent:
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
     count: int = 1
+    copy: int = 0
+    study: bytes = b""
+
+    @property
+    def reader(self) -> Reader:
+        """Study and stream."""
+        return self.study, self.stream
 
     @property
     def concentrated(self) -> Fraction | None:
@@ -62,30 +80,42 @@ class PrivacyLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What the owner of a device allows; None means no limit.
+    """The limits that the owner of a device sets; None means no limit.
 
     Parameters
     ----------
     per_record
-        Largest epsilon for a single record: the composition over the plans on its stream.
+        Largest epsilon for a single record: the composition over all plans, streams and studies
+        that may read it.
     lifetime
-        Largest epsilon summed over all releases of a stream, for people who appear in many.
+        Largest epsilon summed over all releases of these streams, for people who appear in many.
     delta
         The delta at which these are judged; plans with Gaussian noise need one above zero.
+    defaults
+        Names of those that nobody wrote down, for messages.
     """
 
     per_record: Fraction | None = None
     lifetime: Fraction | None = None
     delta: Fraction = Fraction(0)
+    defaults: frozenset[str] = frozenset()
 
 
-def select_per_record(events: Iterable[PrivacyEvent], stream: str) -> list[PrivacyEvent]:
-    """Return the releases that one record of a stream can be in: the costliest of each plan."""
-    largest: dict[bytes, PrivacyEvent] = {}
+def select_per_record(
+    events: Iterable[PrivacyEvent], readers: Collection[Reader]
+) -> list[PrivacyEvent]:
+    """Return the releases that one record can be in: the costliest of each reader, plan and copy.
+
+    Parameters
+    ----------
+    readers
+        The streams that may read the record.
+    """
+    largest: dict[tuple[Reader, bytes, int], PrivacyEvent] = {}
     for event in events:
-        if event.stream == stream:
-            previous = largest.get(event.plan_digest, event)
-            largest[event.plan_digest] = max(previous, event, key=_cost)
+        if event.reader in readers:
+            key = event.reader, event.plan_digest, event.copy
+            largest[key] = max(largest.get(key, event), event, key=_cost)
     # A record is in one window, so in one release of those that an event may stand for.
     return [replace(event, count=1) for event in largest.values()]
 
@@ -94,9 +124,30 @@ def _cost(event: PrivacyEvent) -> tuple[Fraction, Fraction, Fraction]:
     return event.epsilon, event.delta, event.rho or Fraction(0)
 
 
-def select_lifetime(events: Iterable[PrivacyEvent], stream: str) -> list[PrivacyEvent]:
-    """Return the releases that someone with records in every window of a stream is in: all."""
-    return [event for event in events if event.stream == stream]
+def select_lifetime(
+    events: Iterable[PrivacyEvent], readers: Collection[Reader]
+) -> list[PrivacyEvent]:
+    """Return the releases that someone with records in every window of some streams is in: all."""
+    return [event for event in events if event.reader in readers]
+
+
+def scale_to_group(event: PrivacyEvent, n_records: int) -> PrivacyEvent:
+    """Return what a release costs someone with q records in each of its windows.
+
+    Epsilon grows by q and rho by q^2 (Bun and Steinke 2016, Proposition 1.9); from (epsilon, delta)
+    alone follows ``delta (exp(q epsilon) - 1) / (exp(epsilon) - 1)``, bounded by
+    ``delta q exp((q - 1) epsilon)`` and rounded up.
+    """
+    if n_records == 1:
+        return event
+    growth = min(float((n_records - 1) * event.epsilon), 700.0)
+    delta = event.delta * n_records * Fraction(math.exp(growth) * (1 + 1e-9))
+    return replace(
+        event,
+        epsilon=n_records * event.epsilon,
+        delta=min(delta, Fraction(1)),
+        rho=None if event.rho is None else n_records**2 * event.rho,
+    )
 
 
 def sum_losses(events: Iterable[PrivacyEvent]) -> PrivacyLoss:
@@ -108,14 +159,18 @@ def sum_losses(events: Iterable[PrivacyEvent]) -> PrivacyLoss:
     )
 
 
-def compute_per_record_loss(events: Iterable[PrivacyEvent], stream: str) -> PrivacyLoss:
-    """Bound what was spent on any one record of a stream, by sums over plans."""
-    return sum_losses(select_per_record(events, stream))
+def compute_per_record_loss(
+    events: Iterable[PrivacyEvent], readers: Collection[Reader]
+) -> PrivacyLoss:
+    """Bound what was spent on any one record that some streams may read, by sums."""
+    return sum_losses(select_per_record(events, readers))
 
 
-def compute_lifetime_loss(events: Iterable[PrivacyEvent], stream: str) -> PrivacyLoss:
-    """Bound what was spent on someone who appears in every window of a stream, by sums."""
-    return sum_losses(select_lifetime(events, stream))
+def compute_lifetime_loss(
+    events: Iterable[PrivacyEvent], readers: Collection[Reader]
+) -> PrivacyLoss:
+    """Bound what was spent on someone who appears in every window of some streams, by sums."""
+    return sum_losses(select_lifetime(events, readers))
 
 
 def compose(events: Sequence[PrivacyEvent], *, delta: Fraction) -> PrivacyLoss | None:
@@ -179,38 +234,66 @@ def convert_concentrated(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def require_within_budget(
-    events: Iterable[PrivacyEvent], new: PrivacyEvent, budget: Budget
+    events: Iterable[PrivacyEvent],
+    new: PrivacyEvent,
+    budget: Budget,
+    *,
+    readers: Collection[Reader] = (),
 ) -> None:
     """Check that one more release stays within the budget.
+
+    Parameters
+    ----------
+    readers
+        Other streams that may read the same records.
 
     Raises
     ------
     BudgetExceededError
         It would not. Nothing was changed.
     """
-    after = [*events, new]
+    after, shared = [*events, new], {*readers, new.reader}
     for name, limit, select in (
         ("per_record", budget.per_record, select_per_record),
         ("lifetime", budget.lifetime, select_lifetime),
     ):
         if limit is None:
             continue
-        loss = compose(select(after, new.stream), delta=budget.delta)
+        selected = select(after, shared)
+        delta = _find_delta(selected, budget)
+        loss = compose(selected, delta=delta)
         if loss is None:
             raise BudgetExceededError(
-                f"is {_show(budget.delta)}, and no bound on the loss holds there after sketch "
+                f"is {_show(delta)}, and no bound on the loss holds there after sketch "
                 f"{new.sequence} of stream {new.stream!r}",
                 field="budget.delta",
                 fix="set it to what the owner accepts; plans with Gaussian noise need one",
             )
         if loss.epsilon > limit:
+            is_default = name in budget.defaults
+            whose = "default limit" if is_default else "owner's limit"
+            at = f" at delta {_show(delta)}" if delta else ""
             raise BudgetExceededError(
                 f"releasing sketch {new.sequence} of stream {new.stream!r} would bring the loss "
-                f"to epsilon {_show(loss.epsilon)}, above the owner's limit {_show(limit)}",
+                f"to epsilon {_show(loss.epsilon)}{at}, above the {whose} {_show(limit)}",
                 field=f"budget.{name}",
-                fix="raise the limit if the owner agrees, or stop this stream",
+                fix=f'write [budget] {name} = "{_suggest(loss.epsilon)}" if the owner agrees to '
+                "that, or leave the study"
+                if is_default
+                else "raise the limit if the owner agrees, or stop this stream",
             )
+
+
+def _find_delta(events: Sequence[PrivacyEvent], budget: Budget) -> Fraction:
+    """Return the delta to judge at: one that nobody wrote down loosens no sum of pure releases."""
+    if "delta" in budget.defaults and all(event.delta == 0 for event in events):
+        return Fraction(0)
+    return budget.delta
 
 
 def _show(value: Fraction) -> str:
     return str(value) if value.denominator <= 1000 else f"{float(value):.9g}"
+
+
+def _suggest(value: Fraction) -> str:
+    return str(math.ceil(value * 10) / 10).removesuffix(".0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from shared.core import AMPLITUDE, feature_table
 from shared.errors import PrivacyError
@@ -20,7 +21,7 @@ MECHANISMS = ("discrete-knorm", "discrete-laplace", "discrete-gaussian")
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyTarget:
-    """What a release has to guarantee, and the sums it is for.
+    """The guarantee that a release must have, and the sums it is for.
 
     Parameters
     ----------
@@ -44,11 +45,7 @@ class PrivacyTarget:
     @property
     def sensitivity(self) -> Sensitivity:
         """The enumerated sensitivities of the sum."""
-        return compute_sensitivity(
-            feature_table(),
-            measurements_per_record=self.measurements_per_record,
-            neighbouring=self.neighbouring,
-        )
+        return _enumerate_sensitivity(self.measurements_per_record, self.neighbouring)
 
     @property
     def release_sensitivity(self) -> Sensitivity:
@@ -63,7 +60,7 @@ class PrivacyTarget:
 
     @property
     def releases_count(self) -> bool:
-        """Whether the number of records is secret, and so released with noise after the features.
+        """True if the number of records is secret, and so released with noise after the features.
 
         Under add-remove-one, where a record's presence is what is protected.
         """
@@ -71,7 +68,7 @@ class PrivacyTarget:
 
     @property
     def count_scale(self) -> int:
-        """What the number of records is multiplied by before noise is added.
+        """The factor that multiplies the number of records before noise is added.
 
         A record then changes it as far as the mechanism's norm allows a feature to change.
         """
@@ -80,9 +77,26 @@ class PrivacyTarget:
     @property
     def norm_sensitivity(self) -> int:
         """The enumerated sensitivity in the norm of the K-norm mechanism."""
-        return compute_norm_sensitivity(
-            feature_table(), DiscreteKNorm.polygon, neighbouring=self.neighbouring
-        )
+        return _enumerate_norm_sensitivity(self.neighbouring)
+
+
+# Every plan that is read is checked against these, and they depend on little: once is enough.
+
+
+@lru_cache(maxsize=256)
+def _enumerate_sensitivity(measurements_per_record: int, neighbouring: str) -> Sensitivity:
+    return compute_sensitivity(
+        feature_table(),
+        measurements_per_record=measurements_per_record,
+        neighbouring=neighbouring,
+    )
+
+
+@lru_cache(maxsize=256)
+def _enumerate_norm_sensitivity(neighbouring: str) -> int:
+    return compute_norm_sensitivity(
+        feature_table(), DiscreteKNorm.polygon, neighbouring=neighbouring
+    )
 
 
 def compute_count_variance(target: PrivacyTarget, mechanism: Mechanism) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,17 @@ from shared.errors import PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
 from shared.privacy.normal import bound_gaussian_delta
 from shared.privacy.samplers import (
+    ROUNDS,
+    Probability,
     RandomSource,
     collect_accepted,
     draw_below,
+    draw_below_probabilities,
     draw_bernoulli_exp,
     draw_digit,
     draw_whole,
     draw_words,
+    exp_of,
 )
 
 LEAST_DELTA = Fraction(1, 10**30)
@@ -38,6 +42,7 @@ _CLOSENESS = Fraction(1, 10**33)
 _TAIL = 10
 """P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
 _MOST_WHOLE = 1 << 13
+_MOST_HALVES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +148,22 @@ class DiscreteGaussian:
             rho=self.rho,
         )
 
+    def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
+        """Bound delta at an epsilon for q records in each of w windows (``PROOFS.md``, section 6).
+
+        The sums of the windows together are one sum of w D coordinates, and the group moves it by
+        at most ``sqrt(w) q`` times the L2 sensitivity of one record.
+        """
+        return min(
+            Fraction(1),
+            _bound_delta(
+                n_windows * self.n_coordinates,
+                n_windows * n_records**2 * self.sensitivity_l2_squared,
+                self.sigma,
+                epsilon,
+            ),
+        )
+
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
 
@@ -167,7 +188,7 @@ def _require_level(epsilon: Fraction, delta: Fraction) -> None:
 
 def _bound_delta(
     n_coordinates: int, sensitivity_squared: int, sigma: int, epsilon: Fraction
-) -> Decimal:
+) -> Fraction:
     """Bound delta of the discrete mechanism at epsilon from above."""
     closeness = n_coordinates * _CLOSENESS
     continuous = bound_gaussian_delta(
@@ -175,8 +196,8 @@ def _bound_delta(
         variance=Fraction(sigma**2 - _ROUNDING_VARIANCE),
         epsilon=max(epsilon - 2 * closeness, Fraction(0)),
     )
-    # exp(x) <= 1 + 2 x for 0 <= x <= 1.
-    return continuous * (1 + 2 * Decimal(closeness.numerator) / Decimal(closeness.denominator))
+    # exp(x) <= 1 + 2 x for 0 <= x <= 1; exact, for decimals of 28 digits would lose the factor.
+    return Fraction(continuous) * (1 + 2 * closeness)
 
 
 def draw_gaussian(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
@@ -208,45 +229,49 @@ def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np
 def _accept(source: RandomSource, magnitude: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
     """Draw Bernoulli(exp(-(x/sigma)^2 / 2)), x = |magnitude - sigma| = i sigma + f.
 
-    ``(i + f/sigma)^2 / 2 = i^2/2 + i f/sigma + (f/sigma)^2/2``, each factor by itself.
+    ``(i + f/sigma)^2 / 2 = (i^2 + 2 k)/2 + r/sigma + (f/sigma)^2/2`` with ``i f = k sigma + r``,
+    each term by itself, and each drawn whatever the others gave.
     """
     distance = np.abs(magnitude - sigma)
     i, f = distance // sigma, distance % sigma
-    half = np.ones(i.size, dtype=np.int64)
-    accepted = _all_succeed(source, i * i, half, 2)
-    accepted[accepted] = _all_succeed(source, i[accepted], f[accepted], sigma)
-    accepted[accepted] = _draw_half_square(source, f[accepted], sigma)
+    k, r = (i * f) // sigma, (i * f) % sigma
+    accepted = _draw_half_powers(source, i * i + 2 * k)
+    accepted &= draw_bernoulli_exp(source, r, sigma)
+    accepted &= _draw_half_square(source, f, sigma)
     return accepted
 
 
-def _all_succeed(
-    source: RandomSource, counts: NDArray[np.int64], rates: NDArray[np.int64], unit: int
-) -> NDArray[np.bool_]:
-    """Draw ``counts`` times Bernoulli(exp(-rate / unit)) and tell where all succeeded."""
-    succeeded = np.ones(counts.size, dtype=np.bool_)
-    left = counts.copy()
-    running = np.flatnonzero(left > 0)
-    while running.size:
-        passed = draw_bernoulli_exp(source, rates[running], unit)
-        succeeded[running[~passed]] = False
-        left[running] -= 1
-        running = running[passed]
-        running = running[left[running] > 0]
-    return succeeded
+@cache
+def _half_powers() -> tuple[Probability, ...]:
+    return tuple(exp_of(Fraction(n, 2)) for n in range(1, _MOST_HALVES + 1))
+
+
+def _draw_half_powers(source: RandomSource, halves: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Draw Bernoulli(exp(-n / 2)) for each n of ``halves``, with one word each."""
+    table = _half_powers()
+    # Of 0 too a word is drawn, of the first probability, and not heeded.
+    chosen = np.clip(halves, 1, _MOST_HALVES) - 1
+    drawn: NDArray[np.bool_] = draw_below_probabilities(source, table, chosen) | (halves == 0)
+    for i in np.flatnonzero(drawn & (halves > _MOST_HALVES)):
+        # What the table left over: with probability exp(-64), whatever follows.
+        rest = exp_of(Fraction(int(halves[i]) - _MOST_HALVES, 2))
+        drawn[i] = draw_below_probabilities(source, (rest,), np.zeros(1, dtype=np.int64))[0]
+    return drawn
 
 
 def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
-    """Draw Bernoulli(exp(-(f/sigma)^2 / 2)) by CKS Algorithm 1 with three independent tests."""
+    """Draw Bernoulli(exp(-(f/sigma)^2 / 2)) by CKS Algorithm 1, test j with (f/sigma)(f/sigma)/2j.
+
+    ``ROUNDS`` tests are made whatever becomes of them, as in ``draw_bernoulli_exp``.
+    """
+    running = np.ones(f.size, dtype=np.bool_)
     trial = np.ones(f.size, dtype=np.int64)
-    running = np.arange(f.size)
     j = 1
-    while running.size:
-        passed = draw_below(source, sigma, running.size) < f[running]
-        passed &= draw_below(source, sigma, running.size) < f[running]
-        passed &= draw_below(source, 2 * j, running.size) == 0
-        running = running[passed]
+    while j <= ROUNDS or running.any():
+        running &= draw_below(source, sigma, f.size) < f
+        running &= draw_below(source, 2 * j * sigma, f.size) < f
+        trial += running
         j += 1
-        trial[running] = j
     return (trial & 1).astype(bool)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.mechanism import PrivacyGuarantee, bound_pure_delta, require_epsilon
 from shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
 
 _LEAST_RATE = 1 << 10
@@ -93,6 +93,10 @@ class DiscreteLaplace:
             delta=Fraction(0),
             neighbouring=self.neighbouring,
         )
+
+    def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
+        """Bound delta at an epsilon for q records in each of w windows: 0 from q w epsilon on."""
+        return bound_pure_delta(self.guarantee, epsilon, n_records=n_records, n_windows=n_windows)
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise; arithmetic modulo 2^64, which is post-processing."""

@@ -1,7 +1,8 @@
-"""What every noise mechanism offers, and what a guarantee says."""
+"""The interface of every noise mechanism, and the content of a guarantee."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -33,17 +34,16 @@ class PrivacyGuarantee:
     rho: Fraction | None = None
 
     def describe(self) -> str:
-        """Say the guarantee in words, with its relation and what it assumes."""
+        """Describe the guarantee in words, with its relation and its assumptions."""
         level = f"epsilon = {float(self.epsilon):.6g}"
         if self.delta:
             level += f", delta = {float(self.delta):.3g}"
         return (
             f"Each sketch is {level} differentially private under {self.neighbouring} "
             "neighbouring: this compares two data sets of one device that "
-            f"{_DIFFERENCE[self.neighbouring]} "
-            "A person with q records in one window is protected at q times epsilon. It holds "
-            "against anyone who sees every sketch, the plan and all results, provided that the "
-            "device runs this code, its random generator is sound, and no record is sketched twice."
+            f"{_DIFFERENCE[self.neighbouring]} It holds against anyone who sees every sketch, the "
+            "plan and all results, provided that the device runs this code, its random generator "
+            "is sound, and no record is sketched twice."
         )
 
 
@@ -59,7 +59,7 @@ _DIFFERENCE = {
 }
 
 
-class Mechanism(Protocol):
+class Mechanism(Hashable, Protocol):
     """Adds calibrated noise to an exact integer sum."""
 
     @property
@@ -82,12 +82,28 @@ class Mechanism(Protocol):
         """The proved bound for one release."""
         ...
 
+    def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
+        """Bound delta at an epsilon for someone with ``n_records`` in each of ``n_windows``."""
+        ...
+
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise, shape ``(2 m,)``, int64.
 
         A second call is a second release.
         """
         ...
+
+
+def bound_pure_delta(
+    guarantee: PrivacyGuarantee, epsilon: Fraction, *, n_records: int, n_windows: int
+) -> Fraction:
+    """Bound delta at an epsilon, for q records in each of w windows, of a mechanism without delta.
+
+    0 from ``q w`` times the mechanism's epsilon on (``PROOFS.md``, sections 2 and 3); below it the
+    probability that the loss exceeds epsilon is bounded by ``1 - exp(epsilon - q w epsilon_1)``,
+    for which 1 is returned: nothing here needs more.
+    """
+    return Fraction(int(epsilon < n_records * n_windows * guarantee.epsilon))
 
 
 def require_epsilon(epsilon: Fraction) -> Fraction:

@@ -14,6 +14,8 @@ _FAR = 40
 """Beyond 40 standard deviations a tail is below 1e-349 and is replaced by a bound."""
 _ROUNDING = Decimal("1e-50")
 """More than all rounding in one evaluation can add up to."""
+_LARGEST_EXPONENT = 100
+"""Above this epsilon the subtracted term, which needs epsilon more digits, is left out."""
 
 
 def to_decimal(value: Fraction) -> Decimal:
@@ -32,13 +34,16 @@ def bound_gaussian_delta(
     Returns
     -------
     Decimal
-        At least the exact value, by at most ``2e-50``.
+        At least the exact value: by at most ``2e-50`` up to epsilon 100; above it the second term
+        is left out, so that the bound stays one for any epsilon.
     """
     # exp(epsilon) multiplies an absolute error, so it takes its digits on top.
-    with localcontext(prec=_DIGITS + int(epsilon)):
+    with localcontext(prec=_DIGITS + min(int(epsilon), _LARGEST_EXPONENT)):
         ratio = (to_decimal(sensitivity_squared) / to_decimal(variance)).sqrt()
         shift = to_decimal(epsilon) / ratio
         first = _normal_below(ratio / 2 - shift)
+        if epsilon > _LARGEST_EXPONENT:
+            return first + _ROUNDING
         second = to_decimal(epsilon).exp() * _normal_below(-ratio / 2 - shift)
         return max(first - second, Decimal(0)) + _ROUNDING
 

@@ -1,4 +1,4 @@
-"""What is known of a study before it starts."""
+"""The outline of a study: what is known before it starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from shared.privacy.utility import DEFAULT_SIGNAL_ENERGY
 
 FEATURES_PER_PARAMETER = (2, 3, 5, 7, 10)
 """Candidates for m / (k d): below 2 too few equations, above 10 no gain was measured."""
+POSSIBLE_CLUSTERS = (50, 20, 10, 5)
+"""The largest numbers of clusters that are planned for where nobody knows how many are wanted."""
 LARGEST_FREQUENCIES = 1 << 20
 """The most frequencies that a plan may have."""
 HEADROOM = 4
@@ -20,19 +22,21 @@ SECRET_HEADROOM = 64
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOutline:
-    """What is known of a study before it starts.
+    """The facts of a study that are known before it starts.
 
     Parameters
     ----------
     n_records, n_sketches
         n, the records of all sketches together; and L, devices times windows.
     n_dimensions, n_clusters
-        d and k.
+        d, and the largest number k of clusters that may be wanted.
     signal_energy
         ``|z|^2``, an assumption: 0.10 to 0.45 was seen.
     neighbouring
         ``replace-one``, or ``add-remove-one`` where presence is secret: there some of the sketches
         may hold no record, and masks are refused.
+    bytes_are_scarce
+        Whether the least m that reaches the target is wanted, rather than the best quality.
     mask_groups
         m / r. Above 1, Laplace noise with masks is among the candidates; it is never recommended,
         for masks buy computing time and cost variance.
@@ -51,6 +55,7 @@ class StudyOutline:
     n_clusters: int
     signal_energy: float = DEFAULT_SIGNAL_ENERGY
     neighbouring: str = "replace-one"
+    bytes_are_scarce: bool = False
     mask_groups: int = 1
 
     def __post_init__(self) -> None:
@@ -79,7 +84,7 @@ class StudyOutline:
 
     @property
     def hides_presence(self) -> bool:
-        """Whether it is secret that a record is there."""
+        """True if it is secret that a record is there."""
         return self.neighbouring == "add-remove-one"
 
     @property

@@ -7,7 +7,7 @@ Every figure is predicted: the noise by ``calibrate_mechanism``, the quality by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from shared.core import AMPLITUDE
@@ -20,9 +20,11 @@ from shared.privacy.calibration import (
 )
 from shared.privacy.laws import LawChoice, choose_radius_law
 from shared.privacy.mechanism import Mechanism, require_epsilon
-from shared.privacy.outline import StudyOutline
+from shared.privacy.outline import POSSIBLE_CLUSTERS, StudyOutline
 from shared.privacy.utility import (
+    ClusterRange,
     QualityBand,
+    find_cluster_range,
     predict_mechanism_snr,
     predict_relative_sse,
 )
@@ -30,6 +32,8 @@ from shared.privacy.utility import (
 _PAYLOAD_WIDTHS = range(2, 9)
 # Epsilons that are searched: three digits, from 1e-6 to 100. Wider has no use.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -6, 2
+# Predicted qualities nearer than this are alike: the rule of thumb is not finer.
+_ALIKE = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class Candidate:
 
     @property
     def has_masks(self) -> bool:
-        """Whether a record uses only some of the features."""
+        """True if a record uses only some of the features."""
         return self.measurements_per_record < self.n_frequencies
 
     @property
@@ -93,16 +97,19 @@ class Advice:
         One of the candidates, without masks.
     target_sse
         The wanted relative SSE.
+    cluster_range
+        The numbers of clusters that the recommended candidate supports.
     """
 
     candidates: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
     recommended: Candidate
     target_sse: float
+    cluster_range: ClusterRange
 
     @property
     def meets_target(self) -> bool:
-        """Whether the recommended candidate's whole band lies within the target."""
+        """True if the recommended candidate's whole band lies within the target."""
         return self.recommended.band.reaches(self.target_sse)
 
 
@@ -187,10 +194,11 @@ def advise(
 ) -> Advice:
     """Recommend a mechanism and a number of frequencies for a budget.
 
-    With pure noise V grows as m^2, so the best is the least m that works; with Gaussian noise
-    SNR m does not depend on m. Hence: among the candidates whose whole band lies within the target,
-    pure epsilon before one with a delta, then the least m, then the lowest band. If there is none,
-    the lowest band.
+    Among the candidates whose whole band lies within the target, pure epsilon comes before one with
+    a delta, and then the best predicted quality; of candidates that are alike to 0.005, the least
+    m. Where bytes are scarce it is the least m that reaches the target. If none reaches it, the
+    lowest band. The largest number of clusters that may be wanted decides: fewer can always be
+    found in the same sketches, more cannot.
 
     Parameters
     ----------
@@ -227,19 +235,62 @@ def advise(
     unmasked = [candidate for candidate in candidates if not candidate.has_masks]
     if not unmasked:
         raise refusals[0].error
+    best = choose_candidate(unmasked, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
     return Advice(
         candidates=tuple(candidates),
         refusals=tuple(refusals),
-        recommended=_choose(unmasked, target_sse),
+        recommended=best,
         target_sse=target_sse,
+        cluster_range=find_cluster_range(
+            snr=best.snr,
+            n_frequencies=best.n_frequencies,
+            n_dimensions=outline.n_dimensions,
+            target_sse=target_sse,
+        ),
     )
 
 
-def _choose(candidates: list[Candidate], target_sse: float) -> Candidate:
+def choose_candidate(
+    candidates: list[Candidate], target_sse: float, *, bytes_are_scarce: bool = False
+) -> Candidate:
+    """Choose among candidates as :func:`advise` does; there is at least one."""
     reaching = [candidate for candidate in candidates if candidate.band.reaches(target_sse)]
-    if reaching:
-        return min(reaching, key=lambda c: (c.delta > 0, c.n_frequencies, c.band.high))
-    return min(candidates, key=lambda c: (c.band.high, c.band.low, c.delta > 0, c.n_frequencies))
+    if not reaching:
+        return min(
+            candidates, key=lambda c: (c.band.high, c.band.low, c.delta > 0, c.n_frequencies)
+        )
+    least_delta = min(candidate.delta for candidate in reaching)
+    alike = [candidate for candidate in reaching if candidate.delta == least_delta]
+    if not bytes_are_scarce:
+        best = min(candidate.band.high for candidate in alike)
+        alike = [candidate for candidate in alike if candidate.band.high <= best + _ALIKE]
+    return min(alike, key=lambda c: (c.n_frequencies, c.band.high))
+
+
+def advise_for_unknown_clusters(
+    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
+) -> tuple[StudyOutline, Advice]:
+    """Recommend where nobody knows how many clusters there are.
+
+    Tries the largest numbers of ``POSSIBLE_CLUSTERS`` in turn and takes the first that the budget
+    allows within the target, and the least of them if it allows none.
+
+    Returns
+    -------
+    tuple
+        The outline with the number of clusters that was planned for, and the advice.
+
+    Raises
+    ------
+    PrivacyError
+        As :func:`advise`.
+    """
+    for n_clusters in POSSIBLE_CLUSTERS:
+        study = replace(outline, n_clusters=n_clusters)
+        advice = advise(study, epsilon=epsilon, delta=delta, target_sse=target_sse)
+        if advice.meets_target:
+            break
+    return study, advice
 
 
 def _enumerate_choices(outline: StudyOutline, delta: Fraction) -> Iterator[tuple[str, int, int]]:

@@ -88,7 +88,7 @@ class LatticePolygon:
         return self.area * t * t + self.boundary * t // 2 + 1
 
     def contains(self, x: NDArray[np.int64], y: NDArray[np.int64], t: int) -> NDArray[np.bool_]:
-        """Tell which points lie in t P; arrays of one shape."""
+        """Return which points lie in t P; arrays of one shape."""
         low, high = _sorted_magnitudes(x, y)
         inside = np.ones(low.shape, dtype=np.bool_)
         for p, q, c in self.facets:

@@ -1,13 +1,17 @@
 """Exact sampling on the integers: Bernoulli(exp(-x)) and geometric variates without real numbers.
 
 After Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), in
-vectorised form. Every comparison and division is between integers that fit their words, so the
-laws are exact; there is no rounding to analyse.
+vectorised form. Every comparison and division is between integers, so the laws are exact; there is
+no rounding to analyse. What is drawn for an accepted value does not depend on the value, so that
+neither the time nor the number of random bytes tells it (``PROOFS.md``, section 2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +21,11 @@ UNIT_BITS = 52
 UNIT = 1 << UNIT_BITS
 """Rates and probabilities are integers over 2^52."""
 
-_INT64_WHOLE = 1 << 10
-"""U + 2^52 V stays below 2^62 while V is below this."""
+EXPONENT_BITS = 58
+"""Binary digits of X that are drawn one by one: X reaches 2^58 with probability exp(-64)."""
+ROUNDS = 20
+"""Tests of Bernoulli(exp(-x)) that are always made; all pass with probability below 1 / 20!."""
+_CHUNK = 4096
 
 
 class RandomSource(Protocol):
@@ -53,35 +60,152 @@ def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
 
 
 def draw_bernoulli_exp(
-    source: RandomSource, rates: NDArray[np.int64], unit: int = UNIT
+    source: RandomSource, rates: NDArray[np.int64], unit: int
 ) -> NDArray[np.bool_]:
-    """Draw Bernoulli(exp(-u / unit)) for each u of ``rates``, ``0 <= u <= unit < 2^63``.
+    """Draw Bernoulli(exp(-u / unit)) for each u of ``rates``, ``0 <= u <= unit <= 2^52``.
 
     CKS Algorithm 1: the j-th test passes with probability ``(u / unit) / j``; the number of the
     first failure is odd with probability ``sum (-x)^i / i! = exp(-x)``.
+
+    Guarantees
+    ----------
+    ``ROUNDS`` tests are made for every u whatever becomes of them, and more with probability below
+    1e-18: the work tells nothing.
     """
+    running = np.ones(rates.size, dtype=np.bool_)
     trial = np.ones(rates.size, dtype=np.int64)
-    running = np.arange(rates.size)
     j = 1
-    while running.size:
-        passed = draw_below(source, unit, running.size) < rates[running]
-        if j > 1:
-            passed &= draw_below(source, j, running.size) == 0
-        running = running[passed]
+    while j <= ROUNDS or running.any():
+        running &= draw_below(source, j * unit, rates.size) < rates
+        trial += running
         j += 1
-        trial[running] = j
     return (trial & 1).astype(bool)
 
 
+class Probability:
+    """An irrational probability, of which any number of binary digits can be found.
+
+    Parameters
+    ----------
+    evaluate
+        Computes it in the precision of the current decimal context, up to a few roundings. It must
+        not be a dyadic rational, whose digits no precision would settle.
+    """
+
+    def __init__(self, evaluate: Callable[[], Decimal]) -> None:
+        self._evaluate = evaluate
+        self.first_word = self.find_digits(1)
+
+    def find_digits(self, n_words: int) -> int:
+        """Return ``floor(p 2^(64 n_words))``."""
+        precision = 20 * n_words + 20
+        while True:
+            # A few correctly rounded operations, so that p is known up to 10^(10 - precision).
+            with localcontext(prec=precision):
+                scaled = self._evaluate() * 2 ** (64 * n_words)
+                slack = scaled * Decimal(10) ** (10 - precision)
+                low, high = int(scaled - slack), int(scaled + slack)
+            if low == high:
+                return low
+            precision *= 2
+
+    def settle_tie(self, source: RandomSource) -> bool:
+        """Compare further words where the first one was equal: tell whether the whole is below."""
+        n_words = 1
+        while True:
+            n_words += 1
+            digit = self.find_digits(n_words) % (1 << 64)
+            word = int(draw_words(source, 1)[0])
+            if word != digit:
+                return word < digit
+
+
+def draw_below_probabilities(
+    source: RandomSource, probabilities: Sequence[Probability], chosen: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Draw Bernoulli variates with the chosen ones of some probabilities: shape of ``chosen``.
+
+    A uniform real number, of which one word is drawn, lies below p iff its word is less than that
+    of p; where they are equal, with probability 2^-64, the words that follow decide.
+    """
+    first = np.array([p.first_word for p in probabilities], dtype=np.uint64)[chosen]
+    words = draw_words(source, chosen.size).reshape(chosen.shape)
+    below = np.less(words, first)
+    for place in zip(*np.nonzero(words == first), strict=True):
+        below[place] = probabilities[int(chosen[place])].settle_tie(source)
+    return below
+
+
+def exp_of(exponent: Fraction) -> Probability:
+    """Return ``exp(-exponent)`` for an exponent above zero."""
+
+    def evaluate() -> Decimal:
+        return (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+
+    return Probability(evaluate)
+
+
+def _bit_of(exponent: Fraction) -> Probability:
+    """Return ``1 / (1 + exp(exponent))``."""
+
+    def evaluate() -> Decimal:
+        return 1 / (1 + (Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp())
+
+    return Probability(evaluate)
+
+
+@cache
+def _bits() -> tuple[Probability, ...]:
+    """Return the binary digits of X in order, and last whether anything is left above them."""
+    bits = [_bit_of(Fraction(1 << i, UNIT)) for i in range(EXPONENT_BITS)]
+    return (*bits, exp_of(Fraction(1 << EXPONENT_BITS, UNIT)))
+
+
+def draw_exponent(
+    source: RandomSource, count: int, *, lowest_bit: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw X with ``P(X = x)`` proportional to ``exp(-x / 2^52)``, x a multiple of a power of two.
+
+    The binary digits of such an X are independent, digit i one with probability
+    ``1 / (1 + exp(2^(i - 52)))``; what lies above them is geometric.
+
+    Parameters
+    ----------
+    lowest_bit
+        X is a multiple of 2^lowest_bit.
+
+    Returns
+    -------
+    low, high
+        ``X = low + 2^58 high``, shapes ``(count,)``, int64.
+
+    Guarantees
+    ----------
+    ``59 - lowest_bit`` words are drawn for each X, and more with probability below 2^-57: the work
+    tells nothing.
+    """
+    low = np.zeros(count, dtype=np.int64)
+    high = np.zeros(count, dtype=np.int64)
+    chosen = np.arange(lowest_bit, EXPONENT_BITS + 1)
+    for start in range(0, count, _CHUNK):
+        part = slice(start, min(start + _CHUNK, count))
+        n = part.stop - part.start
+        drawn = draw_below_probabilities(source, _bits(), np.broadcast_to(chosen, (n, chosen.size)))
+        digits = np.zeros((n, 64), dtype=np.bool_)
+        digits[:, lowest_bit:EXPONENT_BITS] = drawn[:, :-1]
+        low[part] = np.packbits(digits, axis=1, bitorder="little").view("<i8")[:, 0]
+        high[part] = drawn[:, -1]
+    last = np.array([EXPONENT_BITS])
+    for i in np.flatnonzero(high):
+        while draw_below_probabilities(source, _bits(), last)[0]:
+            high[i] += 1
+    return low, high
+
+
 def draw_whole(source: RandomSource, count: int) -> NDArray[np.int64]:
-    """Draw V, the successes of Bernoulli(exp(-1)) before the first failure: shape ``(count,)``."""
-    whole = np.zeros(count, dtype=np.int64)
-    running = np.arange(count)
-    while running.size:
-        ones = np.ones(running.size, dtype=np.int64)
-        running = running[draw_bernoulli_exp(source, ones, unit=1)]
-        whole[running] += 1
-    return whole
+    """Draw V with ``P(V = v)`` proportional to ``exp(-v)``: shape ``(count,)``, int64."""
+    low, high = draw_exponent(source, count, lowest_bit=UNIT_BITS)
+    return (low >> UNIT_BITS) + (high << (EXPONENT_BITS - UNIT_BITS))
 
 
 def collect_accepted(
@@ -120,20 +244,18 @@ def draw_digit(source: RandomSource, unit: int, count: int) -> NDArray[np.int64]
 def draw_geometric(source: RandomSource, rate: int, count: int) -> NDArray[np.int64]:
     """Draw geometric variates: ``P(G >= g) = exp(-g rate / 2^52)``, shape ``(count,)``, int64.
 
-    CKS Algorithm 2. ``X = U + 2^52 V`` has ``P(X = x)`` proportional to ``exp(-x / 2^52)``, because
-    the exponent splits over the digits of x in base 2^52; ``floor(X / rate) >= g`` iff
-    ``X >= g rate``.
+    ``floor(X / rate) >= g`` iff ``X >= g rate`` (CKS Algorithm 2), with X of ``draw_exponent``: the
+    work does not depend on what is drawn.
 
     Parameters
     ----------
     rate
         Integer, ``2^10 <= rate < 2^63``, in units of 2^-52.
     """
-    unit = draw_digit(source, UNIT, count)
-    whole = draw_whole(source, count)
-    drawn = (unit + (np.minimum(whole, _INT64_WHOLE - 1) << UNIT_BITS)) // rate
-    # V reaches 2^10 with probability exp(-1024): Python integers keep even that draw exact, up to
+    low, high = draw_exponent(source, count)
+    drawn = low // rate
+    # X reaches 2^58 with probability exp(-64): Python integers keep even that draw exact, up to
     # 2^62, which is reached with probability below exp(-2^19).
-    for i in np.flatnonzero(whole >= _INT64_WHOLE):
-        drawn[i] = min((int(unit[i]) + (int(whole[i]) << UNIT_BITS)) // rate, 2**62)
+    for i in np.flatnonzero(high):
+        drawn[i] = min((int(low[i]) + (int(high[i]) << EXPONENT_BITS)) // rate, 2**62)
     return drawn

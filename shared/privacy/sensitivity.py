@@ -1,4 +1,4 @@
-"""How far one record can move a sum: integers, read off the enumerated feature table."""
+"""Sensitivity of a sum to one record: integers, read off the enumerated feature table."""
 
 from __future__ import annotations
 

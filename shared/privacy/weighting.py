@@ -1,4 +1,4 @@
-"""How much each sketch counts in the global sketch: by size, or for the least error.
+"""Weights of sketches in the global sketch: by size, or for the least error.
 
 The global sketch is ``sum_l w_l s_l / sum_l w_l`` with ``s_l = S_l / (A alpha n_l)``. Every sketch
 carries the same noise whatever its size, so sketches smaller than half the mean size lower the SNR

@@ -1,8 +1,10 @@
 """The protocol between device and aggregator, version 1: messages, payloads, problems.
 
-Importable by every package. ``sketch.cddl`` beside this file describes the bytes.
+Importable by every package. ``README.md`` beside this file describes the protocol for those who
+write it in another language, ``sketch.cddl`` and ``enrolment.cddl`` the bytes.
 """
 
+from shared.wire.answers import AnswerReader, read_problem, read_retry_after
 from shared.wire.enrolment import (
     device_id_of,
     encode_proof_input,
@@ -23,6 +25,7 @@ from shared.wire.http_signature import (
     sign_request,
     verify_request,
 )
+from shared.wire.identities import API_KEY, compute_study_id, encode_stream_id, is_api_key
 from shared.wire.message import (
     SKETCH_MEDIA_TYPE,
     STREAM_NAME_RULE,
@@ -45,14 +48,16 @@ from shared.wire.problems import (
     problem_type_of,
     problem_types,
 )
-from shared.wire.study import compute_study_id
+from shared.wire.public_key import require_public_key
 
 __all__ = [
+    "API_KEY",
     "CLOCK_LEEWAY_S",
     "CODE_PREFIX",
     "PROBLEM_MEDIA_TYPE",
     "SKETCH_MEDIA_TYPE",
     "STREAM_NAME_RULE",
+    "AnswerReader",
     "DeviceAction",
     "EnrolmentCode",
     "ProblemType",
@@ -71,13 +76,18 @@ __all__ = [
     "encode_payload",
     "encode_proof_input",
     "encode_rotation_input",
+    "encode_stream_id",
     "error_from_problem",
+    "is_api_key",
     "is_enrolment_code",
     "is_stream_name",
     "parse_request_signature",
     "problem_document",
     "problem_type_of",
     "problem_types",
+    "read_problem",
+    "read_retry_after",
+    "require_public_key",
     "sign_request",
     "verify_header",
     "verify_proof",

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.cbor import encode_deterministic
 from shared.errors import SignatureError
+from shared.wire.public_key import require_public_key
 
 _DOMAIN = "sfumato/v1/enrolment"
 _ROTATION_DOMAIN = "sfumato/v1/rotation"
@@ -49,9 +50,12 @@ def verify_proof(proof_input: bytes, *, public_key: bytes, proof: bytes) -> None
 
     Raises
     ------
+    ConfigError
+        No key can be behind the public key: see :func:`require_public_key`.
     SignatureError
         The signature is not the key's over these bytes.
     """
+    require_public_key(public_key)
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(proof, proof_input)
     except (InvalidSignature, ValueError) as error:

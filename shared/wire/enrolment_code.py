@@ -28,7 +28,7 @@ _FIX = "copy or scan the whole line again, or ask the operator for `sfumato stud
 
 @dataclass(frozen=True, kw_only=True)
 class EnrolmentCode:
-    """What a device needs to know to enrol.
+    """The facts that a device needs to enrol.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How a device signs requests other than sketches: one profile of RFC 9421, Ed25519.
+"""Signatures of a device on requests other than sketches: a profile of RFC 9421, Ed25519.
 
 The signature covers the method, the path, the time of signing and, where there is a body, its
 digest (RFC 9530).

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.cbor import decode_deterministic, encode_deterministic
-from shared.core.text import is_plain
+from shared.core.text import PLAIN_TEXT_RULE, is_plain
 from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
 
 SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
@@ -24,7 +24,7 @@ HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
 VERSION = 1
 KIND = "local.v1"
 MAX_STREAM_NAME = 64
-STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters, none of them a control character"
+STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RULE}"
 _COSE_SIGN1_TAG = 18
 _EDDSA = -8
 _ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
@@ -32,13 +32,13 @@ _DIGEST_BYTES = 32
 
 
 def is_stream_name(name: object) -> bool:
-    """Tell whether something may be the name of a stream."""
+    """Return whether something may be the name of a stream."""
     return isinstance(name, str) and 1 <= len(name) <= MAX_STREAM_NAME and is_plain(name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SketchHeader:
-    """What a device signs about one sketch.
+    """The header that a device signs about one sketch.
 
     Parameters
     ----------
@@ -283,10 +283,10 @@ def _slots_from(value: Any) -> tuple[int, int] | None:
         case None:
             return None
         case [first, last] if type(first) is int and type(last) is int:
-            if -(1 << 53) < first <= last < 1 << 53:
+            if 0 <= first <= last < 1 << 53:
                 return first, last
     raise MalformedMessageError(
-        "must be null, or the first and last slot in order",
+        "must be null, or the first and last slot in order, none before the plan's origin",
         field="slots",
         fix="see shared/wire/sketch.cddl",
     )

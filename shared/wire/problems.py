@@ -18,7 +18,7 @@ PROBLEM_PATH = "/problems/"
 
 
 class DeviceAction(StrEnum):
-    """What a device does with a sketch that was answered with a problem."""
+    """The device's action on a sketch that was answered with a problem."""
 
     RETRY = "retry"
     """Send the same bytes again later."""

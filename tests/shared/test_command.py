@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 from shared import command
+from shared.core.engines import (
+    ENGINE_VARIABLE,
+    choose_engine,
+    describe_engine,
+    list_engines,
+)
 
 Contribute = Callable[..., None]
 
@@ -184,11 +190,18 @@ def test_a_call_that_names_no_command_is_refused_on_standard_error(
     assert "usage: sfumato" in output.err
 
 
-def test_version_is_that_of_the_installed_distribution(
-    capsys: pytest.CaptureFixture[str],
+def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert command.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"sfumato {metadata.version('sfumato')}\n"
+    for name in list_engines():
+        monkeypatch.setenv(ENGINE_VARIABLE, name)
+        assert command.main(["--version"]) == 0
+        version, engine = capsys.readouterr().out.splitlines()
+        assert version == f"sfumato {metadata.version('sfumato')}"
+        assert engine == f"engine: {describe_engine(choose_engine(name))}"
+    monkeypatch.setenv(ENGINE_VARIABLE, "fast")
+    assert command.main(["--version"]) == 2
+    assert ENGINE_VARIABLE in capsys.readouterr().err
 
 
 def test_the_packages_contribute_their_commands() -> None:

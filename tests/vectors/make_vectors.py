@@ -1,4 +1,4 @@
-"""Write the JSON test vectors: what a port of the sketch has to reproduce.
+"""Write the JSON test vectors: what a port of the sketch and of the wire has to reproduce.
 
 Run ``python -m tests.vectors.make_vectors`` after a deliberate change of the format, which also
 changes its version. Records are given in data units as exact doubles.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shared.core import (
     MaskSchedule,
@@ -24,6 +25,11 @@ from shared.core import (
     feature_table,
 )
 from shared.core.masks import BLOCK_RECORDS
+from tests.vectors.wire_vectors import (
+    make_enrolment_vector,
+    make_message_vectors,
+    make_request_vectors,
+)
 
 HERE = Path(__file__).parent
 SEED = hashlib.sha256(b"sfumato test vectors, version 1").digest()
@@ -130,14 +136,48 @@ def make_feature_vectors() -> dict[str, Any]:
     }
 
 
+def make_public_key_vectors() -> list[dict[str, Any]]:
+    """Encodings of points, and whether a device may have them as its key."""
+    prime = (1 << 255) - 19
+    order_8 = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
+    small = {
+        "order 1": 1,
+        "order 2": prime - 1,
+        "order 4": 0,
+        "order 8": int.from_bytes(order_8, "little"),
+        "order 8, negative": prime - int.from_bytes(order_8, "little"),
+        "order 4, not canonical": prime,
+        "order 1, not canonical": prime + 1,
+        "not canonical": prime + 3,
+        "the largest of all": (1 << 255) - 1,
+        "no point": 2,
+    }
+    vectors = [
+        {"what": what, "key": (y | sign << 255).to_bytes(32, "little").hex(), "valid": False}
+        for what, y in small.items()
+        for sign in (0, 1)
+    ]
+    for seed in (b"a", b"b", b"c"):
+        key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(seed).digest())
+        vectors.append(
+            {"what": "a key", "key": key.public_key().public_bytes_raw().hex(), "valid": True}
+        )
+    return vectors
+
+
 def main() -> None:
     """Write every file."""
     for name, vectors in (
         ("features", make_feature_vectors()),
         ("frequencies", make_frequency_vectors()),
         ("sketches", make_sketch_vectors()),
+        ("enrolment", make_enrolment_vector()),
+        ("messages", make_message_vectors()),
+        ("requests", make_request_vectors()),
+        ("public_keys", make_public_key_vectors()),
     ):
-        (HERE / f"{name}.json").write_text(json.dumps(vectors, indent=1) + "\n")
+        text = json.dumps(vectors, indent=1, ensure_ascii=False)
+        (HERE / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from shared.core.engines.interface import SketchEngine
-from shared.core.engines.native_engine import NativeEngine, list_levels
+from shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from shared.core.engines.numpy_engine import NumpyEngine
 from shared.errors import ConfigError
 
@@ -53,6 +53,13 @@ def choose_engine(choice: str | None) -> SketchEngine:
     return NativeEngine(level or (levels[0] if levels else "any"))
 
 
+def describe_engine(engine: SketchEngine) -> str:
+    """Describe the engine in use, and the levels there are or why the kernel is not used."""
+    if absence is not None:
+        return f"{engine.name}: {absence.rule}. To be faster, {absence.fix}"
+    return f"{engine.name} (levels of this machine: {', '.join(list_levels())})"
+
+
 __all__ = [
     "ENGINE_VARIABLE",
     "NativeEngine",
@@ -60,5 +67,6 @@ __all__ = [
     "SketchEngine",
     "choose_engine",
     "default_engine",
+    "describe_engine",
     "list_engines",
 ]

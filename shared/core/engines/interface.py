@@ -1,4 +1,4 @@
-"""What every engine does."""
+"""The interface of every engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SketchEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """What to print when a user asks which engine runs."""
+        """The text to print when a user asks which engine runs."""
         ...
 
     def add_records(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core.engines.source_digest import compute_source_digest
 from shared.core.frequencies import FrequencyMatrix
 from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
 from shared.core.quantise import STEPS, Quantiser
@@ -22,14 +24,41 @@ from shared.errors import ConfigError
 _CACHE_LINE = 64
 
 
-def _load() -> ModuleType | None:
+_SOURCES = Path(__file__).parent / "native"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absence:
+    """Why the kernel is not used, and what to do about it."""
+
+    rule: str
+    fix: str
+
+
+def _load() -> ModuleType | Absence:
     try:
-        return importlib.import_module("shared.core.engines._native")
-    except ImportError:
-        return None
+        native = importlib.import_module("shared.core.engines._native")
+    except ModuleNotFoundError:
+        return Absence(
+            rule="the kernel was not compiled when Sfumato was installed",
+            fix="install a C compiler and Python's header files (Debian: gcc, python3-dev), then "
+            "install Sfumato again; `pip install --verbose` shows what fails",
+        )
+    except ImportError as error:
+        return Absence(rule=f"the kernel cannot be loaded ({error})", fix="install Sfumato again")
+    expected = compute_source_digest(_SOURCES)
+    if expected is not None and getattr(native, "source_digest", None) != expected:
+        return Absence(
+            rule="the kernel was compiled from other sources than lie beside it",
+            fix="install Sfumato again, in a checkout with `make setup`",
+        )
+    return native
 
 
-_native = _load()
+_loaded = _load()
+_native = None if isinstance(_loaded, Absence) else _loaded
+absence = _loaded if isinstance(_loaded, Absence) else None
+"""Why the kernel is not used here; None if it is there."""
 _packed: dict[str, WeakKeyDictionary[FrequencyMatrix, NDArray[np.int16]]] = {}
 
 
@@ -45,20 +74,21 @@ class NativeEngine:
     Raises
     ------
     ConfigError
-        The kernel was not compiled, or this processor lacks the level's instructions.
+        There is no kernel to be used, or this processor lacks the level's instructions.
     """
 
     level: str
 
     def __post_init__(self) -> None:
         levels = list_levels()
+        if absence is not None:
+            raise ConfigError(absence.rule, field="engine", fix=f"{absence.fix}; or use 'numpy'")
         if self.level not in levels:
-            rule = f"has no level {self.level!r} on this machine"
-            fix = f"use one of {', '.join(levels)}, or 'numpy'"
-            if not levels:
-                rule = "was not compiled when Sfumato was installed"
-                fix = "install a C compiler and reinstall, or use 'numpy'"
-            raise ConfigError(f"the native engine {rule}", field="engine", fix=fix)
+            raise ConfigError(
+                f"has no level {self.level!r} on this machine",
+                field="engine",
+                fix=f"use one of {', '.join(levels)}, or 'numpy'",
+            )
 
     @property
     def name(self) -> str:

@@ -326,5 +326,5 @@ def test_streams_get_masks_of_their_own_and_whole_plans_none() -> None:
 
 def test_slots_are_half_open() -> None:
     window = make(window={"kind": "time", "origin": 100, "length_s": 10}).window
-    assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [-1, 0, 0, 1]
+    assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [0, 0, 0, 1]
     assert window.slot_bounds(1) == (110, 120)

@@ -21,6 +21,7 @@ from shared.privacy import (
 from shared.privacy.accounting import convert_concentrated
 
 ONE = Fraction(1)
+S = (b"", "s")
 
 
 def event(
@@ -30,16 +31,16 @@ def event(
 
 
 def test_windows_of_one_plan_compose_in_parallel() -> None:
-    assert compute_per_record_loss([event(i) for i in range(4)], "s").epsilon == 1
+    assert compute_per_record_loss([event(i) for i in range(4)], {S}).epsilon == 1
 
 
 def test_plans_on_one_stream_compose_in_sequence() -> None:
     events = [event(0), event(1, plan=b"q", epsilon=Fraction(1, 2)), event(2)]
-    assert compute_per_record_loss(events, "s").epsilon == Fraction(3, 2)
+    assert compute_per_record_loss(events, {S}).epsilon == Fraction(3, 2)
 
 
 def test_a_lifetime_sums_every_release() -> None:
-    assert compute_lifetime_loss([event(i) for i in range(4)], "s").epsilon == 4
+    assert compute_lifetime_loss([event(i) for i in range(4)], {S}).epsilon == 4
 
 
 @given(
@@ -65,15 +66,15 @@ def test_releases_of_one_cost_may_be_stated_at_once(
         for plan, own, epsilon, count in costs
     ]  # fmt: skip
     apart = [replace(e, count=1) for e in together for _ in range(e.count)]
-    assert compute_lifetime_loss(together, "s") == compute_lifetime_loss(apart, "s")
-    assert compute_per_record_loss(together, "s") == compute_per_record_loss(apart, "s")
+    assert compute_lifetime_loss(together, {S}) == compute_lifetime_loss(apart, {S})
+    assert compute_per_record_loss(together, {S}) == compute_per_record_loss(apart, {S})
     assert compose(together, delta=delta) == compose(apart, delta=delta)
 
 
 def test_streams_do_not_mix() -> None:
     events = [event(0), event(0, stream="other")]
-    assert compute_per_record_loss(events, "s").epsilon == 1
-    assert compute_lifetime_loss(events, "s").epsilon == 1
+    assert compute_per_record_loss(events, {S}).epsilon == 1
+    assert compute_lifetime_loss(events, {S}).epsilon == 1
 
 
 def test_a_release_beyond_either_budget_is_refused_by_name() -> None:
@@ -104,8 +105,8 @@ def test_a_ledger_that_obeys_never_exceeds_its_budget(
         except BudgetExceededError:
             continue
         ledger.append(new)
-    assert compute_per_record_loss(ledger, "s").epsilon <= per_record
-    assert compute_lifetime_loss(ledger, "s").epsilon <= lifetime
+    assert compute_per_record_loss(ledger, {S}).epsilon <= per_record
+    assert compute_lifetime_loss(ledger, {S}).epsilon <= lifetime
 
 
 def gaussian(sequence: int, *, rho: Fraction = Fraction(1, 20)) -> PrivacyEvent:
@@ -214,3 +215,11 @@ def test_the_conversion_is_an_upper_bound_by_its_own_formula(rho: Fraction, digi
     )
     assert epsilon <= max(best, 0.0) * (1 + 1e-6) + 1e-9
     assert epsilon >= max(best, 0.0) * 0.99 - 1e-9
+
+
+def test_the_releases_of_two_copies_of_a_device_add_up_for_each_record() -> None:
+    events = [*(event(i) for i in range(3)), replace(event(4), count=2, copy=1)]
+    assert compute_per_record_loss(events, {S}).epsilon == 2
+    assert compute_lifetime_loss(events, {S}).epsilon == 5
+    with pytest.raises(BudgetExceededError, match="epsilon 2, above the owner's limit 1"):
+        require_within_budget(events, event(5), Budget(per_record=ONE))

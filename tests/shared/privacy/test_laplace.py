@@ -29,7 +29,7 @@ def test_the_guarantee_never_exceeds_what_was_asked_and_loses_almost_nothing(
 
 def test_the_guarantee_says_relation_and_assumptions() -> None:
     words = calibrate(Fraction(1)).guarantee.describe()
-    for part in ("replace-one", "one record", "number of records", "q times epsilon", "twice"):
+    for part in ("replace-one", "one record", "number of records", "twice"):
         assert part in words
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,9 +9,20 @@ from hypothesis import strategies as st
 from shared.errors import PlanError, PrivacyError
 from shared.plan import plan_from_spec
 from shared.privacy import MECHANISMS, PrivacyTarget, calibrate_mechanism
-from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
-from shared.privacy.planner import Advice, advise, find_smallest_epsilon, predict_candidate
-from shared.privacy.utility import predict_mechanism_snr
+from shared.privacy.outline import (
+    FEATURES_PER_PARAMETER,
+    LARGEST_FREQUENCIES,
+    POSSIBLE_CLUSTERS,
+    StudyOutline,
+)
+from shared.privacy.planner import (
+    Advice,
+    advise,
+    advise_for_unknown_clusters,
+    find_smallest_epsilon,
+    predict_candidate,
+)
+from shared.privacy.utility import predict_mechanism_snr, predict_relative_sse
 
 PURE = Fraction(0)
 DELTA = Fraction(1, 10**6)
@@ -64,14 +76,63 @@ def test_what_is_recommended_reaches_the_target_if_any_candidate_without_masks_d
     advice = advise_on(study, epsilon, delta, target)
     reaching = [c for c in advice.candidates if not c.has_masks and c.band.reaches(target)]
     assert advice.meets_target == bool(reaching)
-    if reaching:
-        alike = [c.n_frequencies for c in reaching if c.delta == advice.recommended.delta]
-        assert advice.recommended.n_frequencies == min(alike)
-    else:
+    if not reaching:
         assert advice.recommended.band.high == min(c.band.high for c in advice.candidates)
 
 
-@given(outlines, st.sampled_from([PURE, DELTA]), st.sampled_from([1.06, 1.1, 1.3]))
+@given(outlines, epsilons, deltas, targets)
+@settings(max_examples=30)
+def test_of_those_that_reach_the_target_the_best_is_recommended_or_where_bytes_are_scarce_the_least(
+    study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
+) -> None:
+    advice = advise_on(study, epsilon, delta, target)
+    if not advice.meets_target:
+        return
+    best = advice.recommended
+    reaching = [c for c in advice.candidates if not c.has_masks and c.band.reaches(target)]
+    rivals = [c for c in reaching if c.delta == best.delta]
+    assert best.band.high <= min(c.band.high for c in rivals) + 0.005
+    scarce = advise_on(replace(study, bytes_are_scarce=True), epsilon, delta, target).recommended
+    assert scarce.n_frequencies == min(c.n_frequencies for c in rivals)
+
+
+def test_weak_noise_gets_five_features_a_parameter_and_no_more() -> None:
+    best = advise_on(outline(n_records=10**7), Fraction(10), PURE, 1.3).recommended
+    assert best.band.features_per_parameter == 5.0
+
+
+def test_a_plan_for_many_clusters_supports_fewer_and_its_range_is_where_the_band_ends() -> None:
+    found = advise_on(outline(n_records=10**6, n_clusters=10), Fraction(1), PURE, 1.1)
+    best, supported = found.recommended, found.cluster_range
+    assert supported.within_target >= 10
+    for k, reaches in ((1, True), (supported.within_target, True), (10**3, False)):
+        band = predict_relative_sse(
+            snr=best.snr, n_frequencies=best.n_frequencies, n_clusters=k, n_dimensions=4
+        )
+        assert band.reaches(1.1) == reaches
+    beyond = predict_relative_sse(
+        snr=best.snr,
+        n_frequencies=best.n_frequencies,
+        n_clusters=supported.at_most + 1,
+        n_dimensions=4,
+    )
+    assert beyond.high == float("inf")
+
+
+def test_an_unknown_number_of_clusters_is_planned_for_as_high_as_the_budget_allows() -> None:
+    def plan(n_records: int) -> int:
+        study, advice = advise_for_unknown_clusters(
+            outline(n_records=n_records), epsilon=Fraction(1), target_sse=1.1
+        )
+        assert advice.meets_target or study.n_clusters == min(POSSIBLE_CLUSTERS)
+        return study.n_clusters
+
+    assert plan(10**7) == max(POSSIBLE_CLUSTERS)
+    assert min(POSSIBLE_CLUSTERS) < plan(120_000) < max(POSSIBLE_CLUSTERS)
+    assert plan(1000) == min(POSSIBLE_CLUSTERS)
+
+
+@given(outlines, st.sampled_from([PURE, DELTA]), st.sampled_from([1.08, 1.1, 1.3]))
 @settings(max_examples=8)
 def test_the_smallest_epsilon_suffices_and_a_tenth_less_does_not(
     study: StudyOutline, delta: Fraction, target: float

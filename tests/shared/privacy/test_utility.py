@@ -238,7 +238,7 @@ def test_the_band_falls_and_narrows_as_the_snr_rises(snr: float, factor: float, 
 @pytest.mark.parametrize(
     ("snr", "m", "words"),
     [
-        (200.0, 100, "relative SSE between 1.00 and 1.09 is expected"),
+        (200.0, 100, "relative SSE between 1.00 and 1.08 is expected"),
         (1.0, 100, "without an upper bound: SNR m / (k d) is 5, below 8"),
         (1e6, 39, "without an upper bound: m / (k d) is 1.95, below 2"),
     ],

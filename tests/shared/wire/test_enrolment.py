@@ -1,6 +1,6 @@
 import pytest
 
-from shared.errors import SignatureError
+from shared.errors import ConfigError, SignatureError
 from shared.wire import encode_proof_input, verify_proof
 from tests.shared.wire.samples import KEY, PUBLIC_KEY
 
@@ -26,6 +26,8 @@ def test_a_proof_is_bound_to_token_study_and_labels(other: bytes) -> None:
         verify_proof(other, public_key=PUBLIC_KEY, proof=KEY.sign(proof_input()))
 
 
-def test_a_key_of_the_wrong_size_is_refused_as_a_signature_problem() -> None:
-    with pytest.raises(SignatureError):
+def test_a_key_or_proof_of_the_wrong_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match="public_key: must have 32 bytes"):
         verify_proof(b"x", public_key=b"short", proof=b"also")
+    with pytest.raises(SignatureError):
+        verify_proof(b"x", public_key=PUBLIC_KEY, proof=b"short")

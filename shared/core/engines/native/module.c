@@ -260,7 +260,16 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* Of the sources that this was compiled from: an old kernel beside newer sources is not used. */
+#ifndef SFUMATO_SOURCE_DIGEST
+#error "define SFUMATO_SOURCE_DIGEST: see shared/core/engines/source_digest.py"
+#endif
+
+static int add_constants(PyObject *module) {
+    return PyModule_AddStringConstant(module, "source_digest", SFUMATO_SOURCE_DIGEST);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_constants}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", "The integer sketch in C.", 0, methods, slots,

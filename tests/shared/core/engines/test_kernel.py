@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.core.engines import list_engines
+from shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[4]
 NATIVE = ROOT / "shared/core/engines/native"
@@ -30,7 +31,7 @@ def run(*command: object, **environment: str) -> str:
         [str(part) for part in command],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "SFUMATO_ENGINE": "", **environment},
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -80,6 +81,8 @@ module = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(module)
 sys.modules[name] = module
 import pytest
+from shared.core.engines import list_engines
+assert len(list_engines()) > 1
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
@@ -90,7 +93,9 @@ def test_the_python_module_passes_the_same_tests_under_sanitizers(tmp_path: Path
     if not (Path(include.strip()) / "Python.h").exists():
         pytest.skip("needs the header files of Python")
     module = tmp_path / "_native.abi3.so"
-    options = ["-O1", "-shared", "-fPIC", f"-I{include.strip()}", *COMMON, *SANITIZERS]
+    # Without it the module would be taken for one of other sources, and NumPy tested in its place.
+    digest = f'-DSFUMATO_SOURCE_DIGEST="{compute_source_digest(NATIVE)}"'
+    options = ["-O1", "-shared", "-fPIC", f"-I{include.strip()}", digest, *COMMON, *SANITIZERS]
     run("gcc", *options, NATIVE / "module.c", *KERNEL, "-o", module)
     library = run("gcc", "-print-file-name=libasan.so").strip()
     tests = [Path(__file__).parent / name for name in ("test_engines.py", "test_module.py")]

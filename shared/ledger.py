@@ -1,0 +1,415 @@
+"""An owner's ledger in a file of its own, for programs that keep their state apart.
+
+Agents with different state folders, and ``sfumato sketch``, share one budget through it. Two files
+cannot change in one transaction, so a release is *reserved* here before its noise is drawn, and
+*confirmed* once its bytes are stored. A crash between the two leaves a reservation: the same
+sketch takes it up again and pays nothing more. A sketch that is confirmed here and unknown to its
+own state means that the state was put back from a backup: nothing is released then.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from shared.errors import ConfigError, DiskError, LedgerError, StoreError
+from shared.privacy import (
+    Budget,
+    Origin,
+    OriginIndex,
+    PrivacyEvent,
+    Reader,
+    require_within_budget,
+)
+
+APPLICATION_ID = 0x5366_754C
+"""Marks the file as an owner's ledger (``SfuL``)."""
+VERSION = 1
+
+_TABLES = (
+    """
+    CREATE TABLE entries (
+        sketch_id BLOB PRIMARY KEY,
+        holder BLOB NOT NULL,
+        study BLOB NOT NULL,
+        stream TEXT NOT NULL,
+        plan_digest BLOB NOT NULL,
+        sequence INTEGER NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        rho TEXT,
+        reserved_at REAL NOT NULL,
+        is_confirmed INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE origins (
+        holder BLOB NOT NULL,
+        study BLOB NOT NULL,
+        stream TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        part TEXT NOT NULL,
+        UNIQUE (holder, study, stream, kind, name, part)
+    )
+    """,
+    "CREATE TABLE identity (id BLOB NOT NULL)",
+    "CREATE TRIGGER entries_stay BEFORE DELETE ON entries"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    "CREATE TRIGGER origins_stay BEFORE DELETE ON origins"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+)
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",
+    "PRAGMA busy_timeout = 10000",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+_PASSING = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """A release that is about to be drawn, or was.
+
+    Parameters
+    ----------
+    sketch_id
+        32 bytes, the same at every attempt.
+    holder
+        Whose state it belongs to, 16 random bytes that a state keeps for life.
+    event
+        What it costs; its ``count`` is 1.
+    origins
+        Where its records come from.
+    """
+
+    sketch_id: bytes
+    holder: bytes
+    event: PrivacyEvent
+    origins: tuple[Origin, ...]
+
+    @property
+    def reader(self) -> Reader:
+        """The stream, apart from those of other states with the same name."""
+        return _name_reader(self.holder, self.event.study, self.event.stream)
+
+
+class OwnersLedger:
+    """The ledger of one file, which is made when it is not there.
+
+    Parameters
+    ----------
+    path
+        The file.
+    known
+        The identity of the ledger that was used there before; None at the first time.
+
+    Every call opens the file, does one transaction and closes it, so that many programs can share
+    it. A file that is on a network file system without locks must not be shared.
+
+    Raises
+    ------
+    LedgerError
+        The ledger that is known is not there.
+    ConfigError
+        It cannot be made or opened, others may read it, or it is something else.
+    StoreError
+        It is damaged, or the disk is full; nothing was changed.
+    """
+
+    def __init__(self, path: Path, *, known: bytes | None = None) -> None:
+        self.path = path
+        if known is not None and not path.exists():
+            raise self._lost("is missing")
+        with self._open() as connection:
+            found = connection.execute("SELECT id FROM identity").fetchone()
+        self.identity: bytes = found["id"]
+        """16 random bytes that a ledger keeps for life."""
+        if known not in (None, self.identity):
+            raise self._lost("is not the one that was used here before")
+
+    def _lost(self, rule: str) -> LedgerError:
+        return LedgerError(
+            rule,
+            field=str(self.path),
+            fix="mount its disk, or put the file back. If it is gone for good, name another file "
+            "in budget.ledger: what this state has released is counted there",
+        )
+
+    def require_affordable(self, reservation: Reservation, budget: Budget) -> None:
+        """Check that a release would be within the budget, and reserve nothing.
+
+        Raises
+        ------
+        BudgetExceededError
+            It would not.
+        LedgerError
+            It was confirmed before.
+        """
+        with self._open() as connection:
+            self._require_new(connection, reservation)
+            self._require_within(connection, reservation, budget)
+
+    def reserve(self, reservation: Reservation, budget: Budget, *, now: float) -> None:
+        """Reserve a release; it is on the disk when this returns. Again, it costs nothing more.
+
+        Raises
+        ------
+        BudgetExceededError
+            The budget does not pay for it; nothing was changed.
+        LedgerError
+            It was confirmed before, or reserved at another cost.
+        """
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            is_new = self._require_new(connection, reservation)
+            # One that is taken up may have other origins by now.
+            self._require_within(connection, reservation, budget)
+            if is_new:
+                _insert(connection, reservation, now, is_confirmed=False)
+            _insert_origins(connection, reservation)
+            connection.execute("COMMIT")
+
+    def confirm(self, reservations: Iterable[Reservation], *, now: float) -> None:
+        """Note that the bytes of these releases are stored; those not reserved are added.
+
+        What has happened is counted, whatever the budget says.
+        """
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for reservation in reservations:
+                if not _is_counted(connection, reservation):
+                    _insert(connection, reservation, now, is_confirmed=True)
+                _insert_origins(connection, reservation)
+            connection.execute("COMMIT")
+
+    def find_confirmed(self, holder: bytes, study: bytes) -> list[PrivacyEvent]:
+        """Return the confirmed releases of a state to a study, one event each."""
+        with self._open() as connection:
+            rows = connection.execute(
+                "SELECT * FROM entries WHERE holder = ? AND study = ? AND is_confirmed"
+                " AND stream NOT LIKE '% of another copy' ORDER BY stream, sequence",
+                (holder, study),
+            )
+            return [_to_event(row) for row in rows]
+
+    def load(self) -> tuple[list[PrivacyEvent], OriginIndex]:
+        """Return every release, with readers that tell states apart, and who shares what."""
+        with self._open() as connection:
+            return _load(connection)
+
+    def _require_new(self, connection: sqlite3.Connection, reservation: Reservation) -> bool:
+        """Return whether nothing is known of a release; False where it was reserved before."""
+        row = connection.execute(
+            "SELECT * FROM entries WHERE sketch_id = ?", (reservation.sketch_id,)
+        ).fetchone()
+        if row is None:
+            return True
+        event = reservation.event
+        where = f"sketch {event.sequence} of stream {event.stream!r}"
+        if row["is_confirmed"]:
+            raise LedgerError(
+                f"{where} was released before, by a state that this one does not know: it was "
+                "restored from a backup, or copied; nothing was released",
+                field=str(self.path),
+                fix="use the state_dir that released it, or enrol a new device",
+            )
+        if _cost(_to_event(row)) != _cost(event):
+            raise LedgerError(
+                f"{where} was reserved at another cost",
+                field=str(self.path),
+                fix="put back the plan that it was reserved under",
+            )
+        return False
+
+    def _require_within(
+        self, connection: sqlite3.Connection, reservation: Reservation, budget: Budget
+    ) -> None:
+        events, index = _load(connection, but=reservation.sketch_id)
+        near = index.find_near(reservation.reader, reservation.origins)
+        new = _rename(reservation.event, reservation.reader)
+        require_within_budget(events, new, budget, readers=near)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            # Made by us, for SQLite would give it the mode that the umask leaves.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            mode = os.stat(self.path).st_mode
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be opened ({error.strerror})",
+                field=str(self.path),
+                fix="name a file in a folder of this user",
+            ) from error
+        if mode & 0o077:
+            raise ConfigError(
+                "must be closed to others", field=str(self.path), fix=f"run `chmod 600 {self.path}`"
+            )
+        try:
+            connection = sqlite3.connect(self.path, isolation_level=None)
+            try:
+                connection.row_factory = sqlite3.Row
+                self._prepare(connection)
+                yield connection
+            finally:
+                # What was begun and not committed is rolled back.
+                connection.close()
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", -1) & 0xFF in _PASSING:
+                raise DiskError(
+                    f"cannot be written now ({error})",
+                    field=str(self.path),
+                    fix="free space on its disk; nothing is lost, and it goes on then",
+                ) from error
+            raise StoreError(
+                f"cannot be read or written ({error})",
+                field=str(self.path),
+                fix="put a damaged ledger back from a copy, never from an older one",
+            ) from error
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        for pragma in _PRAGMAS:
+            connection.execute(pragma).fetchall()
+        application = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        if (application, version) == (APPLICATION_ID, VERSION):
+            return
+        is_empty = not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if (application, version) != (0, 0) or not is_empty:
+            raise ConfigError(
+                "is not an owner's ledger of this version",
+                field=str(self.path),
+                fix="name another file, or update this software",
+            )
+        connection.execute("BEGIN IMMEDIATE")
+        # Another program may have made the tables since.
+        if not _pragma(connection, "user_version"):
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute("INSERT INTO identity (id) VALUES (?)", (os.urandom(16),))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _name_reader(holder: bytes, study: bytes, stream: str) -> Reader:
+    return study, f"{stream} of {holder.hex()}"
+
+
+def _rename(event: PrivacyEvent, reader: Reader) -> PrivacyEvent:
+    return PrivacyEvent(
+        study=reader[0],
+        stream=reader[1],
+        plan_digest=event.plan_digest,
+        sequence=event.sequence,
+        epsilon=event.epsilon,
+        delta=event.delta,
+        rho=event.rho,
+    )
+
+
+def _cost(event: PrivacyEvent) -> tuple[object, ...]:
+    return event.plan_digest, event.epsilon, event.delta, event.rho
+
+
+def _is_counted(connection: sqlite3.Connection, reservation: Reservation) -> bool:
+    """Return whether a release is there under another identity: its device was forgotten since."""
+    event = reservation.event
+    row = connection.execute(
+        "SELECT 1 FROM entries WHERE holder = ? AND study = ? AND stream = ? AND sequence = ?"
+        " AND sketch_id != ?",
+        (
+            reservation.holder,
+            event.study,
+            event.stream,
+            event.sequence,
+            reservation.sketch_id,
+        ),
+    ).fetchone()
+    return row is not None
+
+
+def _load(
+    connection: sqlite3.Connection, *, but: bytes = b""
+) -> tuple[list[PrivacyEvent], OriginIndex]:
+    index = OriginIndex()
+    for row in connection.execute("SELECT * FROM origins"):
+        reader = _name_reader(row["holder"], row["study"], row["stream"])
+        index.add(reader, Origin(kind=row["kind"], name=row["name"], part=row["part"]))
+    # Of one cost together: a ledger of years is read for each release.
+    rows = connection.execute(
+        "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, epsilon, delta, rho,"
+        " COUNT(*) AS n FROM entries WHERE sketch_id != ?"
+        " GROUP BY holder, study, stream, plan_digest, epsilon, delta, rho",
+        (but,),
+    )
+    return [_to_event(row, count=row["n"], apart=True) for row in rows], index
+
+
+def _to_event(row: sqlite3.Row, *, count: int = 1, apart: bool = False) -> PrivacyEvent:
+    stream = row["stream"]
+    return PrivacyEvent(
+        study=row["study"],
+        stream=_name_reader(row["holder"], row["study"], stream)[1] if apart else stream,
+        plan_digest=row["plan_digest"],
+        sequence=row["sequence"],
+        epsilon=Fraction(row["epsilon"]),
+        delta=Fraction(row["delta"]),
+        rho=None if row["rho"] is None else Fraction(row["rho"]),
+        count=count,
+    )
+
+
+def _insert(
+    connection: sqlite3.Connection, reservation: Reservation, now: float, *, is_confirmed: bool
+) -> None:
+    event = reservation.event
+    connection.execute(
+        "INSERT INTO entries (sketch_id, holder, study, stream, plan_digest, sequence, epsilon,"
+        " delta, rho, reserved_at, is_confirmed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (sketch_id) DO UPDATE SET"
+        " is_confirmed = MAX(is_confirmed, excluded.is_confirmed)",
+        (
+            reservation.sketch_id,
+            reservation.holder,
+            event.study,
+            event.stream,
+            event.plan_digest,
+            event.sequence,
+            str(event.epsilon),
+            str(event.delta),
+            None if event.rho is None else str(event.rho),
+            now,
+            is_confirmed,
+        ),
+    )
+
+
+def _insert_origins(connection: sqlite3.Connection, reservation: Reservation) -> None:
+    event = reservation.event
+    connection.executemany(
+        "INSERT OR IGNORE INTO origins (holder, study, stream, kind, name, part)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (reservation.holder, event.study, event.stream, o.kind, o.name, o.part)
+            for o in reservation.origins
+        ],
+    )

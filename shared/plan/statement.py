@@ -1,0 +1,327 @@
+"""Privacy statement of a plan: promise, exclusions and public facts, written in one place.
+
+The server's answer, the commands, the dashboard and the documents render this and add nothing. A
+test compares the public facts with every field that a device sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from shared.plan.model import SketchPlan
+from shared.plan.parts import Dimension
+from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, show_up
+from shared.privacy.limits import find_level_cautions
+from shared.privacy.plausibility import compute_influence
+
+SEVERAL_WINDOWS = 10
+"""Windows of one person that are shown beside one."""
+_NARROWEST = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFact:
+    """Something that a sketch or a device shows and no noise hides.
+
+    Parameters
+    ----------
+    what, detail
+        A name, and a sentence.
+    seen_by
+        Who sees it, besides the server.
+    fields
+        The fields of messages that it is about.
+    """
+
+    what: str
+    detail: str
+    seen_by: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """All that is said about the privacy of a study.
+
+    Parameters
+    ----------
+    guarantee
+        What one sketch promises for one record, and what it assumes.
+    people
+        What holds for someone with several records; the first has one record in one window.
+    max_records_per_person
+        As the plan states it; None if unknown.
+    public, unprotected
+        What everybody may see, and what the guarantee does not cover.
+    influence
+        How many equal records a lie weighs that says the least, and the most, records.
+    cautions
+        What is to be said against the plan.
+    """
+
+    guarantee: str
+    people: tuple[GroupLoss, ...]
+    max_records_per_person: int | None
+    public: tuple[PublicFact, ...]
+    unprotected: tuple[str, ...]
+    influence: tuple[float, float]
+    cautions: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Describe the promise for one record and for people with several."""
+        return f"{self.guarantee} {self.describe_people()}"
+
+    def describe_people(self) -> str:
+        """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
+        known = self.max_records_per_person
+        most = (
+            "The plan does not know how many records one person can have."
+            if known is None
+            else f"The plan says that a person has at most {known} record(s) in a window."
+        )
+        if self.people[0].delta:
+            return f"{most} {_describe_gaussian(self.people)}"
+        largest = self.people[-1]
+        return (
+            f"{most} Someone with q records in each of w windows is protected at q w times "
+            f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
+            f"{show_up(largest.epsilon)}."
+        )
+
+    def people_to_json(self) -> list[dict[str, Any]]:
+        """Return the losses of people as JSON values; decimals are text, rounded up."""
+        return [
+            {
+                "n_records": loss.n_records,
+                "n_windows": loss.n_windows,
+                "epsilon": show_up(loss.epsilon),
+                "delta": show_up(loss.delta),
+                "multiple_epsilon": show_up(loss.multiple_epsilon),
+                "multiple_delta": show_up(loss.multiple_delta),
+            }
+            for loss in self.people
+        ]
+
+
+def make_statement(plan: SketchPlan) -> PrivacyStatement:
+    """Return the privacy statement of a plan."""
+    known = plan.max_records_per_person
+    groups = USUAL_GROUPS if known is None else tuple(sorted({1, known}))
+    return PrivacyStatement(
+        guarantee=plan.mechanism.guarantee.describe(),
+        people=tuple(
+            compute_group_loss(plan.mechanism, n_records=q, n_windows=w)
+            for w in (1, SEVERAL_WINDOWS)
+            for q in groups
+        ),
+        max_records_per_person=known,
+        public=list_public_facts(
+            hides_presence=plan.releases_count, by_time=plan.window.kind == "time"
+        ),
+        unprotected=_list_unprotected(plan),
+        influence=compute_largest_influence(plan),
+        cautions=find_cautions(plan),
+    )
+
+
+def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
+    """Return what is to be said against a plan: a level or a scale far from what makes sense."""
+    level = find_level_cautions(
+        epsilon=plan.release.epsilon, delta=plan.release.delta, n_records=plan.most_records
+    )
+    scales = (_find_scale_caution(dimension) for dimension in plan.dimensions)
+    return (*level, *(caution for caution in scales if caution))
+
+
+def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFact, ...]:
+    """List what a device shows: see :class:`PublicFact`."""
+    everyone = "analysts, and whoever is given a sketch"
+    return (
+        PublicFact(
+            what="study, plan and format",
+            detail="Which study a sketch is for, the digest of its plan, its kind and length.",
+            seen_by=everyone,
+            fields=("study", "plan_digest", "version", "kind", "payload_length"),
+        ),
+        PublicFact(
+            what="device",
+            detail="Which device it is: its identity, its public keys, and when they changed.",
+            seen_by=everyone,
+            fields=("device", "public_key", "last_sequences"),
+        ),
+        PublicFact(
+            what="labels",
+            detail="The values of the labels that the device enrolled with.",
+            seen_by="analysts",
+            fields=("labels",),
+        ),
+        PublicFact(
+            what="stream names",
+            detail="The names that the owner gave the streams: choose names that say nothing.",
+            seen_by=everyone,
+            fields=("stream",),
+        ),
+        PublicFact(
+            what="sequence numbers",
+            detail="How many sketches each stream has released so far, and their order.",
+            seen_by=everyone,
+            fields=("sequence",),
+        ),
+        _describe_windows(hides_presence, by_time),
+        _describe_count(hides_presence),
+        PublicFact(
+            what="times and addresses",
+            detail="When a device sends or asks something, by its own clock and the server's, and "
+            "from which address, and the sizes of what it sends"
+            + (
+                "; what a run released is sent by the next one, so that this tells when runs are. "
+                "To read a source over a network (HTTP, MQTT) shows there how much it holds."
+                if hides_presence
+                else "; a sketch is sent when its window is released, so that this tells when "
+                "there were records."
+            ),
+            seen_by="whoever watches the network; analysts see when sketches came",
+            fields=("created",),
+        ),
+        PublicFact(
+            what="software",
+            detail="The versions of the agent, and the engine that computes its sketches.",
+            seen_by="operators",
+            fields=("agent", "engine"),
+        ),
+        PublicFact(
+            what="waiting sketches",
+            detail="How many released sketches wait on the device to be sent.",
+            seen_by="operators",
+            fields=("waiting_sketches",),
+        ),
+        PublicFact(
+            what="refusals",
+            detail="Which rule of its owner refuses the plan, with the limit that the owner wrote.",
+            seen_by="operators",
+            fields=("plan_refusals", "rule", "detail"),
+        ),
+        PublicFact(
+            what="random and derived bytes",
+            detail="A random number, digests of what is sent, signatures, and an enrolment token: "
+            "they tell nothing of records.",
+            seen_by=everyone,
+            fields=("report_id", "payload_digest", "signature", "proof", "token"),
+        ),
+    )
+
+
+def _describe_windows(hides_presence: bool, by_time: bool) -> PublicFact:
+    if hides_presence:
+        detail = "Which slot a sketch covers: every slot has one, empty or not."
+    elif by_time:
+        detail = "Which slots a sketch covers, so when there were enough records for one."
+    else:
+        detail = "Nothing of the times of records; when a sketch comes tells when it was full."
+    return PublicFact(
+        what="windows",
+        detail=detail,
+        seen_by="analysts, and whoever is given a sketch",
+        fields=("slots",),
+    )
+
+
+def _describe_count(hides_presence: bool) -> PublicFact:
+    detail = (
+        "Only with noise: the exact number is not sent."
+        if hides_presence
+        else "The exact number of records in every sketch, those that could not be read included."
+    )
+    return PublicFact(
+        what="number of records",
+        detail=detail,
+        seen_by="analysts, and whoever is given a sketch",
+        fields=("n_records", "n_public"),
+    )
+
+
+def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
+    presence = "that and when a device takes part"
+    stolen = (
+        "a stolen device, which holds the exact sum of its open window, and how many records it "
+        "has and has read"
+    )
+    if plan.releases_count:
+        stolen = (
+            "a stolen device, which holds the exact sums and numbers of records of all slots that "
+            "it has not released yet, the open one and those since its last run, and the number "
+            "of records read in all"
+        )
+    else:
+        presence += ", and how many records it has"
+    return (
+        presence,
+        "someone with several records as well as one record: what holds is said of people apart",
+        "someone with records on several devices: the losses add up",
+        stolen,
+        _describe_liar(plan),
+    )
+
+
+def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
+    """Return how many equal records a lie weighs that says the least, and the most, records."""
+    weigh = partial(compute_influence, plan.privacy_target, plan.mechanism)
+    return weigh(n_records=plan.least_records), weigh(n_records=plan.most_records)
+
+
+def _describe_liar(plan: SketchPlan) -> str:
+    least, most = compute_largest_influence(plan)
+    return (
+        "the result against a device that lies: nobody can tell a lie from noise, so one sketch "
+        f"can move the sum as far as {least:,.0f} equal records; one that says it has "
+        f"{plan.most_records:,} records, as far as {most:,.0f}. It may send "
+        f"{plan.most_sketches_per_device:,} sketches, in {plan.most_streams_per_device} streams"
+    )
+
+
+def _find_scale_caution(dimension: Dimension) -> str | None:
+    width = dimension.upper - dimension.lower
+    if dimension.scale > width / 2:
+        return (
+            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half of the "
+            f"width of the bounds, {width:g}: no values within them spread so far. Give the "
+            "standard deviation inside one cluster"
+        )
+    if dimension.scale * _NARROWEST < width:
+        return (
+            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is below a thousandth of "
+            f"the width of the bounds, {width:g}: clusters so narrow are hardly found. Narrow the "
+            "bounds, or widen the scale"
+        )
+    return None
+
+
+def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
+    one, several = people[0], [loss for loss in people if loss.n_windows == 1][1:]
+    delta = show_up(one.delta)
+    sentences = []
+    if several:
+        at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in several)
+        there = ", ".join(
+            f"{show_up(loss.multiple_delta)} for {loss.n_records}" for loss in several
+        )
+        sentences.append(
+            "Gaussian noise does not protect q records of one window at q times epsilon: at the "
+            f"same delta, {delta}, epsilon is {at}; at q times epsilon delta is {there}."
+        )
+    windows = [loss for loss in people if loss.n_windows > 1]
+    at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in windows)
+    sentences.append(
+        f"For someone with so many records in each of {SEVERAL_WINDOWS} windows epsilon is, at "
+        f"delta {delta}, {at}."
+    )
+    return " ".join(sentences)
+
+
+def show_level(epsilon: Fraction, delta: Fraction) -> str:
+    """Write a level of privacy for people, rounded up."""
+    level = f"epsilon {show_up(epsilon)}"
+    return f"{level} and delta {show_up(delta)}" if delta else level

@@ -1,0 +1,152 @@
+"""Where records come from, by public facts: what makes two streams read the same records.
+
+A budget for one record must count every release that the record can be in, whatever stream or
+study it was released under. So releases are counted by *origin*: a path, a file's identity, a
+database, an address, a broker with a topic filter, standard input. None of it is content.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shared.errors import ConfigError
+from shared.privacy.accounting import Reader
+
+KINDS = ("path", "file", "folder", "http", "mqtt", "stdin", "other")
+_MOST_CHARACTERS = 4096
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Origin:
+    """One public fact about where a stream's records come from.
+
+    Parameters
+    ----------
+    kind
+        One of ``KINDS``; facts of different kinds overlap only as a folder does with a path in it.
+    name
+        ``path``, ``folder``: the absolute path. ``file``: the identity that the file system gives
+        it. ``http``: host, port and path. ``mqtt``: host and port, a space, and the topic filter.
+    part
+        Names a part of the source that the owner declares to be disjoint from its other named
+        parts; empty for all of it.
+    """
+
+    kind: str
+    name: str
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"must be one of {', '.join(KINDS)}", field="origin.kind")
+        if len(self.name) > _MOST_CHARACTERS:
+            raise ConfigError(
+                f"must be at most {_MOST_CHARACTERS} characters",
+                field="origin.name",
+                fix="shorten the path or the address of the source",
+            )
+
+    def overlaps(self, other: Origin) -> bool:
+        """Return whether records of one may be records of the other.
+
+        Guarantees
+        ----------
+        Symmetric and reflexive. Where it is false, no record is of both, provided that parts which
+        the owner declares disjoint are so.
+        """
+        if self.part and other.part and self.part != other.part:
+            return False
+        if self.kind == other.kind == "mqtt":
+            return _overlap_topics(self.name, other.name)
+        if self.kind == other.kind:
+            return self.name == other.name
+        return _holds(self, other) or _holds(other, self)
+
+
+class OriginIndex:
+    """Which streams share an origin, for any number of origins: each is compared with few.
+
+    A stream that shares an origin with another keeps that for good: what both have read, both may
+    have released.
+    """
+
+    def __init__(self) -> None:
+        self._exact: dict[tuple[str, str], set[tuple[Reader, str]]] = defaultdict(set)
+        self._topics: set[tuple[Reader, Origin]] = set()
+        self._near: dict[Reader, set[Reader]] = defaultdict(set)
+
+    def add(self, reader: Reader, origin: Origin) -> None:
+        """Note that a stream reads from an origin."""
+        for other in self.find(origin) - {reader}:
+            self._near[reader].add(other)
+            self._near[other].add(reader)
+        if origin.kind == "mqtt":
+            self._topics.add((reader, origin))
+            return
+        self._exact[origin.kind, origin.name].add((reader, origin.part))
+        if origin.kind == "path":
+            self._exact["in", _folder_of(origin)].add((reader, origin.part))
+
+    def find(self, origin: Origin) -> set[Reader]:
+        """Return the streams with an origin that overlaps a given one."""
+        if origin.kind == "mqtt":
+            return {reader for reader, other in self._topics if origin.overlaps(other)}
+        found = set(self._exact.get((origin.kind, origin.name), ()))
+        if origin.kind == "path":
+            found |= self._exact.get(("folder", _folder_of(origin)), set())
+        if origin.kind == "folder":
+            found |= self._exact.get(("in", origin.name), set())
+        part = origin.part
+        return {reader for reader, other in found if not (part and other and part != other)}
+
+    def find_near(self, reader: Reader, origins: Iterable[Origin] = ()) -> set[Reader]:
+        """Return the other streams that may have read the same records as one stream.
+
+        Parameters
+        ----------
+        origins
+            What the stream is about to read, besides what was added for it.
+        """
+        found = set(self._near.get(reader, ()))
+        for origin in origins:
+            found |= self.find(origin)
+        return found - {reader}
+
+
+def _folder_of(path: Origin) -> str:
+    return path.name.rpartition("/")[0] or "/"
+
+
+def _holds(folder: Origin, path: Origin) -> bool:
+    if folder.kind != "folder" or path.kind != "path":
+        return False
+    return _folder_of(path) == folder.name
+
+
+def _overlap_topics(a: str, b: str) -> bool:
+    broker_a, _, filter_a = a.partition(" ")
+    broker_b, _, filter_b = b.partition(" ")
+    return broker_a == broker_b and _overlap_levels(_levels(filter_a), _levels(filter_b))
+
+
+def _levels(topic_filter: str) -> list[str]:
+    levels = topic_filter.split("/")
+    # $share/GROUP/FILTER and $queue/FILTER: several share what the filter matches.
+    if levels[0] == "$share" and len(levels) > 2:
+        return levels[2:]
+    return levels[1:] if levels[0] in ("$queue", "$exclusive") and len(levels) > 1 else levels
+
+
+def _overlap_levels(a: list[str], b: list[str]) -> bool:
+    """Return whether some topic matches both filters (MQTT 5.0, section 4.7.1)."""
+    for i in range(max(len(a), len(b))):
+        rest_a, rest_b = a[i:], b[i:]
+        if rest_a[:1] == ["#"] or rest_b[:1] == ["#"]:
+            return True
+        if not rest_a or not rest_b:
+            return False
+        if rest_a[0] != rest_b[0] and "+" not in (rest_a[0], rest_b[0]):
+            return False
+    return True

@@ -1,0 +1,73 @@
+"""JSON answers of an aggregator, read by clients that trust none of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+from shared.errors import TransportError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AnswerReader:
+    """Reader of answers; every method raises a ``TransportError`` for what no aggregator sends.
+
+    Parameters
+    ----------
+    field
+        Setting that holds the server's address, which the error names.
+    """
+
+    field: str
+
+    def read_document(self, data: bytes | str) -> dict[str, Any]:
+        """Parse a body that is one JSON object."""
+        try:
+            document = json.loads(data)
+        # Nesting that Python does not follow is no document either.
+        except (ValueError, RecursionError) as error:
+            raise self.refuse("the body") from error
+        if not isinstance(document, dict):
+            raise self.refuse("the body")
+        return document
+
+    def require(
+        self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]
+    ) -> T:
+        """Return a field of a kind; a boolean is no number."""
+        value = document.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.refuse(name)
+        return value
+
+    def refuse(self, what: str) -> TransportError:
+        """Make the error of an answer that no aggregator gives."""
+        return TransportError(
+            f"{what} of the answer is not what an aggregator sends",
+            field=self.field,
+            fix="check the address; something else may be answering there",
+        )
+
+
+def read_problem(data: bytes | str) -> dict[str, Any]:
+    """Parse the body of a refusal; empty where it is no JSON object."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def read_retry_after(text: str, *, now: float) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks for; None if it makes no sense."""
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,344 @@
+"""Vectors of the wire protocol: what ``shared/wire/README.md`` describes, with all inputs.
+
+Everything in them follows from constants here, the noise too: it stands for a draw, and is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from shared.cbor import encode_deterministic
+from shared.core import SketchAccumulator
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_spec, plan_to_json
+from shared.wire import (
+    SKETCH_MEDIA_TYPE,
+    EnrolmentCode,
+    SketchHeader,
+    compute_sketch_id,
+    compute_study_id,
+    device_id_of,
+    encode_enrolment_code,
+    encode_message,
+    encode_payload,
+    encode_proof_input,
+    encode_rotation_input,
+    encode_stream_id,
+    sign_request,
+)
+
+SEED = b"sfumato wire vectors, version 1"
+STUDY_NAME = "weather in °F"
+SERVER = "https://sketches.example.org"
+TOKEN = "sfe_" + "0123456789-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+LABELS = {"site": "north", "größe": "klein"}
+CREATED = 1_700_014_400
+"""When the vectors' requests are signed."""
+ORIGIN = 1_700_000_000
+_JSON = {"Content-Type": "application/json"}
+_SPEC: dict[str, Any] = {
+    "dimensions": [
+        {"name": "temperature", "unit": "°F", "lower": -10.0, "upper": 110.0, "scale": 8.0},
+        {"name": "humidity", "unit": "1", "lower": 0.0, "upper": 1.0, "scale": 0.15},
+    ],
+    "n_frequencies": 12,
+    "seed": "the wire vectors' study",
+    "epsilon": "3/2",
+    "window": {"kind": "time", "origin": ORIGIN, "length_s": 3600},
+    "least_records": 2,
+    "most_records": 50,
+    "most_sketches": 1000,
+    "labels": [
+        {"name": "site", "values": ["north", "south"]},
+        {"name": "größe", "values": ["klein", "groß"]},
+    ],
+}
+MASKED = plan_from_spec(_SPEC | {"measurements_per_record": 3})
+BY_COUNT = plan_from_spec(_SPEC | {"window": {"kind": "count", "length": 5}})
+SECRET_COUNT = plan_from_spec(
+    {name: value for name, value in _SPEC.items() if name != "least_records"}
+    | {"neighbouring": "add-remove-one", "delta": "1e-6"}
+)
+RECORDS: list[list[float | None]] = [
+    [39.02, 0.5937],
+    [39.92, 0.6221],
+    [999.0, -3.0],
+    [None, 0.5],
+    [72.3, 0.31],
+]
+
+
+def derive(label: str, count: int) -> bytes:
+    """Return bytes that stand for random ones."""
+    return hashlib.shake_256(SEED + b"/" + label.encode()).digest(count)
+
+
+@dataclass(frozen=True)
+class Key:
+    """An Ed25519 key that everybody knows."""
+
+    private: bytes
+
+    @property
+    def public(self) -> bytes:
+        return Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+
+    def sign(self, data: bytes) -> bytes:
+        return Ed25519PrivateKey.from_private_bytes(self.private).sign(data)
+
+    def to_json(self) -> dict[str, str]:
+        return {"private_key": self.private.hex(), "public_key": self.public.hex()}
+
+
+KEY, NEXT_KEY = Key(derive("device key", 32)), Key(derive("next key", 32))
+DEVICE = device_id_of(KEY.public)
+
+
+def make_enrolment_vector() -> dict[str, Any]:
+    """From the line that a device is given to the request that enrols it."""
+    study = compute_study_id(STUDY_NAME, MASKED)
+    code = EnrolmentCode(server=SERVER, study=study, token=TOKEN)
+    proof_input = encode_proof_input(token=TOKEN, study=study, public_key=KEY.public, labels=LABELS)
+    proof = KEY.sign(proof_input)
+    body = {
+        "token": TOKEN,
+        "study_id": study.hex(),
+        "public_key": KEY.public.hex(),
+        "labels": LABELS,
+        "proof": proof.hex(),
+    }
+    return {
+        "code": {
+            "line": encode_enrolment_code(code),
+            "body": encode_deterministic([1, SERVER, study, TOKEN]).hex(),
+            "server": SERVER,
+            "study": study.hex(),
+            "token": TOKEN,
+        },
+        "study": {
+            "name": STUDY_NAME,
+            "plan": encode_plan(MASKED).hex(),
+            "plan_json": plan_to_json(MASKED),
+            "plan_digest": compute_plan_digest(MASKED).hex(),
+            "id_input": encode_deterministic([STUDY_NAME, compute_plan_digest(MASKED)]).hex(),
+            "id": study.hex(),
+        },
+        "device": KEY.to_json() | {"id": DEVICE.hex()},
+        "labels": LABELS,
+        "proof_input": proof_input.hex(),
+        "proof": proof.hex(),
+        "request": _request("POST", "/v1/enrolments", _JSON, _to_body(body)),
+        "answer": {
+            "status": 201,
+            "body": {"device_id": DEVICE.hex(), "study_id": study.hex(), "labels": LABELS},
+        },
+        "rotation": _make_rotation(),
+    }
+
+
+def _make_rotation() -> dict[str, Any]:
+    last_sequences = {"weather": 41, "süd/b": 0, "aa": 7}
+    proof_input = encode_rotation_input(
+        device=DEVICE, public_key=NEXT_KEY.public, last_sequences=last_sequences
+    )
+    proof = NEXT_KEY.sign(proof_input)
+    body = {
+        "public_key": NEXT_KEY.public.hex(),
+        "last_sequences": last_sequences,
+        "proof": proof.hex(),
+    }
+    return {
+        "next_key": NEXT_KEY.to_json(),
+        "last_sequences": last_sequences,
+        "proof_input": proof_input.hex(),
+        "proof": proof.hex(),
+        "request": make_signed("POST", "/v1/devices/me/keys", _to_body(body))["request"],
+        "answer": {
+            "status": 201,
+            "body": {"device_id": DEVICE.hex(), "key_id": device_id_of(NEXT_KEY.public).hex()},
+        },
+    }
+
+
+def make_message_vectors() -> dict[str, Any]:
+    """Whole signed sketches, and limits of coordinates."""
+    return {
+        "messages": [
+            _make_message("masks, windows by time", MASKED, "weather", sequence=0, slots=(1, 1)),
+            _make_message(
+                "masks, a later sketch over two slots",
+                MASKED,
+                "weather",
+                sequence=1,
+                slots=(2, 3),
+                first_record=len(RECORDS),
+            ),
+            _make_message("windows by count", BY_COUNT, "süd/1 ☀", sequence=300, slots=None),
+            _make_message(
+                "a secret number of records", SECRET_COUNT, "weather", sequence=0, slots=(0, 0)
+            ),
+        ],
+        "limits": [
+            _make_limits("few records", MASKED, 5),
+            _make_limits("the most records", MASKED, MASKED.most_records),
+            _make_limits("a secret number of records", SECRET_COUNT, None),
+        ],
+    }
+
+
+def _make_message(
+    name: str,
+    plan: SketchPlan,
+    stream: str,
+    *,
+    sequence: int,
+    slots: tuple[int, int] | None,
+    first_record: int = 0,
+) -> dict[str, Any]:
+    study, digest = compute_study_id(STUDY_NAME, plan), compute_plan_digest(plan)
+    stream_id = encode_stream_id(DEVICE, stream)
+    accumulator = SketchAccumulator(plan.operator(stream_id), first_record=first_record)
+    accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in RECORDS]))
+    exact = plan.append_count(accumulator.sums, accumulator.n_records)
+    noise = _make_noise(plan, f"{name}/noise")
+    n_records = None if plan.releases_count else accumulator.n_records
+    released = np.clip(exact + noise, *plan.coordinate_limits(n_records))
+    payload = encode_payload(released, plan.payload_width)
+    header = SketchHeader(
+        study=study,
+        plan_digest=digest,
+        device=DEVICE,
+        stream=stream,
+        sequence=sequence,
+        slots=slots,
+        n_records=n_records,
+        n_public=not plan.releases_count,
+        report_id=derive(f"{name}/report id", 16),
+        payload_length=len(payload),
+        payload_digest=hashlib.sha256(payload).digest(),
+    )
+    message = encode_message(header, payload, KEY.sign)
+    protected, _, header_bytes, signature = cbor2.loads(message)[0].value
+    path = f"/v1/studies/{study.hex()}/sketches/{header.sketch_id.hex()}"
+    assert header.sketch_id == compute_sketch_id(study, DEVICE, stream, sequence)
+    return {
+        "name": name,
+        "study_name": STUDY_NAME,
+        "plan": encode_plan(plan).hex(),
+        "plan_digest": digest.hex(),
+        "study": study.hex(),
+        "device": DEVICE.hex(),
+        "private_key": KEY.private.hex(),
+        "stream": stream,
+        "stream_id": stream_id.hex(),
+        "first_record": first_record,
+        "records": RECORDS,
+        "times": None if slots is None else _make_times(slots),
+        "sums": exact.tolist(),
+        "noise": noise.tolist(),
+        "released": released.tolist(),
+        "payload": payload.hex(),
+        "sequence": sequence,
+        "slots": slots if slots is None else list(slots),
+        "n_records": n_records,
+        "n_public": header.n_public,
+        "report_id": header.report_id.hex(),
+        "payload_digest": header.payload_digest.hex(),
+        "header": header_bytes.hex(),
+        "protected": protected.hex(),
+        "signature_input": encode_deterministic(["Signature1", protected, b"", header_bytes]).hex(),
+        "signature": signature.hex(),
+        "message": message.hex(),
+        "sketch_id_input": encode_deterministic([study, DEVICE, stream, sequence]).hex(),
+        "sketch_id": header.sketch_id.hex(),
+        "request": {
+            "method": "PUT",
+            "path": path,
+            "headers": {"Content-Type": SKETCH_MEDIA_TYPE},
+        },
+    }
+
+
+def _make_times(slots: tuple[int, int]) -> list[float]:
+    """Times of the records, at both ends of the slots and between."""
+    start, end = ORIGIN + slots[0] * 3600, ORIGIN + (slots[1] + 1) * 3600
+    return [float(start), start + 0.25, start + 1799.5, end - 1.0, end - 0.125]
+
+
+def _make_noise(plan: SketchPlan, label: str) -> NDArray[np.int64]:
+    """Numbers spread evenly, with the variance of the plan's noise: what a server finds likely."""
+    half_width = math.isqrt(int(3 * plan.mechanism.variance))
+    words = np.frombuffer(derive(label, 8 * plan.n_coordinates), dtype="<u8")
+    drawn = [int(word) % (2 * half_width + 1) - half_width for word in words]
+    return np.array(drawn, dtype=np.int64)
+
+
+def _make_limits(name: str, plan: SketchPlan, n_records: int | None) -> dict[str, Any]:
+    low, high = plan.coordinate_limits(n_records)
+    noised = np.where(np.arange(low.size) % 2, low - 1, high + 1)
+    noised[:3] = low[0], high[0], 0
+    return {
+        "name": name,
+        "plan": encode_plan(plan).hex(),
+        "n_records": n_records,
+        "noised": noised.tolist(),
+        "released": np.clip(noised, low, high).tolist(),
+    }
+
+
+def make_request_vectors() -> list[dict[str, Any]]:
+    """Signed requests, with a body and without."""
+    study = compute_study_id(STUDY_NAME, MASKED)
+    heartbeat = {
+        "agent": "0.1.0",
+        "engine": "numpy",
+        "waiting_sketches": 2,
+        "plan_refusals": [],
+    }
+    return [
+        make_signed("GET", "/v1/devices/me"),
+        make_signed("GET", f"/v1/studies/{study.hex()}"),
+        make_signed("PUT", "/v1/devices/me/heartbeat", _to_body(heartbeat)),
+    ]
+
+
+def make_signed(method: str, path: str, body: bytes = b"") -> dict[str, Any]:
+    """Return a request that the vectors' device signs."""
+    bases: list[bytes] = []
+
+    def sign(base: bytes) -> bytes:
+        bases.append(base)
+        return KEY.sign(base)
+
+    headers = sign_request(
+        method=method, path=path, body=body, device=DEVICE, created=CREATED, sign=sign
+    )
+    return {
+        "device": DEVICE.hex(),
+        "private_key": KEY.private.hex(),
+        "created": CREATED,
+        "signature_base": bases[0].decode("ascii"),
+        "request": _request(method, path, headers | (_JSON if body else {}), body),
+    }
+
+
+def _to_body(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode("utf-8")
+
+
+def _request(method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    return {
+        "method": method,
+        "path": path,
+        "headers": dict(headers),
+        "body": body.decode("utf-8"),
+    }
