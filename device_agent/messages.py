@@ -1,9 +1,9 @@
-"""What device and server tell each other, as values; ``device_agent.transport`` carries them."""
+"""Messages between device and server, as values; ``device_agent.transport`` carries them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.wire import DeviceAction
@@ -22,7 +22,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceAnswer:
-    """What the server knows of this device.
+    """The server's knowledge of this device.
 
     Parameters
     ----------
@@ -30,6 +30,11 @@ class DeviceAnswer:
         Hexadecimal.
     last_sequences
         The number of the last sketch of each stream.
+    missing
+        Ranges of numbers below the last that the server does not hold, first and last, ascending;
+        the lowest of each stream that has any, so ask again when these were sent.
+    unnamed
+        The streams of which it lacks more than it names.
     server_time
         Seconds since 1970-01-01 UTC.
     generation
@@ -41,6 +46,18 @@ class DeviceAnswer:
     last_sequences: Mapping[str, int]
     server_time: float
     generation: str
+    missing: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    unnamed: frozenset[str] = frozenset()
+
+    def holds(self, stream: str, sequence: int) -> bool | None:
+        """Return whether the server holds a sketch; None where the answer does not say."""
+        last, missing = self.last_sequences.get(stream, -1), self.missing.get(stream, ())
+        if sequence >= last:
+            return sequence == last
+        if any(first <= sequence <= end for first, end in missing):
+            return False
+        is_named = stream not in self.unnamed or sequence < missing[-1][1]
+        return True if is_named else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +80,7 @@ class PlanRefusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """What a device says of itself: nothing about records."""
+    """A device's report on itself: nothing about records."""
 
     agent: str
     engine: str
@@ -104,7 +121,7 @@ class KeyOffer:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadOutcome:
-    """What became of one upload.
+    """The result of one upload.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the owner allows and how the agent keeps house, read from the configuration."""
+"""The owner's limits and the agent's operational settings, read from the configuration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from device_agent.toml_table import Table
 from shared.errors import ConfigError
-from shared.privacy import MECHANISMS
+from shared.privacy import MECHANISMS, Budget
+from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
+BUDGET_KEYS = ("per_record", "lifetime", "delta", "ledger")
 LOG_LEVELS = ("info", "debug", "warning", "error")
 NEIGHBOURING = ("replace-one", "add-remove-one")
 _DIGEST_BYTES = 32
@@ -18,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What a plan and a server must be, to be obeyed; None and empty allow everything.
+    """Conditions on the plans and servers that are obeyed; None and empty allow everything.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Housekeeping:
-    """What changes nothing about what is released.
+    """Operational settings; they never affect what is released.
 
     Parameters
     ----------
@@ -69,6 +71,10 @@ class Housekeeping:
         The least important lines to show.
     metrics
         File that metrics are written to, absolute; None for none.
+    log_value_counts, metrics_value_counts
+        Whether log lines and metrics may depend on values: how many records could not be sketched
+        or lay out of bounds. These are exact, without noise, and both are made to leave the device:
+        one record's text moves them by one, which is what the noise of a sketch hides.
     tls
         How the server is spoken with.
     """
@@ -76,17 +82,43 @@ class Housekeeping:
     outbox_bytes: int = 256 * _MEGABYTE
     log_level: str = field(default=LOG_LEVELS[0])
     metrics: Path | None = None
+    log_value_counts: bool = False
+    metrics_value_counts: bool = False
     tls: TlsSettings = field(default_factory=TlsSettings)
 
 
-def read_policy(top: Table) -> Policy:
-    """Read ``[policy]``.
+def read_limits(top: Table) -> tuple[Budget, Policy]:
+    """Read ``[budget]`` and ``[policy]``, with a default for what a record may lose.
+
+    Whoever writes ``policy.epsilon_per_window`` and no ``budget.per_record`` has decided that too;
+    without both it is ``DEFAULT_EPSILON``. A lifetime has no default: whether people are in many
+    windows only the owner knows.
 
     Raises
     ------
     ConfigError
         A key is unknown or breaks its rule.
     """
+    policy = _read_policy(top)
+    table = Table(top.get("budget") or {}, "budget", BUDGET_KEYS)
+    per_record, delta = read_exact(table, "per_record"), read_exact(table, "delta")
+    if delta is not None and delta >= 1:
+        raise ConfigError(
+            "must be below 1",
+            field=table.name("delta"),
+            fix='write it as "1/1000000", or remove it',
+        )
+    defaults = {"per_record": per_record, "delta": delta}
+    budget = Budget(
+        per_record=per_record or policy.epsilon_per_window or DEFAULT_EPSILON,
+        lifetime=read_exact(table, "lifetime"),
+        delta=delta or DEFAULT_DELTA,
+        defaults=frozenset(name for name, value in defaults.items() if value is None),
+    )
+    return budget, policy
+
+
+def _read_policy(top: Table) -> Policy:
     known = ("epsilon_per_window", "mechanisms", "neighbouring", "plan_digests", "servers")
     table = Table(top.get("policy") or {}, "policy", known)
     return Policy(
@@ -99,10 +131,10 @@ def read_policy(top: Table) -> Policy:
 
 
 def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
-    """Read ``[outbox]``, ``[log]``, ``[metrics]`` and ``[tls]``; raises as :func:`read_policy`."""
+    """Read ``[outbox]``, ``[log]``, ``[metrics]`` and ``[tls]``; raises as :func:`read_limits`."""
     outbox = Table(top.get("outbox") or {}, "outbox", ("most_megabytes",))
-    log = Table(top.get("log") or {}, "log", ("level",))
-    metrics = Table(top.get("metrics") or {}, "metrics", ("path",))
+    log = Table(top.get("log") or {}, "log", ("level", "value_counts"))
+    metrics = Table(top.get("metrics") or {}, "metrics", ("path", "value_counts"))
     path = metrics.optional_text("path")
     most = outbox.number("most_megabytes", 256.0)
     if most <= 0:
@@ -115,6 +147,8 @@ def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
         outbox_bytes=int(most * _MEGABYTE),
         log_level=log.choice("level", LOG_LEVELS),
         metrics=None if path is None else folder / Path(path).expanduser(),
+        log_value_counts=log.flag("value_counts"),
+        metrics_value_counts=metrics.flag("value_counts"),
         tls=_read_tls(top, folder),
     )
 

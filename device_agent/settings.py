@@ -1,4 +1,4 @@
-"""What the owner of a device decides, read from one TOML file.
+"""The owner's decisions about a device, read from one TOML file.
 
 Everything that privacy depends on is in the study's plan; here are the addresses, the sources, and
 how much the owner lets the device spend.
@@ -10,17 +10,16 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from device_agent.owner_tables import (
+    BUDGET_KEYS,
     Housekeeping,
     Policy,
-    read_exact,
     read_housekeeping,
-    read_policy,
+    read_limits,
 )
 from device_agent.source_settings import FieldSettings, SourceSettings
 from device_agent.source_tables import read_fields, read_source
@@ -55,7 +54,8 @@ class Settings:
     Parameters
     ----------
     state_dir
-        Where key, ledger and outbox live, absolute; one device and one study.
+        Where keys, ledger and outbox live, absolute; several studies may share it, and then share
+        the owner's ledger.
     server
         Address of the aggregator, without a slash at the end.
     study
@@ -63,7 +63,9 @@ class Settings:
     labels
         The device's declared labels, fixed when it enrols.
     budget
-        What the owner allows; no limit beyond the plan's own where nothing is stated.
+        What the owner allows, or the default where nothing is written.
+    ledger
+        A file that states in other folders share the budget through, absolute; None for none.
     streams
         At least one.
     policy
@@ -80,6 +82,7 @@ class Settings:
     labels: Mapping[str, str]
     budget: Budget
     streams: tuple[StreamSettings, ...]
+    ledger: Path | None = None
     policy: Policy = field(default_factory=Policy)
     house: Housekeeping = field(default_factory=Housekeeping)
     engine: SketchEngine = field(default_factory=default_engine)
@@ -122,14 +125,16 @@ def load_settings(
     document = {**(absent or {}), **_read_document(path, values)}
     table = Table(document, "", (*OVERRIDABLE, *_TABLES))
     folder = path.resolve().parent
+    budget, policy = read_limits(table)
     return Settings(
         state_dir=folder / Path(table.text("state_dir")).expanduser(),
         server=_read_server(table.text("server")),
         study=_read_study(table.text("study")),
         labels=table.texts("labels"),
-        budget=_read_budget(table),
+        budget=budget,
+        ledger=_read_ledger(table, folder),
         streams=_read_streams(table, folder),
-        policy=read_policy(table),
+        policy=policy,
         house=read_housekeeping(table, folder),
         engine=choose_engine(values.get(ENGINE_VARIABLE)),
     )
@@ -213,13 +218,9 @@ def _read_study(text: str) -> bytes:
     return study
 
 
-def _read_budget(top: Table) -> Budget:
-    table = Table(top.get("budget") or {}, "budget", ("per_record", "lifetime", "delta"))
-    return Budget(
-        per_record=read_exact(table, "per_record"),
-        lifetime=read_exact(table, "lifetime"),
-        delta=read_exact(table, "delta") or Fraction(0),
-    )
+def _read_ledger(top: Table, folder: Path) -> Path | None:
+    text = Table(top.get("budget") or {}, "budget", BUDGET_KEYS).optional_text("ledger")
+    return None if text is None else folder / Path(text).expanduser()
 
 
 def _read_streams(top: Table, folder: Path) -> tuple[StreamSettings, ...]:
@@ -237,11 +238,13 @@ def _read_streams(top: Table, folder: Path) -> tuple[StreamSettings, ...]:
                     field=f"streams[{i}].name",
                     fix="choose another name",
                 )
-            if other.source.origin == stream.source.origin:
+            if any(a.overlaps(b) for a in stream.source.origins for b in other.source.origins):
                 raise ConfigError(
-                    f"is the source of stream {other.name!r} too",
+                    f"may give records of stream {other.name!r} too",
                     field=f"streams[{i}].source",
-                    fix="give each source to one stream, or its records would be sketched twice",
+                    fix="give each source to one stream, or its records would be sketched twice; "
+                    "where the two share no record, say so with a different "
+                    '`disjoint = "NAME"` in each',
                 )
     return streams
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from device_agent.units import Conversion
+from shared.privacy import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSettings:
-    """How a record's time is read.
+    """Settings for reading a record's time.
 
     Parameters
     ----------
@@ -41,9 +46,35 @@ def find_zone(name: str) -> tzinfo:
     return ZoneInfo(name)
 
 
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+
+
+def _name_host(host: str) -> str:
+    """Return a host as it is compared: each address in one spelling, those of this machine as one.
+
+    What else a name server calls the same machine is not known here.
+    """
+    name = host.lower().rstrip(".")
+    if name in _LOCAL_NAMES:
+        return _LOCAL_NAMES[0]
+    address: IPv4Address | IPv6Address | None = None
+    with suppress(OSError, ValueError):
+        # Also 127.1 and 2130706433, as the system reads them.
+        address = IPv4Address(socket.inet_aton(name))
+    with suppress(ValueError):
+        address = address or IPv6Address(name)
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if address is not None:
+        return _LOCAL_NAMES[0] if address.is_loopback else str(address)
+    with suppress(UnicodeError):
+        name = name.encode("idna").decode()
+    return name
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings(TimeSettings):
-    """What every kind of source has.
+    """Settings that every kind of source has.
 
     Parameters
     ----------
@@ -51,15 +82,22 @@ class SourceSettings(TimeSettings):
         Which kind it is.
     lock
         Whether files and folders are locked while they are read.
+    disjoint
+        Names a part of the source that shares no record with its other named parts, as its owner
+        declares; empty for all of it.
     """
 
     kind: str
     lock: bool = True
+    disjoint: str = ""
 
     @property
-    def origin(self) -> tuple[str, ...]:
-        """What two streams may not share, or their records would be sketched twice."""
-        return (self.kind,)
+    def origins(self) -> tuple[Origin, ...]:
+        """Where its records come from, as far as the settings tell; see ``Origin``."""
+        return (self._origin("other", self.kind),)
+
+    def _origin(self, kind: str, name: str) -> Origin:
+        return Origin(kind=kind, name=name, part=self.disjoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +114,12 @@ class TextSettings(SourceSettings):
         One character between the fields of a CSV line.
     header
         Names of the CSV columns, if the file has no header line.
-    multiline
-        Whether quoted CSV fields may contain line ends.
     """
 
     format: str = "csv"
     encoding: str = "utf-8"
     delimiter: str = ","
     header: tuple[str, ...] = ()
-    multiline: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +133,9 @@ class FileSettings(TextSettings):
     missing
         ``error``, or ``wait`` until it is there.
     replaced
-        What to do when another file is at the path: ``refuse``, or ``follow`` it (rotation).
+        What to do when another file is at the path: ``refuse`` it; ``join_successors``, which read
+        it behind the one that was there (rotation by renaming); or go on in it where the other
+        ended, for it is always ``rewritten`` with all that it held before.
     """
 
     path: Path
@@ -106,10 +143,11 @@ class FileSettings(TextSettings):
     replaced: str = "refuse"
 
     @property
-    def origin(self) -> tuple[str, ...]:
+    def origins(self) -> tuple[Origin, ...]:
         """See the base."""
         # A link is followed anew at each look, but two links to one file are one source.
-        return ("file", str(self.path.resolve()))
+        found = {str(self.path), str(self.path.resolve())}
+        return tuple(self._origin("path", name) for name in sorted(found))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +163,7 @@ class FolderSettings(TextSettings):
     whole
         Whether files appear whole, so that a last line without an end is a record.
     replaced
-        What to do with other content under a known name: ``refuse``, or ``follow``.
+        What to do with another file under a known name: ``refuse``, or ``join_successors``.
     released
         What to do with a file when all of it is in released sketches: ``keep``, ``delete`` or
         ``move``.
@@ -141,9 +179,9 @@ class FolderSettings(TextSettings):
     move_to: Path | None = None
 
     @property
-    def origin(self) -> tuple[str, ...]:
-        """See the base."""
-        return ("folder", str(self.path), self.glob)
+    def origins(self) -> tuple[Origin, ...]:
+        """See the base; which files match decides nothing, since names change."""
+        return (self._origin("folder", str(self.path)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +189,11 @@ class StdinSettings(TextSettings):
     """Lines from standard input; ``id`` names a field that only ever grows, or is None."""
 
     id: str | None = None
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See the base."""
+        return (self._origin("stdin", ""),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +221,9 @@ class SqliteSettings(SourceSettings):
     poll_s: float = 10.0
 
     @property
-    def origin(self) -> tuple[str, ...]:
-        """See the base."""
-        return ("sqlite", str(self.path), self.query)
+    def origins(self) -> tuple[Origin, ...]:
+        """See the base; two queries of one database may select the same rows."""
+        return (self._origin("path", str(self.path)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +241,11 @@ class MqttSettings(TextSettings):
     ca_file: Path | None = None
 
     @property
-    def origin(self) -> tuple[str, ...]:
+    def origins(self) -> tuple[Origin, ...]:
         """See the base."""
-        return ("mqtt", self.host, str(self.port), self.topic)
+        # With and without encryption, at its usual port, it is one broker.
+        port = "" if self.port in (1883, 8883) else f":{self.port}"
+        return (self._origin("mqtt", f"{_name_host(self.host)}{port} {self.topic}"),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,9 +278,17 @@ class HttpSettings(SourceSettings):
     timeout_s: float = 30.0
 
     @property
-    def origin(self) -> tuple[str, ...]:
-        """See the base."""
-        return ("http", self.url)
+    def origins(self) -> tuple[Origin, ...]:
+        """See the base; what asks differently at one address may get the same records."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        # With and without encryption, and at its usual port, it is one server.
+        where = _name_host(parts.hostname or "") + ("" if port in (80, 443) else f":{port}")
+        segments = [part for part in unquote(parts.path).split("/") if part not in ("", ".")]
+        path: list[str] = []
+        for segment in segments:
+            path = path[:-1] if segment == ".." else [*path, segment]
+        return (self._origin("http", "/".join([where, *path])),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,9 +298,9 @@ class ParquetSettings(SourceSettings):
     path: Path
 
     @property
-    def origin(self) -> tuple[str, ...]:
+    def origins(self) -> tuple[Origin, ...]:
         """See the base."""
-        return ("file", str(self.path))
+        return (self._origin("path", str(self.path)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,9 +310,9 @@ class OtherSettings(SourceSettings):
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def origin(self) -> tuple[str, ...]:
-        """See the base."""
-        return (self.kind, repr(sorted(self.options.items())))
+    def origins(self) -> tuple[Origin, ...]:
+        """See the base; what options of a foreign kind mean is not known."""
+        return (self._origin("other", self.kind),)
 
 
 @dataclass(frozen=True, kw_only=True)

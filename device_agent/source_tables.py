@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ KINDS = ("csv", "jsonl", "folder", "stdin", "sqlite", "mqtt", "http", "parquet")
 
 _MAX_TOPIC_BYTES = 65535
 _TIME_KEYS = ("timestamp", "timestamp_format", "timestamp_zone")
-_TEXT_KEYS = ("encoding", "delimiter", "header", "multiline")
+_TEXT_KEYS = ("encoding", "delimiter", "header")
+_REPLACED = ("refuse", "join_successors", "rewritten")
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
 
 
@@ -74,8 +76,13 @@ def read_source(document: Any, path: str, folder: Path) -> SourceSettings:
         case _:
             _require_registered(kind, f"{path}.kind")
             own = ("options",)
-    table = Table(document, path, ("kind", *_TIME_KEYS, *own))
-    common = {"kind": kind, "lock": "lock" not in table or table.flag("lock"), **_read_time(table)}
+    table = Table(document, path, ("kind", "disjoint", *_TIME_KEYS, *own))
+    common = {
+        "kind": kind,
+        "lock": "lock" not in table or table.flag("lock"),
+        "disjoint": table.optional_text("disjoint") or "",
+        **_read_time(table),
+    }
     return _READERS.get(kind, _read_other)(table, folder, common)
 
 
@@ -157,7 +164,7 @@ def _read_text(table: Table, formats: tuple[str, ...]) -> dict[str, Any]:
             field=table.name("delimiter"),
             fix=r'write ";" or "\t"',
         )
-    for key in ("delimiter", "header", "multiline"):
+    for key in ("delimiter", "header"):
         if form != "csv" and key in table:
             raise ConfigError(
                 "is only for CSV", field=table.name(key), fix='remove it, or state format = "csv"'
@@ -167,7 +174,6 @@ def _read_text(table: Table, formats: tuple[str, ...]) -> dict[str, Any]:
         "encoding": _read_encoding(table),
         "delimiter": delimiter,
         "header": table.list_of_texts("header"),
-        "multiline": table.flag("multiline"),
     }
 
 
@@ -175,13 +181,15 @@ def _read_encoding(table: Table) -> str:
     name = table.optional_text("encoding") or "utf-8"
     plain = "".join(map(chr, range(32, 127))) + "\r\n\t"
     try:
-        # Lines are found and numbers are read in the bytes as they are.
-        if plain.encode(name) == plain.encode("ascii"):
+        # Lines are found and numbers are read in the bytes as they are, and each line by itself: an
+        # encoding in which one character changes how those behind it are read would join them.
+        has_states = codecs.lookup(name).name.startswith(("iso2022", "hz", "utf-7"))
+        if not has_states and plain.encode(name) == plain.encode("ascii"):
             return name
     except (LookupError, ValueError):
         pass
     raise ConfigError(
-        "must be an encoding that keeps ASCII as it is",
+        "must be an encoding that keeps ASCII as it is, in each line by itself",
         field=table.name("encoding"),
         fix='write "utf-8", "latin-1" or "cp1252"; convert UTF-16 to UTF-8 first',
     )
@@ -206,7 +214,7 @@ def _read_file(table: Table, folder: Path, common: dict[str, Any]) -> SourceSett
     return FileSettings(
         path=_read_link(table, folder),
         missing=table.choice("missing", ("error", "wait")),
-        replaced=table.choice("replaced", ("refuse", "follow")),
+        replaced=table.choice("replaced", _REPLACED),
         **text,
         **common,
     )
@@ -237,7 +245,7 @@ def _read_folder(table: Table, folder: Path, common: dict[str, Any]) -> SourceSe
         whole=table.flag("whole"),
         # Names are used again once their file is gone.
         replaced=table.choice(
-            "replaced", ("refuse", "follow") if released == "keep" else ("follow", "refuse")
+            "replaced", _REPLACED[:2] if released == "keep" else _REPLACED[1::-1]
         ),
         released=released,
         move_to=move_to,

@@ -7,14 +7,15 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from email.utils import parsedate_to_datetime
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
+from device_agent.answers import ANSWERS, read_device, read_study
+from device_agent.deadline import Deadline
 from device_agent.messages import (
     DeviceAnswer,
     Heartbeat,
@@ -33,21 +34,16 @@ from shared.wire import (
     device_id_of,
     error_from_problem,
     problem_type_of,
+    read_problem,
+    read_retry_after,
     sign_request,
 )
-
-T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0
 _MAX_ANSWER_BYTES = 4 << 20
-_OF_THE_BYTES = ("content-encoding", "content-length", "transfer-encoding")
+_OF_THE_BYTES = (b"content-encoding", b"content-length", b"transfer-encoding")
 _DEVICE_PATH = "/v1/devices/me"
-# What is nested too deep is none either.
-_NO_JSON = (ValueError, RecursionError)
-_LATEST_S = 253402300800
-"""The year 10000."""
-_STUDY_STATES = ("open", "closed", "withdrawn")
 
 
 class NoAnswerError(TransportError):
@@ -83,10 +79,12 @@ class ServerClient:
         self._clock = clock
         # Where this machine's clock is wrong, the server's: it takes no signature of another time.
         self._skew_s = 0.0
+        self._deadline = Deadline()
         self._http = httpx.Client(
             base_url=address,
             timeout=_TIMEOUT,
-            headers={"User-Agent": f"sfumato-agent/{__version__}"},
+            # A few bytes of what is compressed may fill the memory.
+            headers={"User-Agent": f"sfumato-agent/{__version__}", "Accept-Encoding": "identity"},
             verify=True if context is None else context,
         )
 
@@ -114,8 +112,8 @@ class ServerClient:
         stated = _read_json(self._request("GET", path, headers={"Accept": "application/json"}))
         return PlanAnswer(
             plan_bytes=exact.content,
-            plan_digest=_require(stated, "plan_digest", str),
-            name=_require(stated, "name", str),
+            plan_digest=ANSWERS.require(stated, "plan_digest", str),
+            name=ANSWERS.require(stated, "name", str),
         )
 
     def enrol(
@@ -136,10 +134,10 @@ class ServerClient:
             "proof": proof.hex(),
         }
         answer = _read_json(self._request("POST", "/v1/enrolments", json=body))
-        return _require(answer, "device_id", str)
+        return ANSWERS.require(answer, "device_id", str)
 
     def ask_device(self) -> DeviceAnswer:
-        """Ask what the server knows of this device.
+        """Request what the server knows of this device.
 
         A device whose clock is wrong must still learn whether the server is ahead, so a signature
         refused for its time is made once more with the server's.
@@ -159,19 +157,10 @@ class ServerClient:
             self._skew_s = date - self._clock()
             response = self._send_signed("GET", _DEVICE_PATH)
         document = _read_json(_require_success(response))
-        streams = document.get("streams")
-        if not isinstance(streams, list):
-            raise _unexpected("streams")
-        return DeviceAnswer(
-            device_id=_require(document, "device_id", str),
-            study_id=_require(document, "study_id", str),
-            last_sequences=dict(_read_stream(entry) for entry in streams),
-            server_time=_read_time(document),
-            generation=_require(document, "generation", str),
-        )
+        return read_device(document, device=self._device)
 
     def ask_study(self, study: bytes, etag: str) -> StudyAnswer | None:
-        """Ask for a study's life cycle; None if it is as it was under ``etag``.
+        """Request a study's life cycle; None if it is as it was under ``etag``.
 
         Raises
         ------
@@ -186,12 +175,7 @@ class ServerClient:
         if response.status_code == httpx.codes.NOT_MODIFIED:
             return None
         document = _read_json(_require_success(response))
-        state, until = _require(document, "state", str), document.get("accept_until")
-        if state not in _STUDY_STATES:
-            raise _unexpected("state")
-        if until is not None and not _is_time(until):
-            raise _unexpected("accept_until")
-        return StudyAnswer(state=state, accept_until=until, etag=response.headers.get("ETag", ""))
+        return read_study(document, etag=response.headers.get("ETag", ""))
 
     def change_key(self, offer: KeyOffer) -> None:
         """Give the device another key; the same again is harmless. Raises as :meth:`ask_study`."""
@@ -208,12 +192,12 @@ class ServerClient:
         )
         # Before the old key is given up it must be an aggregator that says so.
         if answer.get("key_id") != device_id_of(offer.public_key).hex():
-            raise _unexpected("key_id")
+            raise ANSWERS.refuse("key_id")
         if answer.get("device_id") != self._device.hex():
-            raise _unexpected("device_id")
+            raise ANSWERS.refuse("device_id")
 
     def put_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Say how this device is; raises as :meth:`ask_study`."""
+        """Send a heartbeat; raises as :meth:`ask_study`."""
         body = json.dumps(heartbeat.to_json()).encode()
         headers = {"Content-Type": "application/json"}
         path = f"{_DEVICE_PATH}/heartbeat"
@@ -233,14 +217,17 @@ class ServerClient:
             stored = _read_json(_require_success(response))
             # A captive portal says 200 too.
             if stored.get("sketch_id") != sketch_id.hex():
-                raise _unexpected("sketch_id")
+                raise ANSWERS.refuse("sketch_id")
         except SketchError as error:
             kind = problem_type_of(type(error))
             return UploadOutcome(
                 action=kind.action,
                 problem=kind.slug,
                 detail=str(error),
-                retry_after_s=_read_retry_after(response, self._clock()),
+                retry_after_s=read_retry_after(
+                    response.headers.get("Retry-After", ""), now=self._clock()
+                )
+                or 0.0,
             )
         return UploadOutcome(action=None)
 
@@ -267,24 +254,38 @@ class ServerClient:
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         ends_at = time.monotonic() + _WHOLE_S
+        extensions = {"trace": self._deadline.trace}
         try:
-            with self._http.stream(method, path, **options) as answer:
+            # Whatever answers may go on for ever: neither memory nor the others wait for it.
+            with (
+                self._deadline.within(_WHOLE_S),
+                self._http.stream(method, path, extensions=extensions, **options) as answer,
+            ):
+                if answer.headers.get("Content-Encoding", "identity") != "identity":
+                    raise self._unanswered("its answer is compressed, which was not asked for")
                 body = bytearray()
-                # Whatever answers may go on for ever: neither memory nor the others wait for it.
-                for chunk in answer.iter_bytes():
+                for chunk in answer.iter_raw():
                     body += chunk
-                    if len(body) > _MAX_ANSWER_BYTES or time.monotonic() > ends_at:
+                    if len(body) > _MAX_ANSWER_BYTES:
                         raise self._unanswered("its answer has no end")
-                headers = [(k, v) for k, v in answer.headers.items() if k not in _OF_THE_BYTES]
-                return httpx.Response(answer.status_code, headers=headers, content=bytes(body))
+                headers = [(k, v) for k, v in answer.headers.raw if k.lower() not in _OF_THE_BYTES]
+                # Where the length is not stated, being cut off looks like the end.
+                if time.monotonic() < ends_at:
+                    return httpx.Response(answer.status_code, headers=headers, content=bytes(body))
         except httpx.HTTPError as error:
-            raise self._unanswered(f"{type(error).__name__}: {error}") from error
+            if time.monotonic() < ends_at:
+                raise self._unanswered(f"{type(error).__name__}: {error}") from error
+        raise self._unanswered("its answer has no end")
 
     def _unanswered(self, why: str) -> NoAnswerError:
+        fix = "check the address and the network"
+        if "not yet valid" in why or "has expired" in why:
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+            fix = (
+                f"set this machine's clock if it is wrong (it says {now}), or renew the certificate"
+            )
         return NoAnswerError(
-            f"{self._http.base_url} did not answer ({why})",
-            field="server",
-            fix="check the address and the network",
+            f"{self._http.base_url} did not answer ({why})", field="server", fix=fix
         )
 
 
@@ -292,13 +293,9 @@ def _error_of(response: httpx.Response) -> SketchError | None:
     """Return the error that an answer stands for, or None for success."""
     if response.is_success:
         return None
-    document: Any = None
-    if response.headers.get("Content-Type", "").startswith(PROBLEM_MEDIA_TYPE):
-        try:
-            document = response.json()
-        except _NO_JSON:
-            document = None
-    return error_from_problem(document if isinstance(document, dict) else {}, response.status_code)
+    is_problem = response.headers.get("Content-Type", "").startswith(PROBLEM_MEDIA_TYPE)
+    problem = read_problem(response.content) if is_problem else {}
+    return error_from_problem(problem, response.status_code)
 
 
 def _require_success(response: httpx.Response) -> httpx.Response:
@@ -309,49 +306,7 @@ def _require_success(response: httpx.Response) -> httpx.Response:
 
 
 def _read_json(response: httpx.Response) -> dict[str, Any]:
-    try:
-        document = response.json()
-    except _NO_JSON as error:
-        raise _unexpected("the body") from error
-    if not isinstance(document, dict):
-        raise _unexpected("the body")
-    return document
-
-
-def _require(document: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    value = document.get(key)
-    if not isinstance(value, kind):
-        raise _unexpected(key)
-    return value
-
-
-def _unexpected(what: str) -> TransportError:
-    return TransportError(
-        f"{what} of the answer is not what an aggregator sends",
-        field="server",
-        fix="check the address; something else may be answering there",
-    )
-
-
-def _read_stream(entry: Any) -> tuple[str, int]:
-    if not isinstance(entry, dict):
-        raise _unexpected("streams")
-    return _require(entry, "stream", str), _require(entry, "last_sequence", int)
-
-
-def _read_time(document: Mapping[str, Any]) -> float:
-    value = document.get("server_time")
-    # An int may be larger than any float.
-    if not isinstance(value, int | float) or not abs(value) < _LATEST_S:
-        raise _unexpected("server_time")
-    return float(value)
-
-
-def _is_time(value: Any) -> bool:
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
-        return False
+    return ANSWERS.read_document(response.content)
 
 
 def _read_date(response: httpx.Response) -> float | None:
@@ -359,13 +314,3 @@ def _read_date(response: httpx.Response) -> float | None:
         return parsedate_to_datetime(response.headers["Date"]).timestamp()
     except (KeyError, ValueError, TypeError, OverflowError):
         return None
-
-
-def _read_retry_after(response: httpx.Response, now: float) -> float:
-    text = response.headers.get("Retry-After", "")
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError, OverflowError):
-        return 0.0

@@ -22,7 +22,7 @@ from shared.plan import SketchPlan, WindowRule
 
 @dataclass(frozen=True, kw_only=True)
 class WindowState:
-    """What a stream's next decision depends on.
+    """The state that a stream's next decision depends on.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class WindowCutter:
 
     @property
     def by_time(self) -> bool:
-        """Whether slots decide; otherwise counts alone do."""
+        """True if slots decide; otherwise counts alone do."""
         return self.rule.kind == "time"
 
     def cut(
@@ -125,7 +125,7 @@ class WindowCutter:
         return replace(state, first_slot=slot, last_slot=slot)
 
     def is_over(self, state: WindowState, *, now: float) -> bool:
-        """Tell whether the open window has enough records and its slot has ended by ``now``."""
+        """Return whether the open window has enough records and its slot has ended by ``now``."""
         if not self.by_time or state.last_slot is None or state.n_records < self.least_records:
             return False
         return self.rule.slot_bounds(state.last_slot)[1] <= now
@@ -150,7 +150,7 @@ class WindowCutter:
             yield min(self.rule.slot_of(timestamp), latest) if readable else None
 
     def _completes(self, state: WindowState, slot: int | None) -> bool:
-        """Tell whether a record of this slot closes the open window before it is added."""
+        """Return whether a record of this slot closes the open window before it is added."""
         return (
             slot is not None
             and state.last_slot is not None

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import bisect
+import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from device_agent.agent.clocks import Clocks, describe_difference, find_ahead
+from device_agent.agent.clocks import Clocks, ServerClock, describe_difference
+from device_agent.agent.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
+from device_agent.agent.origins import find_origins
+from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
+    describe_budget,
     describe_policy,
     require_plan_allowed,
     require_server_allowed,
@@ -30,8 +35,9 @@ from device_agent.store import (
 )
 from device_agent.transport import ServerClient
 from device_agent.windows import WindowCutter
-from shared.errors import ConfigError, LedgerError, PlanMismatchError, SketchError, StoreError
-from shared.plan import compute_plan_digest
+from shared.core.engines import describe_engine
+from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
+from shared.plan import SketchPlan, compute_plan_digest, find_cautions
 from shared.privacy import require_within_budget
 
 _SHOWN_RECORDS = 3
@@ -50,20 +56,23 @@ class Finding:
         What is wrong with it.
     values
         Records, for the eyes of whoever sits at the terminal: never to be logged or stored.
+    tells_values
+        Whether the text depends on values: the same holds for it then.
     """
 
     text: str = ""
     error: SketchError | None = None
     values: tuple[str, ...] = field(default=(), repr=False)
+    tells_values: bool = False
 
 
 def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
     """Look at state, server, plan and sources in turn, and yield what was found."""
-    yield Finding(text=f"engine: {settings.engine.name}")
+    yield Finding(text=f"engine: {describe_engine(settings.engine)}")
     if warning := settings.describe_server():
         yield Finding(text=warning)
     yield _check_disk(settings.state_dir)
-    if not _has_enrolled(settings.state_dir):
+    if not _has_enrolled(settings.state_dir, settings.study):
         yield from _check_before_enrolling(settings, clock)
         return
     with ExitStack() as stack:
@@ -75,12 +84,12 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             return
         release = device.plan.release
         yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
-        yield Finding(text=describe_policy(settings))
+        yield from _describe_limits(settings, device.plan)
         if device.next_key is not None:
             yield Finding(
                 text="key: a change was begun and is not finished; the next run does that"
             )
-        clocks = Clocks(device=clock())
+        clocks = ServerClock(device.connection).read(clock())
         try:
             clocks, text = _check_server(device, client, clock)
             yield Finding(text=text)
@@ -93,12 +102,12 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
                 yield Finding(error=error)
 
 
-def _has_enrolled(folder: Path) -> bool:
-    """Tell whether the folder holds a device; one that cannot be read is for others to report."""
+def _has_enrolled(folder: Path, study: bytes) -> bool:
+    """Return whether the folder holds a device; one that cannot be read is for others to report."""
     if not (folder / DATABASE_NAME).exists():
         return False
     try:
-        with closing(open_database(folder)) as connection:
+        with closing(open_database(folder, study)) as connection:
             return load_identity(connection) is not None
     except SketchError:
         return True
@@ -111,10 +120,11 @@ def _check_disk(folder: Path) -> Finding:
             file.write(bytes(1 << 16))
             file.flush()
     except OSError as error:
-        problem = ConfigError(
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        problem = (DiskError if is_full else ConfigError)(
             f"{existing} cannot be written ({error.strerror})",
             field="state_dir",
-            fix="free space, or name a folder of this user",
+            fix="free space on that disk" if is_full else "name a folder of this user",
         )
         return Finding(error=problem)
     return Finding(text=f"disk: {existing} can be written")
@@ -131,14 +141,16 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
             plan = verify_plan(client.fetch_plan(settings.study), settings.study)
         require_plan_allowed(settings, plan)
         for stream in settings.streams:
-            require_within_budget((), make_event(plan, stream.name, 0), settings.budget)
+            event = make_event(settings.study, plan, stream.name, 0)
+            require_within_budget((), event, settings.budget)
+            require_in_shared_budget(settings, None, event, find_origins(stream))
     except SketchError as error:
         yield Finding(error=error)
         return
     names = ", ".join(dimension.name for dimension in plan.dimensions)
     yield Finding(text=f"plan: {names}; epsilon {plan.release.epsilon} a window")
     yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
-    yield Finding(text=describe_policy(settings))
+    yield from _describe_limits(settings, plan)
     yield Finding(
         error=ConfigError(
             f"{settings.state_dir} holds no enrolled device",
@@ -148,15 +160,19 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     )
 
 
+def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
+    yield Finding(text=describe_policy(settings))
+    yield Finding(text=describe_budget(settings.budget))
+    for caution in find_cautions(plan):
+        yield Finding(text=f"plan: warning: {caution}")
+
+
 def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
     answer = client.ask_device()
-    clocks = Clocks(device=clock(), server=answer.server_time)
-    if ahead := find_ahead(device, answer):
-        raise LedgerError(
-            "the server knows later sketches than this ledger",
-            field=f"stream {', '.join(ahead)}",
-            fix="use the state_dir that released them",
-        )
+    known = ServerClock(device.connection).read(clock())
+    clocks = replace(known, server=answer.server_time)
+    if copied := find_copied(load_offers(device.connection), answer):
+        raise describe_copied(copied)
     plan = client.fetch_plan(device.identity.study)
     if plan.plan_bytes != device.identity.plan_bytes:
         raise PlanMismatchError(
@@ -190,7 +206,8 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
             for cut in cutter.cut(window, batch.timestamps, now=clocks.latest_believable):
                 n_sketches += cut.closed is not None
                 window = cut.state
-        notes = source.report.describe()
+        notes = [*source.report.describe_reading(), *source.caveats]
+        value_notes = source.report.describe_values()
     window = cutter.settle(window, now=clocks.latest_believable)
     over = cutter.close_over(window, clocks=clocks.closing) if clocks.agree else None
     if over is not None:
@@ -204,6 +221,8 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     yield Finding(text=f"stream {stream.name}: {guarantee.describe()}")
     for note in notes:
         yield Finding(text=f"stream {stream.name}: {note}")
+    for note in value_notes:
+        yield Finding(text=f"stream {stream.name}: {note}", tells_values=True)
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
 
 
@@ -223,12 +242,15 @@ def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iter
     with closing(open_stream_source(device, _without_lock(stream))) as source:
         for _ in source.read():
             pass
+        caveats = source.caveats
     size = device.plan.payload_bytes + _ENVELOPE_BYTES
     yield Finding(
         text=f"stream {stream.name}: can be read; would release {len(due)} sketch(es) of about "
         f"{size} bytes, one for each slot that is over; how many records there are is secret under "
         "this plan",
     )
+    for caveat in caveats:
+        yield Finding(text=f"stream {stream.name}: {caveat}")
     epsilon = device.plan.release.epsilon
     yield Finding(
         text=f"stream {stream.name}: cost epsilon {epsilon if due else 0} for each record, "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from device_agent.agent.origins import find_origins
+from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.certificates import make_context
 from device_agent.messages import Heartbeat, PlanRefusal
@@ -17,6 +19,8 @@ from device_agent.store import (
     OutboxCounts,
     check_folder,
     count_sketches,
+    find_near,
+    key_folder,
     load_keys,
     load_retired,
     open_database,
@@ -32,7 +36,7 @@ from shared.errors import (
     SketchError,
 )
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
-from shared.privacy import PrivacyEvent, require_within_budget
+from shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
 
 Clock = Callable[[], float]
 
@@ -49,6 +53,7 @@ class Device:
     connection: sqlite3.Connection
     identity: Identity
     plan: SketchPlan
+    shared: SharedBudget
     next_key: DeviceKey | None = None
     retired: Sequence[tuple[DeviceKey, Mapping[str, int]]] = ()
 
@@ -56,20 +61,65 @@ class Device:
         """Return a client of the server; close it."""
         return connect(self.settings, self.identity.device, self.key, clock)
 
-    def require_affordable(self, stream: str, sequence: int) -> PrivacyEvent:
+    def require_affordable(
+        self, stream: str, sequence: int, origins: Iterable[Origin] = ()
+    ) -> PrivacyEvent:
         """Return the event of a release, if the owner's budget allows it.
+
+        Parameters
+        ----------
+        origins
+            The files that its records were read from, besides what the settings tell.
 
         Raises
         ------
         BudgetExceededError
             It does not; nothing was changed.
         """
-        event = make_event(self.plan, stream, sequence)
-        require_within_budget(sum_ledger(self.connection), event, self.settings.budget)
+        event = make_event(self.identity.study, self.plan, stream, sequence)
+        self._require_within_budget([], event, origins)
         return event
 
-    def require_all_affordable(self, stream: str, sequences: range) -> None:
+    def reserve(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
+        """Reserve a release in the owner's ledger, if there is one, before its noise is drawn.
+
+        Raises
+        ------
+        BudgetExceededError, LedgerError, StoreError
+            It does not allow it, or cannot be written.
+        """
+        self.shared.reserve(self.settings, event, origins, now=now)
+
+    def find_near(self, stream: str, origins: Iterable[Origin] = ()) -> set[Reader]:
+        """Return the other streams, of all studies, that may have released the same records.
+
+        Parameters
+        ----------
+        origins
+            The files that were read, besides what the settings tell.
+        """
+        reader = (self.identity.study, stream)
+        return find_near(self.connection, reader, self._find_origins(stream) | set(origins))
+
+    def _find_origins(self, stream: str) -> set[Origin]:
+        settings = [s for s in self.settings.streams if s.name == stream]
+        return find_origins(settings[0]) if settings else set()
+
+    def _require_within_budget(
+        self, before: list[PrivacyEvent], event: PrivacyEvent, read: Iterable[Origin]
+    ) -> None:
+        events = [*sum_ledger(self.connection), *before]
+        origins = self._find_origins(event.stream) | set(read)
+        readers = self.find_near(event.stream, origins)
+        require_within_budget(events, event, self.settings.budget, readers=readers)
+        self.shared.require_affordable(self.settings, event, origins)
+
+    def require_all_affordable(
+        self, stream: str, sequences: range, origins: Iterable[Origin] = ()
+    ) -> None:
         """Check that the owner's budget allows all of these releases, one after the other.
+
+        ``origins`` as :meth:`require_affordable` takes them.
 
         Raises
         ------
@@ -79,10 +129,9 @@ class Device:
         if not sequences:
             return
         # Losses only grow, so the last release is the one that could be too much.
-        last = make_event(self.plan, stream, sequences[-1])
+        last = make_event(self.identity.study, self.plan, stream, sequences[-1])
         others = [replace(last, count=len(sequences) - 1)] if len(sequences) > 1 else []
-        before = sum_ledger(self.connection)
-        require_within_budget([*before, *others], last, self.settings.budget)
+        self._require_within_budget(others, last, origins)
 
 
 @contextmanager
@@ -98,7 +147,7 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
     Raises
     ------
     ConfigError
-        It was never enrolled, or in another study, or the settings do not suit the plan.
+        It was never enrolled in this study, or the settings do not suit the plan.
     LedgerError
         Key and ledger belong to different devices.
     PrivacyError, PlanMismatchError
@@ -106,10 +155,10 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
     """
     require_server_allowed(settings)
     check_folder(settings.state_dir, create=False)
-    with closing(open_database(settings.state_dir)) as connection:
+    with closing(open_database(settings.state_dir, settings.study)) as connection:
         identity = require_identity(connection, settings.state_dir)
-        require_same_study(identity, settings)
-        key, next_key = load_keys(settings.state_dir, identity)
+        keys = key_folder(settings.state_dir, settings.study)
+        key, next_key = load_keys(keys, identity)
         plan = decode_plan(identity.plan_bytes)
         try:
             require_plan_allowed(settings, plan)
@@ -124,8 +173,9 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
             connection=connection,
             identity=identity,
             plan=plan,
+            shared=SharedBudget(settings, identity, connection),
             next_key=next_key,
-            retired=load_retired(settings.state_dir, identity.keys),
+            retired=load_retired(keys, identity.keys),
         )
 
 
@@ -137,7 +187,7 @@ def _tell_refusal(
     error: SketchError,
     clock: Clock,
 ) -> None:
-    """Tell the server why nothing will come; that it does not hear it changes nothing."""
+    """Send the server the reason why nothing will come; a failure to send changes nothing."""
     refusal = PlanRefusal(study=identity.study, rule=error.field or "policy", detail=error.rule)
     heartbeat = Heartbeat(
         agent=__version__,
@@ -166,9 +216,10 @@ def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> 
     )
 
 
-def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
+def make_event(study: bytes, plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
     """Return what one release costs."""
     return PrivacyEvent(
+        study=study,
         stream=stream,
         plan_digest=compute_plan_digest(plan),
         sequence=sequence,
@@ -176,16 +227,6 @@ def make_event(plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
         delta=plan.release.delta,
         rho=plan.mechanism.guarantee.rho,
     )
-
-
-def require_same_study(identity: Identity, settings: Settings) -> None:
-    """Refuse settings of another study than the ledger's, with a ``ConfigError``."""
-    if identity.study != settings.study:
-        raise ConfigError(
-            f"{settings.state_dir} belongs to study {identity.study.hex()}",
-            field="study",
-            fix="use one state_dir for each study",
-        )
 
 
 def require_suitable(settings: Settings, plan: SketchPlan) -> None:
@@ -206,7 +247,19 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
                     fix=f"use: {', '.join(dimensions)}",
                 )
         _require_timestamp(stream, plan, f"streams[{i}].source.timestamp")
+        _require_kept(stream, plan, f"streams[{i}].source.released")
     _require_labels(settings, plan)
+
+
+def _require_kept(stream: StreamSettings, plan: SketchPlan, field: str) -> None:
+    released = getattr(stream.source, "released", "keep")
+    if plan.releases_count and released != "keep":
+        raise ConfigError(
+            'must be "keep" where the plan hides presence: which files go would show where there '
+            "were records",
+            field=field,
+            fix='write released = "keep", and remove files at times that no record decides',
+        )
 
 
 def _require_timestamp(stream: StreamSettings, plan: SketchPlan, field: str) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from device_agent.agent.clocks import ServerClock
+from device_agent.agent.comparing import require_no_copy
 from device_agent.agent.device import (
     Clock,
     connect,
     make_event,
-    require_same_study,
     require_suitable,
 )
+from device_agent.agent.origins import find_origins
+from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.messages import PlanAnswer
+from device_agent.messages import DeviceAnswer, PlanAnswer
 from device_agent.settings import Settings
 from device_agent.store import (
     DeviceKey,
@@ -23,17 +28,27 @@ from device_agent.store import (
     check_folder,
     create_database,
     create_key,
-    find_forgotten_study,
+    find_near,
     holding,
+    key_folder,
+    list_studies,
     load_identity,
     load_key,
     load_keys,
     load_stream,
+    open_database,
     save_identity,
     sum_ledger,
 )
 from device_agent.transport import ServerClient
-from shared.errors import AccessError, ConfigError, NotFoundError, PlanMismatchError, TransportError
+from shared.errors import (
+    AccessError,
+    ConfigError,
+    NotFoundError,
+    PlanMismatchError,
+    SketchError,
+    TransportError,
+)
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import require_within_budget
 from shared.wire import compute_study_id, encode_proof_input
@@ -41,7 +56,7 @@ from shared.wire import compute_study_id, encode_proof_input
 
 @dataclass(frozen=True, kw_only=True)
 class EnrolReport:
-    """What came of enrolling; ``was_enrolled`` if there was nothing left to do."""
+    """The result of enrolling; ``was_enrolled`` if there was nothing left to do."""
 
     device: bytes
     study: bytes
@@ -53,7 +68,8 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
     """Enrol this device in its study.
 
     The key is saved before anything is sent, so that an attempt that broke off is completed, not
-    doubled, by the next one.
+    doubled, by the next one. Where the server certainly did not take it, what was made for it is
+    removed again; where nobody knows, it stays, and the error says so.
 
     Raises
     ------
@@ -61,13 +77,68 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
         Settings, policy, plan or budget do not allow it; nothing was sent.
     AccessError, TransportError
         The server does not accept the token, or did not answer.
+    LedgerError
+        The server holds sketches of this device that the ledger never offered; it is enrolled, and
+        its streams are suspended.
     """
     require_server_allowed(settings)
-    check_folder(settings.state_dir, create=True)
-    with (
-        holding(settings.state_dir),
-        closing(create_database(settings.state_dir)) as connection,
-    ):
+    folder = settings.state_dir
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = set() if made else set(folder.iterdir())
+    check_folder(folder, create=True)
+    with holding(folder), _removing_what_is_refused(settings, before, made):
+        return _enrol_in(settings, token=token, clock=clock)
+
+
+class _MaybeKnownError(TransportError):
+    """The server did not answer, and may have taken the key."""
+
+
+@contextmanager
+def _removing_what_is_refused(
+    settings: Settings, before: Collection[Path], made: Collection[Path]
+) -> Iterator[None]:
+    """Leave a folder as it was, unless a device is enrolled in it, or may be.
+
+    Parameters
+    ----------
+    before, made
+        What was in the folder before, and the folders that were made, the innermost first.
+    """
+    try:
+        yield
+    except _MaybeKnownError:
+        raise
+    except SketchError:
+        if not _holds_device(settings):
+            with suppress(OSError):  # it is of no use to anyone, and does no harm
+                for path in sorted(set(settings.state_dir.iterdir()) - set(before)):
+                    _remove(path)
+                for path in made:
+                    path.rmdir()
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        for inner in path.iterdir():
+            inner.unlink()
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+def _holds_device(settings: Settings) -> bool:
+    try:
+        with closing(open_database(settings.state_dir, settings.study)) as connection:
+            # Of any study: another `init` may have ended while this one waited for the folder.
+            return bool(list_studies(connection) or sum_ledger(connection))
+    except SketchError:
+        return False
+
+
+def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
+    with closing(create_database(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
         device = identity.device if identity else key.key_id
         with connect(settings, device, key, clock) as client:
@@ -80,18 +151,22 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
                 _require_allowed(settings, plan, connection)
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
-                _enrol(client, settings, key, token)
-            generation = client.ask_device().generation
+                known = _enrol(client, settings, key, token)
+            else:
+                known = client.ask_device()
         if identity is None:
             identity = Identity(
                 study=settings.study,
                 device=device,
                 plan_bytes=answer.plan_bytes,
                 labels=settings.labels,
-                generation=generation,
+                generation=known.generation,
                 keys=KeyState(present=key.public_bytes),
             )
             save_identity(connection, identity)
+        ServerClock(connection).note(known.server_time, clock())
+        # The key was here before, and what it had released is not in this ledger.
+        require_no_copy(connection, settings, plan, known, now=clock())
     return EnrolReport(device=device, study=settings.study, plan=plan, was_enrolled=was_enrolled)
 
 
@@ -117,9 +192,9 @@ def _mismatch(field: str, rule: str) -> PlanMismatchError:
 
 def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey, Identity | None]:
     identity = load_identity(connection)
+    folder = key_folder(settings.state_dir, settings.study)
     if identity is not None:
-        require_same_study(identity, settings)
-        key, next_key = load_keys(settings.state_dir, identity)
+        key, next_key = load_keys(folder, identity)
         if next_key is not None:
             raise ConfigError(
                 "a change of keys was begun and is not finished",
@@ -127,14 +202,7 @@ def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey
                 fix="run `sfumato-agent rotate-key`, which finishes it",
             )
         return key, identity
-    forgotten = find_forgotten_study(connection)
-    if forgotten not in (None, settings.study):
-        raise ConfigError(
-            f"{settings.state_dir} holds what a device of study {forgotten.hex()} has spent",
-            field="study",
-            fix="use one state_dir for each study",
-        )
-    return load_key(settings.state_dir) or create_key(settings.state_dir), None
+    return load_key(folder) or create_key(folder), None
 
 
 def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: Settings) -> None:
@@ -152,12 +220,14 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
 
 def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) -> None:
     """Refuse a plan that the owner's budget cannot pay for, before anything is sent."""
-    # There are entries where a device was forgotten.
+    # There are entries where a device was forgotten, and those of other studies.
     spent = sum_ledger(connection)
     for stream in settings.streams:
         next_sequence = load_stream(connection, stream.name).next_sequence
-        event = make_event(plan, stream.name, next_sequence)
-        require_within_budget(spent, event, settings.budget)
+        event = make_event(settings.study, plan, stream.name, next_sequence)
+        near = find_near(connection, event.reader, find_origins(stream))
+        require_within_budget(spent, event, settings.budget, readers=near)
+        require_in_shared_budget(settings, connection, event, find_origins(stream))
 
 
 def _is_known(client: ServerClient) -> bool:
@@ -168,7 +238,27 @@ def _is_known(client: ServerClient) -> bool:
     return True
 
 
-def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> None:
+def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> DeviceAnswer:
+    """Offer the key to the server, and return what it knows of the device then."""
+    try:
+        _offer(client, settings, key, token)
+    except TransportError as error:
+        raise _keep(error, settings.state_dir) from error
+    try:
+        return client.ask_device()
+    except SketchError as error:
+        raise _keep(error, settings.state_dir) from error
+
+
+def _keep(error: SketchError, folder: Path) -> _MaybeKnownError:
+    return _MaybeKnownError(
+        f"{error}. The server may have enrolled this device all the same, so its key stays in "
+        f"{folder}",
+        fix="run the same command again, which completes it and costs no other token",
+    )
+
+
+def _offer(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> None:
     proof_input = encode_proof_input(
         token=token, study=settings.study, public_key=key.public_bytes, labels=settings.labels
     )

@@ -41,7 +41,7 @@ class KeyChanger:
         self.device = device
         self.network = network
         self.is_offering = False
-        """Whether an answer is outstanding: what was signed meanwhile would be refused."""
+        """True if an answer is outstanding: what was signed meanwhile would be refused."""
         self._clock = clock
         self._timer = timer
         self._on_settled = on_settled
@@ -59,7 +59,7 @@ class KeyChanger:
         return True
 
     def stop(self) -> None:
-        """Learn that the answer that is outstanding will not be heard."""
+        """Note that the pending request is cancelled."""
         self.is_offering = False
 
     def _note(self, answer: Settled | SketchError) -> None:

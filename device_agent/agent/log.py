@@ -11,14 +11,30 @@ from datetime import UTC, datetime
 LOG = logging.getLogger("sfumato.agent")
 
 
-def start_log(level: str) -> None:
-    """Write lines of at least this level to standard error; may be called again."""
+_VALUES = logging.getLogger("sfumato.agent.values")
+
+
+def start_log(level: str, *, value_counts: bool = False) -> None:
+    """Write lines of at least this level to standard error; may be called again.
+
+    Parameters
+    ----------
+    value_counts
+        Whether lines that depend on values are written where no terminal shows them: a log may be
+        kept, and sent on.
+    """
     LOG.setLevel(level.upper())
+    _VALUES.disabled = not (value_counts or sys.stderr.isatty())
     LOG.propagate = False
     if not LOG.handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Formatter())
         LOG.addHandler(handler)
+
+
+def warn_of_values(message: str, stream: str) -> None:
+    """Log what depends on the values of records, if that is wanted."""
+    _VALUES.warning(message, extra={"stream": stream})
 
 
 def describe_defect(error: Exception) -> str:

@@ -1,27 +1,36 @@
-"""What an owner does by hand: carry a sketch away, let a stream go on, forget the device."""
+"""The owner's manual operations: export a sketch, resume a stream, forget the device."""
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from device_agent.agent.comparing import COPIED
+from device_agent.agent.device import Clock
+from device_agent.agent.reading import require_not_suspended
 from device_agent.settings import Settings
 from device_agent.store import (
+    KEY_FOLDERS,
+    OutboxSketch,
     check_folder,
     count_sketches,
     erase_database,
     erase_device,
     erase_key,
     erase_set_aside,
-    find_forgotten_study,
     find_sketch,
     holding,
+    is_forgotten,
+    key_folder,
     list_streams,
+    list_studies,
     load_identity,
     load_stream,
     lock_folder,
+    offer_sketch,
     open_database,
     repair,
     require_identity,
@@ -29,39 +38,79 @@ from device_agent.store import (
     sum_ledger,
     transaction,
 )
-from shared.errors import ConfigError, LedgerError, NotFoundError
+from shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetReport:
-    """What was erased: sketches that were never sent; and what stays: entries of the ledger."""
+    """Result of forgetting: unsent sketches that were erased, ledger entries that stay.
 
-    n_unsent: int
-    n_entries: int
+    Both are None where the ledger could not be read. ``device`` is its identity, in hexadecimal;
+    None if it was forgotten before.
+    """
+
+    n_unsent: int | None
+    n_entries: int | None
+    device: str | None = None
 
 
-def export_sketch(settings: Settings, *, stream: str, sequence: int, path: Path) -> int:
-    """Write a sketch's signed message to a new file and return its bytes; it still waits.
+@dataclass(frozen=True, kw_only=True)
+class ExportReport:
+    """A sketch that was written to a file: how long it is, and how it stands in the outbox."""
+
+    n_bytes: int
+    sketch: OutboxSketch
+
+
+def export_sketch(
+    settings: Settings, *, stream: str, sequence: int, path: Path, clock: Clock
+) -> ExportReport:
+    """Write a sketch's signed message to a new file; in the outbox it stands as before.
 
     Raises
     ------
     NotFoundError
         There is no such sketch, or its bytes were dropped long after it was sent.
-    ConfigError
+    ConfigError, DiskError
         The file exists, or cannot be written.
+    LedgerError
+        The sketch never left the device, and must not: another copy of this state was at work.
     """
-    check_folder(settings.state_dir, create=False)
-    with closing(open_database(settings.state_dir)) as connection:
-        require_identity(connection, settings.state_dir)
+    folder = settings.state_dir
+    check_folder(folder, create=False)
+    _mend_if_free(folder)
+    with closing(open_database(folder, settings.study)) as connection:
+        require_identity(connection, folder)
         found = find_sketch(connection, stream, sequence)
-    if found is None or found[1] is None:
-        raise NotFoundError(
-            "was not released" if found is None else "was sent, and its bytes are kept 30 days",
-            field=f"sketch {sequence} of stream {stream}",
-            fix="see `sfumato-agent budget` for what was released",
-        )
-    _write_new(path, found[1])
-    return len(found[1])
+        if found is None or found[1] is None:
+            raise NotFoundError(
+                "was not released" if found is None else "was sent, and its bytes are kept 30 days",
+                field=f"sketch {sequence} of stream {stream}",
+                fix="see `sfumato-agent budget` for what was released",
+            )
+        sketch = found[0]
+        if sketch.offered_at is None:
+            if sketch.problem == COPIED:
+                raise LedgerError(
+                    "stays here: another copy of this state has released the same window",
+                    field=f"sketch {sequence} of stream {stream}",
+                    fix="see `sfumato-agent status` and `budget`",
+                )
+            require_not_suspended(load_stream(connection, stream))
+        # Whoever carries it may bring it to the server.
+        message = offer_sketch(connection, sketch.sketch_id, now=clock())
+    _write_new(path, message)
+    return ExportReport(n_bytes=len(message), sketch=sketch)
+
+
+def _mend_if_free(folder: Path) -> None:
+    """Mend the state as at every start, unless an agent is at work, which has done so."""
+    try:
+        with holding(folder):
+            pass
+    except LedgerError as error:
+        if error.field != "state_dir":
+            raise
 
 
 def lift_suspension(settings: Settings, *, stream: str) -> str:
@@ -75,7 +124,7 @@ def lift_suspension(settings: Settings, *, stream: str) -> str:
     check_folder(settings.state_dir, create=False)
     with (
         holding(settings.state_dir),
-        closing(open_database(settings.state_dir)) as connection,
+        closing(open_database(settings.state_dir, settings.study)) as connection,
     ):
         reason = load_stream(connection, stream).suspended
         if reason is None:
@@ -100,7 +149,7 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
     LedgerError
         The ledger cannot be trusted, so there is nothing certain to be kept.
     """
-    folder = settings.state_dir
+    folder, keys = settings.state_dir, key_folder(settings.state_dir, settings.study)
     check_folder(folder, create=False)
     with lock_folder(folder):
         try:
@@ -109,25 +158,37 @@ def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
             # This is the decision that a ledger which nobody can trust waits for.
             if not also_the_ledger:
                 raise
-            erase_key(folder)
+            # Nobody can tell any more which studies it was in.
+            for path in folder.glob(f"{KEY_FOLDERS}*"):
+                erase_key(path)
             erase_database(folder)
-            return ForgetReport(n_unsent=0, n_entries=0)
-        with closing(open_database(folder)) as connection:
+            return ForgetReport(n_unsent=None, n_entries=None)
+        with closing(open_database(folder, settings.study)) as connection:
             identity = load_identity(connection)
-            study = identity.study if identity else find_forgotten_study(connection)
-            if study is None or (identity is None and not also_the_ledger):
+            was_forgotten = is_forgotten(connection)
+            if identity is None and not (also_the_ledger and was_forgotten):
+                what = "was forgotten already; its ledger is kept"
                 raise ConfigError(
-                    f"{folder} holds no enrolled device",
-                    field="state_dir",
+                    f"the device of {folder} {what if was_forgotten else 'never enrolled'}",
+                    field="study",
                     fix="there is nothing to forget",
+                )
+            others = [s.hex() for s in list_studies(connection) if s != settings.study]
+            if also_the_ledger and others:
+                raise ConfigError(
+                    f"cannot be erased while the device is in studies {', '.join(others)}, whose "
+                    "releases it counts too",
+                    field="--also-the-ledger",
+                    fix="forget the device in those studies first",
                 )
             report = ForgetReport(
                 n_unsent=count_sketches(connection).waiting,
                 n_entries=sum(event.count for event in sum_ledger(connection)),
+                device=identity.device.hex() if identity else None,
             )
             # The key first: without it, what a crash leaves behind can release nothing.
-            erase_key(folder)
-            erase_device(connection, study)
+            erase_key(keys)
+            erase_device(connection)
         erase_set_aside(folder)
         if also_the_ledger:
             erase_database(folder)
@@ -146,6 +207,12 @@ def _write_new(path: Path, data: bytes) -> None:
             path.unlink()
             raise
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskError(
+                f"{path} cannot be written: the disk is full",
+                field="--to",
+                fix=f"free space on the disk of {path.parent}, or name a file on another disk",
+            ) from error
         raise ConfigError(
             f"{path} cannot be written ({error.strerror})",
             field="--to",

@@ -34,7 +34,7 @@ class Network:
         self._jobs: SimpleQueue[Callable[[ServerClient], Call] | None] = SimpleQueue()
         self._closed = False
         self.is_busy = False
-        """Whether an answer is outstanding."""
+        """True if an answer is outstanding."""
         # A daemon thread: a request that hangs must not keep the process from ending.
         threading.Thread(target=self._work, name="network", daemon=True).start()
 

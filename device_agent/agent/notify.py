@@ -1,4 +1,4 @@
-"""What systemd wants to hear from a service: one datagram for each event; see sd_notify(3)."""
+"""Events for systemd, one datagram for each; see sd_notify(3)."""
 
 from __future__ import annotations
 

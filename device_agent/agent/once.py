@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.agent.clocks import Clocks, ask_server, known_streams
+from device_agent.agent.agreement import Agreement
+from device_agent.agent.clocks import ServerClock
+from device_agent.agent.comparing import known_streams
 from device_agent.agent.device import Clock, Device, open_device
 from device_agent.agent.reading import StreamSummary, read_stream
 from device_agent.agent.rotation import finish_rotation
@@ -26,13 +28,15 @@ from device_agent.store import (
 from shared.errors import SketchError, StoreError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
+_VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnceReport:
-    """What one run did, and how the device stands after it.
+    """The report of one run, and the state of the device after it.
 
     The losses are those of the stream that has spent most. ``unsent`` sketches were offered to the
-    server in vain.
+    server in vain. ``value_messages`` depend on values.
     """
 
     streams: tuple[StreamSummary, ...]
@@ -41,12 +45,14 @@ class OnceReport:
     per_record_loss: PrivacyLoss
     lifetime_loss: PrivacyLoss
     messages: tuple[str, ...]
+    value_messages: tuple[str, ...]
     unsent: int
 
     @property
     def errors(self) -> list[SketchError]:
-        """What ended the reading of a stream."""
-        return [stream.error for stream in self.streams if stream.error is not None]
+        """Errors that ended the reading of a stream, or all sending."""
+        ends = [*(stream.error for stream in self.streams), self.sending.error]
+        return [error for error in ends if error is not None]
 
     def total(self, name: str) -> int | None:
         """Sum one of the counts over the streams; None where it is secret."""
@@ -54,9 +60,13 @@ class OnceReport:
         public = [count for count in counts if count is not None]
         return sum(public) if len(public) == len(counts) else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; exact numbers are text."""
-        names = ("records_read", "unsketchable", "out_of_bounds", "raw_bytes_read")
+    def to_json(self, *, value_counts: bool) -> dict[str, Any]:
+        """Return it as JSON values; exact numbers are text.
+
+        What depends on values, exact and without noise, is there only if ``value_counts``: a
+        report may be sent on.
+        """
+        names = ("records_read", *(_VALUE_COUNTS if value_counts else ()))
         return {
             **{name: self.total(name) for name in names},
             "released": sum(stream.released for stream in self.streams),
@@ -68,7 +78,7 @@ class OnceReport:
             "delta_spent_per_record": str(self.per_record_loss.delta),
             "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
             "delta_spent_lifetime": str(self.lifetime_loss.delta),
-            "messages": list(self.messages),
+            "messages": [*self.messages, *(self.value_messages if value_counts else ())],
             "errors": [str(error) for error in self.errors],
             "streams": [
                 {
@@ -105,14 +115,16 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
         device = finish_rotation(opened, clock, messages)
         is_secret = device.plan.releases_count
         with device.connect(clock) as client:
+            agreement = Agreement(device, client, clock=clock, messages=messages)
             if device.next_key is None:
-                clocks, notice = ask_server(device, client, clock, messages)
+                clocks, notice = agreement.ask()
             else:
                 # Nobody knows which key the server takes: as without a server.
-                clocks, notice = Clocks(device=clock()), load_notice(device.connection)
+                clocks = ServerClock(device.connection).read(clock())
+                notice = load_notice(device.connection)
             with suppress(StoreError):  # on a full disk: at a later run
                 # A clock that jumped forward must not take from a restored server what it needs.
-                purge_sent(device.connection, now=clocks.latest_believable)
+                purge_sent(device.connection, now=clocks.earliest)
             may_release = notice.may_release
             now = clocks.device if clocks.server is None else clocks.server
             send = send and notice.takes_sketches(now)
@@ -122,7 +134,7 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
                     for stream in settings.streams
                 )
             if send and device.next_key is None:
-                sending = send_outbox(device, client, send_for_s=send_for_s, clock=clock)
+                sending = send_outbox(device, client, agreement, send_for_s=send_for_s, clock=clock)
         unsent = count_sketches(device.connection).waiting if send else 0
         if is_secret and may_release:
             # After the connection is closed: when it closes must not tell it either.
@@ -140,16 +152,21 @@ def _report(
     unsent: int,
 ) -> OnceReport:
     events = sum_ledger(device.connection)
-    names = known_streams(device)
+    study, connection = device.identity.study, device.connection
+    names = known_streams(connection, device.settings)
+    shared = [{(study, name), *device.find_near(name)} for name in names]
+    value_messages: list[str] = []
     for stream in streams:
         messages += [f"stream {stream.name}: {message}" for message in stream.messages]
+        value_messages += [f"stream {stream.name}: {text}" for text in stream.value_messages]
     return OnceReport(
         streams=streams,
         sending=sending,
         outbox=count_sketches(device.connection),
-        per_record_loss=_largest(compute_per_record_loss(events, name) for name in names),
-        lifetime_loss=_largest(compute_lifetime_loss(events, name) for name in names),
+        per_record_loss=_largest(compute_per_record_loss(events, readers) for readers in shared),
+        lifetime_loss=_largest(compute_lifetime_loss(events, readers) for readers in shared),
         messages=(*messages, *sending.messages),
+        value_messages=tuple(value_messages),
         unsent=unsent,
     )
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from device_agent.settings import Settings
 from shared.errors import PlanMismatchError, PrivacyError, SketchError
 from shared.plan import SketchPlan, compute_plan_digest
+from shared.privacy import Budget
+
+_BY_DEFAULT = " (by default, for none is written)"
 
 
 def require_server_allowed(settings: Settings) -> None:
@@ -21,20 +26,29 @@ def require_server_allowed(settings: Settings) -> None:
 
 
 def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
-    """Refuse a plan that the owner's policy does not allow.
+    """Refuse a plan that the owner's policy, or the number of streams, does not allow.
 
     Raises
     ------
     PlanMismatchError
-        Its digest is not one that the owner pinned.
+        Its digest is not one that the owner pinned, or it has no place for so many streams.
     PrivacyError
         It spends too much in a window, or by means that the owner did not name.
     """
     policy, release = settings.policy, plan.release
+    n_streams, most_streams = len(settings.streams), plan.most_streams_per_device
+    if n_streams > most_streams:
+        raise PlanMismatchError(
+            f"are {n_streams}, and the study's plan takes {most_streams} of one device",
+            field="streams",
+            fix="divide them between devices, or ask the study's operator for a plan with more",
+        )
     most = policy.epsilon_per_window
     if most is not None and release.epsilon > most:
         raise _refuse(
-            "epsilon_per_window", f"is {most}, and the plan spends {release.epsilon}", "raise it"
+            "epsilon_per_window",
+            f"is {most}, and the plan spends {release.epsilon}",
+            f'write [policy] epsilon_per_window = "{release.epsilon}"',
         )
     if policy.mechanisms and release.mechanism not in policy.mechanisms:
         raise _refuse("mechanisms", f"do not allow {release.mechanism} of the plan", "add it")
@@ -65,8 +79,25 @@ def describe_policy(settings: Settings) -> str:
     return (
         "policy: the plan and server are allowed by it: " + "; ".join(parts)
         if parts
-        else ("policy: none is set, so every plan within the budget is obeyed")
+        else "policy: none is set, so every plan within the budget is obeyed"
     )
+
+
+def describe_budget(budget: Budget) -> str:
+    """Return one line on what the owner allows to be spent, and where a default applies."""
+
+    def show(name: str, value: Fraction | None) -> str:
+        return f"{value}{_BY_DEFAULT if name in budget.defaults else ''}"
+
+    lifetime = "no limit" if budget.lifetime is None else f"epsilon at most {budget.lifetime}"
+    line = (
+        f"budget: epsilon at most {show('per_record', budget.per_record)} for each record, "
+        f"{lifetime} for someone in every window, judged at delta {show('delta', budget.delta)} "
+        "where the noise of a plan has one"
+    )
+    if budget.defaults or budget.lifetime is None:
+        line += "; [budget] per_record, lifetime and delta of the configuration change that"
+    return line
 
 
 def _refuse(key: str, rule: str, fix: str) -> SketchError:

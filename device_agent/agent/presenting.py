@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from device_agent.agent.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.agent.device import Device
 from device_agent.messages import DeviceAnswer, KeyOffer
-from device_agent.store import DeviceKey, list_signed
+from device_agent.store import DeviceKey, list_signed, load_generation
 from device_agent.transport import ServerClient
 from shared.errors import LedgerError, SignatureError, SketchError, TransportError
 from shared.wire import encode_rotation_input
@@ -21,11 +22,18 @@ from shared.wire import encode_rotation_input
 Present = Callable[[ServerClient], bool]
 
 
+class CopyError(LedgerError):
+    """Another copy of this state was at work, as ``answer`` says; so no key is presented."""
+
+    def __init__(self, answer: DeviceAnswer, error: LedgerError) -> None:
+        self.answer = answer
+        super().__init__(error.rule, field=error.field, fix=error.fix)
+
+
 def make_device_question(device: Device) -> Callable[[ServerClient], DeviceAnswer]:
     """Return what asks about the device, presenting its keys again if need be; for any thread.
 
-    It raises as ``ServerClient.ask_device``, and ``LedgerError`` where a restored server knows more
-    of the device than this ledger does.
+    It raises as ``ServerClient.ask_device``.
     """
     present = make_presenting(device)
 
@@ -33,7 +41,11 @@ def make_device_question(device: Device) -> Callable[[ServerClient], DeviceAnswe
         try:
             return client.ask_device()
         except SignatureError:
-            if not present(client):
+            try:
+                is_known = present(client)
+            except CopyError as error:
+                return error.answer
+            if not is_known:
                 raise
             return client.ask_device()
 
@@ -41,8 +53,12 @@ def make_device_question(device: Device) -> Callable[[ServerClient], DeviceAnswe
 
 
 def make_presenting(device: Device) -> Present:
-    """Return what presents the keys again, and tells whether the present one is known now."""
-    signed, generation = list_signed(device.connection), device.identity.generation
+    """Return what presents the keys again, and tells whether the present one is known now.
+
+    It raises ``CopyError`` where another copy of this state was at work.
+    """
+    signed, generation = list_signed(device.connection), load_generation(device.connection)
+    offers = load_offers(device.connection) if device.retired else Offers()
     chain = [*device.retired, (device.key, signed)]
     device_id = device.identity.device
 
@@ -53,7 +69,9 @@ def make_presenting(device: Device) -> Present:
                 continue
             if answer.generation == generation:
                 return False
-            _require_not_behind(answer, signed)
+            # A clone, or a restored backup, must not bring its own key to the server.
+            if copied := find_copied(offers, answer):
+                raise CopyError(answer, describe_copied(copied))
             for (old, last_sequences), (new, _) in zip(chain[i:], chain[i + 1 :], strict=False):
                 offer = make_key_offer(device_id, new, last_sequences)
                 client.signed_by(old.sign).change_key(offer)
@@ -74,23 +92,10 @@ def make_key_offer(device: bytes, key: DeviceKey, last_sequences: Mapping[str, i
 
 
 def _ask_as(client: ServerClient, key: DeviceKey) -> DeviceAnswer | None:
-    """Ask with another key; None if the server does not take it."""
+    """Request the server's knowledge with another key; None if it does not take that key."""
     try:
         return client.signed_by(key.sign).ask_device()
     except TransportError:
         raise
     except SketchError:
         return None
-
-
-def _require_not_behind(answer: DeviceAnswer, signed: Mapping[str, int]) -> None:
-    """Keep a clone, or a restored backup of the device, from bringing its own key to the server."""
-    ahead = [name for name, last in answer.last_sequences.items() if last > signed.get(name, -1)]
-    if ahead:
-        raise LedgerError(
-            "the server knows later sketches than this ledger: it was restored from a backup, or "
-            "this device was cloned; nothing was released",
-            field=f"stream {', '.join(sorted(ahead))}",
-            fix="use the state_dir that released them, or enrol a new device with another "
-            "state_dir",
-        )

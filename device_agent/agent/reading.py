@@ -9,23 +9,37 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference
+from device_agent.agent.clocks import Clocks, describe_difference, format_time
 from device_agent.agent.device import Clock, Device
+from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.release import draw_release
 from device_agent.settings import StreamSettings
-from device_agent.sources import KnownPosition, Position, RecordBatch, RecordSource, open_source
+from device_agent.sources import (
+    KnownPosition,
+    Position,
+    RecordBatch,
+    RecordSource,
+    SourceChanges,
+    open_source,
+)
 from device_agent.store import (
     StoredPosition,
     StreamState,
     checkpoint,
     commit_release,
     count_waiting_bytes,
+    key_folder,
+    load_digest_key,
     load_positions,
     load_stream,
+    note_source_changes,
+    transaction,
 )
 from device_agent.windows import Cut, WindowCutter, WindowState
 from shared.core import SketchAccumulator, SketchOperator
 from shared.errors import LedgerError, RecordError, SketchError
+from shared.privacy import Origin
+from shared.wire import encode_stream_id
 
 OUTBOX_IS_FULL = (
     "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
@@ -46,12 +60,16 @@ class ReadCounts:
 
 @dataclass(kw_only=True)
 class StreamSummary:
-    """What happened to one stream; ``counts`` is None where the number of records is secret."""
+    """Result of reading one stream; ``counts`` is None where the number of records is secret.
+
+    ``value_messages`` depend on values: they are for whoever asks for them, and no log.
+    """
 
     name: str
     released: int = 0
     counts: ReadCounts | None = None
     messages: list[str] = field(default_factory=list)
+    value_messages: list[str] = field(default_factory=list)
     error: SketchError | None = None
 
     def count(self, name: str) -> int | None:
@@ -61,7 +79,7 @@ class StreamSummary:
 
 def make_operator(device: Device, stream: StreamSettings) -> SketchOperator:
     """Return the sketch operator of a stream."""
-    return device.plan.operator(device.identity.device + b"/" + stream.name.encode("utf-8"))
+    return device.plan.operator(encode_stream_id(device.identity.device, stream.name))
 
 
 def require_not_suspended(state: StreamState) -> None:
@@ -74,13 +92,50 @@ def require_not_suspended(state: StreamState) -> None:
         )
 
 
+def require_sole_reader(device: Device, stream: StreamSettings) -> None:
+    """Refuse a source that another stream of the study has read, with a ``LedgerError``.
+
+    Under another study its records may be released again, and both releases are counted.
+    """
+    study = device.identity.study
+    others = sorted(name for of, name in device.find_near(stream.name) if of == study)
+    if others:
+        raise LedgerError(
+            f"may give records that were already sketched in stream {others[0]!r}",
+            field=f"stream {stream.name}",
+            fix=f"name the stream {others[0]!r}, or remove it here; where the two share no record, "
+            'say so with a different `disjoint = "NAME"` in the source of each',
+        )
+
+
 def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
-    """Open a stream's source behind what was read; close it."""
+    """Open a stream's source behind what was read; close it.
+
+    Raises
+    ------
+    RecordError, LedgerError
+        As ``open_source``, and as :func:`require_sole_reader`.
+    """
+    require_sole_reader(device, stream)
     known = [
         KnownPosition(stream=p.stream, position=Position(source=p.source, place=p.place))
         for p in load_positions(device.connection)
     ]
-    return open_source(stream, [d.name for d in device.plan.dimensions], known)
+    key = load_digest_key(key_folder(device.settings.state_dir, device.identity.study))
+    return open_source(stream, [d.name for d in device.plan.dimensions], known, key)
+
+
+def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:
+    """Store what a source has seen or lost apart from records; to be called in a transaction.
+
+    Only where all records that it gave before are stored: a file that took another's place is noted
+    as read up to where the other was.
+    """
+    note_source_changes(
+        device.connection,
+        [(stream.name, source) for source in changes.gone],
+        [StoredPosition(stream=stream.name, source=p.source, place=p.place) for p in changes.seen],
+    )
 
 
 def read_stream(
@@ -110,8 +165,9 @@ def _read_all(reader: StreamReader) -> None:
                     break
         finally:
             reader.counts.raw_bytes_read = source.report.bytes_read
-            reader.summary.messages += source.report.describe()
-        reader.summary.messages += reader.take_warnings()
+            reader.summary.messages += source.report.describe_reading()
+            reader.summary.value_messages += source.report.describe_values()
+        reader.summary.value_messages += reader.take_warnings()
         if reader.is_outbox_full():
             reader.summary.messages.append(OUTBOX_IS_FULL)
         if not reader.close_over() and reader.n_unsaved:
@@ -178,7 +234,9 @@ class StreamReader:
     def open(self) -> RecordSource:
         """Open the source behind what was read, and return it."""
         require_not_suspended(self._state)
+        self._require_begun()
         self._source = open_stream_source(self.device, self._stream)
+        self.note_changes()
         return self._source
 
     def close(self) -> None:
@@ -187,8 +245,28 @@ class StreamReader:
             self._source.close()
             self._source = None
 
+    def note_changes(self) -> None:
+        """Store what the source has seen apart from records, if all records are stored."""
+        if self._source is None or self.n_unsaved:
+            return
+        changes = self._source.take_changes()
+        if changes.seen or changes.gone:
+            with transaction(self.device.connection):
+                store_changes(self.device, self._stream, changes)
+
+    def _require_begun(self) -> None:
+        """Refuse to read by a clock that is wrong for certain: no server takes such a slot."""
+        clocks = self._clocks()
+        if self._cutter.by_time and clocks.latest_believable < self._cutter.rule.origin:
+            raise RecordError(
+                f"is not read: by the clock it is {format_time(clocks.device)}, before the study's "
+                "first window",
+                field=f"stream {self._stream.name}",
+                fix="set this machine's clock, or wait until the study begins; nothing is lost",
+            )
+
     def is_outbox_full(self) -> bool:
-        """Tell whether no more windows may be closed: too many sketches wait already."""
+        """Return whether no more windows may be closed: too many sketches wait already."""
         most = self.device.settings.house.outbox_bytes
         if self._waiting_bytes is None or self._waiting_bytes >= most:
             self._waiting_bytes = count_waiting_bytes(self.device.connection)
@@ -241,13 +319,17 @@ class StreamReader:
         return True
 
     def describe_held_up(self) -> str | None:
-        """Say so where a window stays open only because the clocks differ."""
+        """Describe a window that stays open only because the clocks differ; None without one."""
         clocks = self._clocks()
         is_over = self._cutter.is_over(self._state.window, now=clocks.device)
         return describe_difference(clocks) if is_over and not clocks.agree else None
 
     def _release(self, closed: WindowState, following: WindowState) -> None:
-        event = self.device.require_affordable(self._stream.name, self._state.next_sequence)
+        origins = self._find_origins()
+        event = self.device.require_affordable(
+            self._stream.name, self._state.next_sequence, origins
+        )
+        self.device.reserve(event, origins, now=self._clock())
         release = draw_release(
             self.device,
             state=self._state,
@@ -255,10 +337,13 @@ class StreamReader:
             following=following,
             accumulator=self._accumulator,
             positions=tuple(self._positions.values()),
+            origins=origins,
             event=event,
             now=self._clock(),
         )
         commit_release(self.device.connection, release)
+        # It raises nothing: what follows belongs to the release.
+        self.device.shared.confirm(event, origins, now=self._clock())
         if self._waiting_bytes is not None:
             self._waiting_bytes += len(release.message)
         self._accumulator.sums.fill(0)
@@ -270,6 +355,7 @@ class StreamReader:
             )
         self._positions.clear()
         self.n_unsaved = 0
+        self.note_changes()
         self.summary.released += 1
 
     def checkpoint(self) -> None:
@@ -280,8 +366,17 @@ class StreamReader:
             n_unsketchable=accumulator.n_unsketchable,
             sums=accumulator.sums if accumulator.n_records else None,
         )
-        checkpoint(self.device.connection, self._state, tuple(self._positions.values()))
+        checkpoint(
+            self.device.connection,
+            self._state,
+            tuple(self._positions.values()),
+            self._find_origins(),
+        )
         self.n_unsaved = 0
+        self.note_changes()
+
+    def _find_origins(self) -> set[Origin]:
+        return find_origins(self._stream) | read_from(self._stream, self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
         state, engine = self._state, self.device.settings.engine
@@ -310,7 +405,7 @@ class StreamReader:
         self.counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
     def take_warnings(self) -> list[str]:
-        """Say which dimensions lie outside the bounds too often since this was last asked."""
+        """Return, in words, the dimensions that lay out of bounds too often since the last call."""
         warnings = []
         for dimension, count in zip(self.device.plan.dimensions, self._outside, strict=True):
             share = int(count) / max(1, self._n_judged)

@@ -12,7 +12,7 @@ from device_agent.store import NewRelease, StoredPosition, StreamState
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
 from shared.entropy import SystemSource
-from shared.privacy import PrivacyEvent, RandomSource
+from shared.privacy import Origin, PrivacyEvent, RandomSource
 from shared.wire import SketchHeader, encode_message, encode_payload
 
 _REPORT_ID_BYTES = 16
@@ -26,6 +26,7 @@ def draw_release(
     following: WindowState,
     accumulator: SketchAccumulator,
     positions: tuple[StoredPosition, ...],
+    origins: set[Origin],
     event: PrivacyEvent,
     now: float,
 ) -> NewRelease:
@@ -76,6 +77,7 @@ def draw_release(
         released_at=now,
         state=after,
         positions=positions,
+        origins=tuple(sorted(origins)),
     )
 
 

@@ -1,13 +1,15 @@
-"""How a device stands: its streams and sketches, and what it has spent. Changes nothing."""
+"""State of a device: its streams and sketches, and what it has spent. Changes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+from device_agent.agent.clocks import format_time
+from device_agent.agent.origins import find_origins
 from device_agent.settings import Settings
 from device_agent.store import (
     Identity,
@@ -18,17 +20,34 @@ from device_agent.store import (
     StudyNotice,
     check_folder,
     count_sketches,
+    find_near,
     list_sketches,
     list_streams,
     load_entries,
+    load_identity,
     load_notice,
     load_stream,
     open_database,
     require_identity,
     sum_ledger,
 )
-from shared.plan import decode_plan
-from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan
+from shared.privacy import (
+    Budget,
+    PrivacyEvent,
+    PrivacyLoss,
+    Reader,
+    compose,
+    compute_lifetime_loss,
+    compute_per_record_loss,
+)
+from shared.privacy.accounting import (
+    scale_to_group,
+    select_lifetime,
+    select_per_record,
+    sum_losses,
+)
+from shared.privacy.group import USUAL_GROUPS, compute_group_loss, show_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,35 +65,55 @@ class StatusReport:
     is_secret: bool
     notice: StudyNotice
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values, without any sum."""
+    def to_json(self, *, value_counts: bool) -> dict[str, Any]:
+        """Return it as JSON values, without any sum; what depends on values only if asked for."""
         return {
             "device_id": self.identity.device.hex(),
             "study_id": self.identity.study.hex(),
             "server": self.server,
             "study_state": self.notice.state,
             "key_change_open": self.identity.keys.following is not None,
-            "streams": [_stream_to_json(stream, self.is_secret) for stream in self.streams],
+            "streams": [
+                _stream_to_json(stream, self.is_secret, value_counts) for stream in self.streams
+            ],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamBudget:
-    """What one stream has spent, exact, and what the owner allows; None is no limit."""
+class GroupSpent:
+    """Loss of a person with several records in one window, and in every window so far."""
 
+    n_records: int
+    window: PrivacyLoss
+    lifetime: PrivacyLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamBudget:
+    """Exact bounds on what was spent on the records of one stream; a limit of None is none.
+
+    ``shared_with`` are the streams that may have released the same records, whose releases are
+    counted too: as STREAM, or as STREAM of STUDY.
+    """
+
+    study: bytes
     stream: str
+    shared_with: tuple[str, ...]
     n_releases: int
     per_record_loss: PrivacyLoss
     per_record_limit: Fraction | None
     lifetime_loss: PrivacyLoss
     lifetime_limit: Fraction | None
+    people: tuple[GroupSpent, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; exact numbers are text."""
         return {
+            "study": self.study.hex(),
             "stream": self.stream,
+            "shared_with": list(self.shared_with),
             "n_releases": self.n_releases,
             "epsilon_spent_per_record": str(self.per_record_loss.epsilon),
             "delta_spent_per_record": str(self.per_record_loss.delta),
@@ -82,19 +121,35 @@ class StreamBudget:
             "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
             "delta_spent_lifetime": str(self.lifetime_loss.delta),
             "lifetime_limit": _show_limit(self.lifetime_limit),
+            "people": [
+                {
+                    "n_records": group.n_records,
+                    "window_epsilon": show_up(group.window.epsilon),
+                    "lifetime_epsilon": show_up(group.lifetime.epsilon),
+                    "delta": show_up(group.window.delta),
+                }
+                for group in self.people
+            ],
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetReport:
-    """The ledger, and the losses computed from it."""
+    """The ledger of the device's owner, over all studies, and the losses computed from it."""
 
     streams: tuple[StreamBudget, ...]
     entries: tuple[LedgerEntry, ...]
+    limits: Budget
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
+            "limits": {
+                "per_record": _show_limit(self.limits.per_record),
+                "lifetime": _show_limit(self.limits.lifetime),
+                "delta": str(self.limits.delta),
+                "defaults": sorted(self.limits.defaults),
+            },
             "streams": [stream.to_json() for stream in self.streams],
             "events": [_entry_to_json(entry) for entry in self.entries],
         }
@@ -109,7 +164,7 @@ def report_status(settings: Settings) -> StatusReport:
         There is no enrolled device, or its state cannot be read.
     """
     check_folder(settings.state_dir, create=False)
-    with closing(open_database(settings.state_dir)) as connection:
+    with closing(open_database(settings.state_dir, settings.study)) as connection:
         identity = require_identity(connection, settings.state_dir)
         return StatusReport(
             identity=identity,
@@ -125,43 +180,87 @@ def report_status(settings: Settings) -> StatusReport:
 def report_budget(settings: Settings) -> BudgetReport:
     """Report the ledger and what it amounts to; raises as :func:`report_status`."""
     check_folder(settings.state_dir, create=False)
-    with closing(open_database(settings.state_dir)) as connection:
+    with closing(open_database(settings.state_dir, settings.study)) as connection:
         entries = tuple(load_entries(connection))
         events = sum_ledger(connection)
-        names = {*list_streams(connection), *(stream.name for stream in settings.streams)}
-    streams = tuple(
-        StreamBudget(
-            stream=name,
-            n_releases=sum(event.count for event in events if event.stream == name),
-            per_record_loss=compute_per_record_loss(events, name),
-            per_record_limit=settings.budget.per_record,
-            lifetime_loss=compute_lifetime_loss(events, name),
-            lifetime_limit=settings.budget.lifetime,
-        )
-        for name in sorted(names)
+        origins = {(settings.study, s.name): find_origins(s) for s in settings.streams}
+        readers = {event.reader for event in events} | origins.keys()
+        readers |= {(settings.study, name) for name in list_streams(connection)}
+        near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
+        identity = load_identity(connection)
+    plan = None if identity is None else decode_plan(identity.plan_bytes)
+    streams = [_report_stream(events, r, near[r], settings.budget, plan) for r in sorted(readers)]
+    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.budget)
+
+
+def _report_stream(
+    events: list[PrivacyEvent],
+    reader: Reader,
+    near: set[Reader],
+    budget: Budget,
+    plan: SketchPlan | None,
+) -> StreamBudget:
+    study, stream = reader
+    readers = {reader, *near}
+    return StreamBudget(
+        study=study,
+        stream=stream,
+        shared_with=tuple(
+            name if of == study else f"{name} of {of.hex()}" for of, name in sorted(near)
+        ),
+        n_releases=sum(event.count for event in events if event.reader == reader),
+        per_record_loss=compute_per_record_loss(events, readers),
+        per_record_limit=budget.per_record,
+        lifetime_loss=compute_lifetime_loss(events, readers),
+        lifetime_limit=budget.lifetime,
+        people=_find_people(events, readers, plan),
     )
-    return BudgetReport(streams=streams, entries=entries)
 
 
-def format_time(seconds: float) -> str:
-    """Write a time as RFC 3339 UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _find_people(
+    events: Sequence[PrivacyEvent], readers: set[Reader], plan: SketchPlan | None
+) -> tuple[GroupSpent, ...]:
+    """Bound what was spent on people with several records, at the largest delta of a release."""
+    most = None if plan is None else plan.max_records_per_person
+    once, ever = select_per_record(events, readers), select_lifetime(events, readers)
+    if not ever:
+        return ()
+    return tuple(
+        GroupSpent(
+            n_records=q,
+            window=_bound_group(once, q, plan),
+            lifetime=_bound_group(ever, q, plan),
+        )
+        for q in (USUAL_GROUPS if most is None else sorted({1, most}))
+    )
+
+
+def _bound_group(events: Sequence[PrivacyEvent], q: int, plan: SketchPlan | None) -> PrivacyLoss:
+    if plan is not None and {event.plan_digest for event in events} == {compute_plan_digest(plan)}:
+        n_windows = sum(event.count for event in events)
+        loss = compute_group_loss(plan.mechanism, n_records=q, n_windows=n_windows)
+        return PrivacyLoss(epsilon=loss.epsilon, delta=loss.delta)
+    delta = max(event.delta for event in events)
+    scaled = [scale_to_group(event, q) for event in events]
+    # Every event has a rho or no delta, unless it was put there by hand: then the sum is all.
+    return compose(scaled, delta=delta) or sum_losses(scaled)
 
 
 def _show_limit(limit: Fraction | None) -> str | None:
     return None if limit is None else str(limit)
 
 
-def _stream_to_json(stream: StreamState, is_secret: bool) -> dict[str, Any]:
+def _stream_to_json(stream: StreamState, is_secret: bool, value_counts: bool) -> dict[str, Any]:
     window = stream.window
     by_time = window.first_slot is not None
+    counted = {"unsketchable": None if is_secret else stream.n_unsketchable}
     return {
         "name": stream.name,
         "next_sequence": stream.next_sequence,
         "suspended": stream.suspended,
         "open_window": {
             "n_records": None if is_secret else window.n_records,
-            "unsketchable": None if is_secret else stream.n_unsketchable,
+            **(counted if value_counts else {}),
             "slots": [window.first_slot, window.last_slot] if by_time else None,
         },
     }
@@ -185,9 +284,12 @@ def _sketch_to_json(sketch: OutboxSketch) -> dict[str, Any]:
 def _entry_to_json(entry: LedgerEntry) -> dict[str, Any]:
     event = entry.event
     return {
+        "study": event.study.hex(),
         "stream": event.stream,
         "plan_digest": event.plan_digest.hex(),
         "sequence": event.sequence,
+        "count": event.count,
+        "by_a_copy": event.copy > 0,
         "epsilon": str(event.epsilon),
         "delta": str(event.delta),
         "released": format_time(entry.released_at),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from device_agent.agent.clocks import note_answer
+from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
 from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
+from device_agent.agent.reading import require_not_suspended
 from device_agent.settings import Settings
 from device_agent.store import (
     abandon_key_change,
@@ -17,8 +19,11 @@ from device_agent.store import (
     count_sketches,
     finish_key_change,
     holding,
+    key_folder,
     list_signed,
+    list_streams,
     load_retired,
+    load_stream,
 )
 from device_agent.transport import ServerClient
 from shared.errors import SketchError, StoreError, TransportError
@@ -31,7 +36,7 @@ class Settled:
     refusal: SketchError | None = None
 
     def describe(self) -> str:
-        """Say how a change of keys that was begun earlier has ended."""
+        """Describe how a change of keys that was begun earlier has ended."""
         if self.refusal is None:
             return "a change of keys that was begun is finished; the device signs with its new key"
         return f"the server does not take the new key, so the device keeps its own: {self.refusal}"
@@ -173,7 +178,7 @@ def settle(device: Device, settled: Settled) -> Device:
     StoreError
         It cannot be written; the same answer comes again.
     """
-    folder, keys = device.settings.state_dir, device.identity.keys
+    folder, keys = _key_folder(device), device.identity.keys
     assert device.next_key is not None
     is_taken = settled.refusal is None
     change = finish_key_change if is_taken else abandon_key_change
@@ -184,7 +189,7 @@ def settle(device: Device, settled: Settled) -> Device:
 
 
 def describe_open(error: TransportError) -> str:
-    """Say that a change of keys is still open."""
+    """Describe a change of keys that is still open."""
     return f"a change of keys is not finished, so nothing is sent: {error}"
 
 
@@ -194,16 +199,23 @@ def _offer(device: Device, clock: Clock) -> Settled:
 
 
 def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:
+    # A clone must not lock out the device that it was made of.
+    for name in list_streams(device.connection):
+        require_not_suspended(load_stream(device.connection, name))
     with device.connect(clock) as client:
-        # A clone must not lock out the device that it was made of.
-        note_answer(device, make_device_question(device)(client), messages)
-    folder, identity = device.settings.state_dir, device.identity
+        answer = make_device_question(device)(client)
+        note_answer(device, answer, messages, now=clock())
+    folder, identity = _key_folder(device), device.identity
     keys, next_key = begin_key_change(device.connection, folder, identity.keys)
     return replace(device, identity=replace(identity, keys=keys), next_key=next_key)
 
 
+def _key_folder(device: Device) -> Path:
+    return key_folder(device.settings.state_dir, device.identity.study)
+
+
 def _is_taken(client: ServerClient) -> bool:
-    """Tell whether the server takes requests of this client's key now."""
+    """Return whether the server takes requests of this client's key now."""
     try:
         client.ask_device()
     except TransportError:

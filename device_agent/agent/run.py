@@ -1,15 +1,15 @@
-"""The daemon: all streams in one thread that owns the state, the network in another.
+"""The daemon: all streams of all studies in one thread that owns the state, the network in others.
 
-Reading, releasing and every decision happen in the main thread; the other one carries bytes.
-Signals and answers reach the main thread as calls in one queue, which it also sleeps on.
+Reading, releasing and every decision happen in the main thread; the others carry bytes. Signals and
+answers reach the main thread as calls in one queue, which it also sleeps on.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -42,39 +42,43 @@ class _OutOfTimeError(BaseException):
     """Stopping took too long: what was being done is broken off, as by a crash."""
 
 
-def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
+def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None:
     """Read, release and send until a signal says to stop.
 
-    SIGTERM and SIGINT end it within five seconds; SIGHUP reads the configuration again.
+    SIGTERM and SIGINT end it within five seconds; SIGHUP reads the configurations again.
 
     Parameters
     ----------
-    load
-        Loads the settings; called again at SIGHUP.
+    loads
+        Each loads the settings of one study; called again at SIGHUP.
 
     Raises
     ------
     LedgerError
         Another agent is at work, or the server knows more than this ledger.
     SketchError
-        The state cannot be opened, or this plan cannot be run.
+        The state cannot be opened, or a plan cannot be run.
     """
-    settings = load()
-    start_log(settings.house.log_level)
-    check_folder(settings.state_dir, create=False)
-    make_context(settings.house.tls)
+    every = [load() for load in loads]
+    for settings in every:
+        start_log(settings.house.log_level, value_counts=settings.house.log_value_counts)
+        check_folder(settings.state_dir, create=False)
+        make_context(settings.house.tls)
+    _require_different_studies(every)
     share_one_heap()
-    with (
-        holding(settings.state_dir) as mended,
-        open_device(settings, tell=clock) as device,
-    ):
-        for message in mended:
-            LOG.warning(message)
-        _require_runnable(device)
-        # To verify the plan takes large arrays, once.
+    with ExitStack() as stack:
+        for folder in dict.fromkeys(settings.state_dir.resolve() for settings in every):
+            for message in stack.enter_context(holding(folder)):
+                LOG.warning(message)
+        devices = [stack.enter_context(open_device(s, tell=clock)) for s in every]
+        for device in devices:
+            _require_runnable(device)
+        # To verify a plan takes large arrays, once.
         feature_table.cache_clear()
         give_back()
-        daemon = _Daemon(device, load, clock)
+        calls: SimpleQueue[Call] = SimpleQueue()
+        studies = [_Study(d, load, clock, calls) for d, load in zip(devices, loads, strict=True)]
+        daemon = _Daemon(studies, calls)
         with _listening(daemon):
             try:
                 daemon.run()
@@ -83,6 +87,16 @@ def run_daemon(load: Callable[[], Settings], *, clock: Clock) -> None:
                     "stopped without saving the stream that took too long: what it has not saved "
                     "is read again, or lost where that cannot be"
                 )
+
+
+def _require_different_studies(every: Sequence[Settings]) -> None:
+    places = [(settings.state_dir.resolve(), settings.study) for settings in every]
+    if len(set(places)) < len(places):
+        raise ConfigError(
+            "is that of another configuration too",
+            field="study",
+            fix="name each study's configuration once",
+        )
 
 
 def _require_runnable(device: Device) -> None:
@@ -130,14 +144,75 @@ def _connection_of(device: Device) -> tuple[object, ...]:
 
 
 class _Daemon:
-    def __init__(self, device: Device, load: Callable[[], Settings], clock: Clock) -> None:
-        self.calls: SimpleQueue[Call] = SimpleQueue()
+    """Lets the studies take turns, and sleeps where none of them has anything to do."""
+
+    def __init__(self, studies: Sequence[_Study], calls: SimpleQueue[Call]) -> None:
+        self.calls = calls
         self.is_stopping = False
+        self._studies = studies
+        self._notifier = Notifier()
+        self._told_at = 0.0
+
+    def run(self) -> None:
+        for study in self._studies:
+            study.start()
+        self._notifier.tell("READY=1")
+        try:
+            while not self.is_stopping:
+                for study in self._studies:
+                    study.step()
+                self._tell_watchdog()
+                self._make_calls(self._find_pause())
+        finally:
+            self._notifier.tell("STOPPING=1")
+            for study in self._studies:
+                study.close()
+        LOG.info("stopped; nothing is lost")
+
+    def reload(self) -> None:
+        """Read the configurations again; a bad one changes nothing."""
+        self._notifier.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        for study in self._studies:
+            study.reload()
+        self._notifier.tell("READY=1")
+
+    def _find_pause(self) -> float:
+        pause = min(study.find_pause() for study in self._studies)
+        if self._notifier.watchdog_s is not None:
+            pause = min(pause, self._notifier.watchdog_s / 2)
+        return max(pause, 0.0)
+
+    def _tell_watchdog(self) -> None:
+        now = time.monotonic()
+        if self._notifier.watchdog_s is not None and now >= self._told_at:
+            self._notifier.tell("WATCHDOG=1")
+            self._told_at = now + self._notifier.watchdog_s / 2
+
+    def _make_calls(self, pause: float) -> None:
+        """Make the calls that have come, waiting for the first one."""
+        try:
+            self.calls.get(timeout=pause)() if pause else self.calls.get_nowait()()
+            while True:
+                self.calls.get_nowait()()
+        except Empty:
+            pass
+
+
+class _Study:
+    """One study of the device: its streams, what is asked and what is sent."""
+
+    def __init__(
+        self,
+        device: Device,
+        load: Callable[[], Settings],
+        clock: Clock,
+        calls: SimpleQueue[Call],
+    ) -> None:
+        self.calls = calls
         self._device = device
         self._load = load
         self._clock = clock
         self._timer = time.monotonic
-        self._notifier = Notifier()
         self._network = self._connect()
         self._asker = Asker(device, self._network, clock=clock, timer=self._timer)
         self._sender = Sender(
@@ -147,6 +222,8 @@ class _Daemon:
             timer=self._timer,
             on_suspended=self._stop_stream,
             on_study=self._ask_soon,
+            agrees=self._agrees,
+            on_silence=self._doubt,
         )
         self._key_changer = KeyChanger(
             device,
@@ -157,28 +234,22 @@ class _Daemon:
             on_silence=self._note_silence,
         )
         self._workers = [self._make_worker(stream) for stream in device.settings.streams]
-        self._metrics_at = self._purges_at = self._told_at = 0.0
+        self._metrics_at = self._purges_at = 0.0
 
-    def run(self) -> None:
+    def start(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
         if not self._asker.notice.may_release:
             LOG.warning(self._asker.notice.describe())
-        self._notifier.tell("READY=1")
-        try:
-            while not self.is_stopping:
-                self._step()
-                self._make_calls(self._find_pause())
-        finally:
-            self._notifier.tell("STOPPING=1")
-            self._network.close()
-            for worker in self._workers:
-                worker.close()
-            self._write_metrics()
-        LOG.info("stopped; nothing is lost")
+
+    def close(self) -> None:
+        """Save every open window, and say no more."""
+        self._network.close()
+        for worker in self._workers:
+            worker.close()
+        self._write_metrics()
 
     def reload(self) -> None:
         """Read the configuration again; a bad one changes nothing."""
-        self._notifier.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             settings = self._load()
             self._require_reloadable(settings)
@@ -187,9 +258,8 @@ class _Daemon:
         else:
             self._use(replace(self._device, settings=settings))
             LOG.info("the configuration was reloaded")
-        self._notifier.tell("READY=1")
 
-    def _step(self) -> None:
+    def step(self) -> None:
         now = self._timer()
         is_changing = self._key_changer.step()
         if self._may_read:
@@ -198,39 +268,25 @@ class _Daemon:
                     worker.turn()
         if not is_changing and not self._asker.step() and self._asker.may_send:
             self._sender.step()
+            self._asker.step()  # where the sender waits for an answer first
         if now >= self._purges_at:
             with suppress(StoreError):  # on a full disk: later
                 # A clock that jumped forward must not take from a restored server what it needs.
-                purge_sent(self._device.connection, now=self._read_clocks().latest_believable)
+                purge_sent(self._device.connection, now=self._read_clocks().earliest)
             self._purges_at = now + _PURGE_S
         if now >= self._metrics_at:
             self._write_metrics()
             self._metrics_at = now + _METRICS_S
-        if self._notifier.watchdog_s is not None and now >= self._told_at:
-            self._notifier.tell("WATCHDOG=1")
-            self._told_at = now + self._notifier.watchdog_s / 2
 
     @property
     def _may_read(self) -> bool:
         return self._asker.may_release and not self._key_changer.is_offering
 
-    def _find_pause(self) -> float:
+    def find_pause(self) -> float:
+        """Return for how many seconds nothing is due."""
         due = [worker.due_at for worker in self._workers] if self._may_read else []
         pause = min([_LONGEST_SLEEP_S, *(at - self._timer() for at in due)])
-        if not self._network.is_busy:
-            pause = min(pause, 1.0)
-        if self._notifier.watchdog_s is not None:
-            pause = min(pause, self._notifier.watchdog_s / 2)
-        return max(pause, 0.0)
-
-    def _make_calls(self, pause: float) -> None:
-        """Make the calls that have come, waiting for the first one."""
-        try:
-            self.calls.get(timeout=pause)() if pause else self.calls.get_nowait()()
-            while True:
-                self.calls.get_nowait()()
-        except Empty:
-            pass
+        return pause if self._network.is_busy else min(pause, 1.0)
 
     def _require_reloadable(self, settings: Settings) -> None:
         old = self._device.settings
@@ -258,7 +314,7 @@ class _Daemon:
     def _use(self, device: Device) -> None:
         old, self._device = self._device, device
         settings = device.settings
-        start_log(settings.house.log_level)
+        start_log(settings.house.log_level, value_counts=settings.house.log_value_counts)
         if _connection_of(device) != _connection_of(old):
             self._key_changer.stop()
             self._network.close()
@@ -294,6 +350,12 @@ class _Daemon:
 
     def _note_silence(self, error: TransportError) -> None:
         self._asker.note_silence(error)
+
+    def _agrees(self) -> bool:
+        return self._asker.agrees()
+
+    def _doubt(self) -> None:
+        self._asker.doubt()
 
     def _ask_soon(self) -> None:
         self._asker.hurry()
@@ -345,10 +407,15 @@ class _Daemon:
             help="Windows released since the start.",
             samples=[(w.name, w.n_released) for w in self._workers],
         )
-        for name in ("records_read", "unsketchable", "out_of_bounds"):
+        for name in self._list_counted():
             yield Metric(
                 name=f"{name}_total",
                 kind="counter",
                 help=f"Records since the start: {name.replace('_', ' ')}.",
                 samples=[(w.name, getattr(w.total(), name)) for w in self._workers],
             )
+
+    def _list_counted(self) -> tuple[str, ...]:
+        # The latter two depend on values, are exact, and the file is there to be sent on.
+        with_values = self._device.settings.house.metrics_value_counts
+        return ("records_read", *(("unsketchable", "out_of_bounds") if with_values else ()))

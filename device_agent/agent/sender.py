@@ -11,9 +11,9 @@ from device_agent.agent.log import LOG
 from device_agent.agent.network import Network
 from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
 from device_agent.messages import UploadOutcome
-from device_agent.store import OutboxSketch, first_due, load_message
+from device_agent.store import OutboxSketch, first_due, offer_sketch
 from device_agent.transport import ServerClient
-from shared.errors import StoreError
+from shared.errors import ConfigError, StoreError
 from shared.wire import DeviceAction
 
 _BASE_S = 0.5
@@ -35,8 +35,8 @@ def draw_pause(n_failures: int, cap_s: float = _CAP_S) -> float:
 class Sender:
     """Sends what waits, oldest first, and pauses for all of it where the server cannot answer.
 
-    A sketch that the server asks for again waits by itself, longer each time, so that it never
-    keeps the next one from being sent.
+    A sketch that got no answer, or one to try again, waits by itself, longer each time, so that it
+    never keeps the next one from being sent; then it takes turns with those never tried.
 
     Parameters
     ----------
@@ -46,6 +46,11 @@ class Sender:
         Called with the name of a stream that an answer has suspended.
     on_study
         Called when an answer says that the study is closed or gone.
+    agrees
+        Tells whether a sketch may be offered now: the server has just said that no other copy of
+        this state was at work.
+    on_silence
+        Called when a sketch got no answer at all.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Sender:
         timer: Callable[[], float],
         on_suspended: Callable[[str], None],
         on_study: Callable[[], None],
+        agrees: Callable[[], bool],
+        on_silence: Callable[[], None],
     ) -> None:
         self.device = device
         self.network = network
@@ -65,6 +72,9 @@ class Sender:
         self._timer = timer
         self._on_suspended = on_suspended
         self._on_study = on_study
+        self._agrees = agrees
+        self._on_silence = on_silence
+        self._tried_next = False
         self._n_failures = 0
         self._resumes_at = 0.0
 
@@ -77,15 +87,22 @@ class Sender:
         if self.network.is_busy or self._timer() < self._resumes_at:
             return
         now = self._clock()
-        sketch = first_due(self.device.connection, now=now, longest_hold_s=LONGEST_HOLD_S)
-        if sketch is None:
+        sketch = first_due(
+            self.device.connection,
+            now=now,
+            longest_hold_s=LONGEST_HOLD_S,
+            tried=self._tried_next,
+        )
+        if sketch is None or not self._agrees():
             return
         study, sketch_id = self.device.identity.study, sketch.sketch_id
         try:
-            message = load_message(self.device.connection, sketch_id)
-        except StoreError as error:
+            self.device.shared.require_confirmed()
+            message = offer_sketch(self.device.connection, sketch_id, now=now)
+        except (StoreError, ConfigError) as error:
             self._wait(error)
             return
+        self._tried_next = not self._tried_next
 
         def put(client: ServerClient) -> UploadOutcome:
             return client.put_sketch(study=study, sketch_id=sketch_id, message=message)
@@ -95,8 +112,8 @@ class Sender:
     def _note(self, sketch: OutboxSketch, outcome: UploadOutcome) -> None:
         outcome = self._doubt(sketch, outcome)
         said = len(self.summary.messages)
-        # Without any answer the sketch is as good as the next one.
-        hold = draw_pause(sketch.attempts, _SKETCH_CAP_S) if outcome.answered else 0.0
+        if not outcome.answered:
+            self._on_silence()
         try:
             note_outcome(
                 self.device,
@@ -104,7 +121,7 @@ class Sender:
                 outcome,
                 now=self._clock(),
                 summary=self.summary,
-                least_hold_s=hold,
+                least_hold_s=draw_pause(sketch.attempts, _SKETCH_CAP_S),
             )
         except StoreError as error:
             # It is sent again as it is, and the server knows it already.
@@ -128,7 +145,7 @@ class Sender:
             return outcome
         return replace(outcome, action=DeviceAction.HOLD)
 
-    def _wait(self, error: StoreError) -> None:
+    def _wait(self, error: StoreError | ConfigError) -> None:
         """Wait until the state can be written again, as on a full disk."""
         if self._n_failures == 0:
             LOG.error("nothing is sent now: %s", error)

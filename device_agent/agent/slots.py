@@ -13,13 +13,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference
+from device_agent.agent.clocks import Clocks, describe_difference, describe_uncertain
 from device_agent.agent.device import Device, make_event
+from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading import (
     StreamSummary,
     make_operator,
     open_stream_source,
     require_not_suspended,
+    store_changes,
 )
 from device_agent.agent.release import draw_release
 from device_agent.settings import StreamSettings
@@ -29,8 +31,10 @@ from device_agent.store import (
     StoredPosition,
     adding_to_slots,
     commit_release,
+    load_positions,
     load_slot,
     load_stream,
+    note_origins,
     write_positions,
     write_slot,
 )
@@ -71,16 +75,29 @@ def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, i
     next_slot = load_stream(device.connection, stream).next_sequence
     due = range(next_slot, next_slot)
     if clocks.agree:
-        due = schedule.find_due(next_slot, clocks=clocks.closing)
+        due = schedule.find_due(next_slot, clocks=clocks.spending)
     device.require_all_affordable(stream, due)
     latest = schedule.find_open(due, now=clocks.latest_believable)
     try:
         device.require_all_affordable(stream, range(next_slot, latest + 1))
     except BudgetExceededError:
-        if not due:
+        if due:
+            return due, due.stop - 1
+        # Where the device's clock is ahead of what is certain, the budget is not at fault.
+        certain = schedule.find_open(due, now=clocks.earliest)
+        if certain == latest:
             raise
-        latest = due.stop - 1
+        device.require_all_affordable(stream, range(next_slot, certain + 1))
+        latest = certain
     return due, latest
+
+
+def describe_held_slots(due: range, device: Device, clocks: Clocks) -> str | None:
+    """Describe the slots that stay open because the time is uncertain; None if none does."""
+    if not clocks.agree:
+        return describe_difference(clocks)
+    is_over = SlotSchedule(rule=device.plan.window).find_due(due.stop, clocks=clocks.closing)
+    return describe_uncertain(clocks) if is_over else None
 
 
 class _SlotReader:
@@ -94,7 +111,10 @@ class _SlotReader:
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._operator = make_operator(device, stream)
         self._state = load_stream(device.connection, stream.name)
-        self._event = make_event(device.plan, stream.name, self._state.next_sequence)
+        self._origins = find_origins(stream)
+        self._event = make_event(
+            device.identity.study, device.plan, stream.name, self._state.next_sequence
+        )
 
     def run(self) -> None:
         require_not_suspended(self._state)
@@ -104,12 +124,17 @@ class _SlotReader:
             # records before would decide which of them are in time.
             with adding_to_slots(self._device.connection):
                 self._read(next_slot=due.start, latest=latest)
+                self._device.require_all_affordable(self._stream.name, due, self._origins)
+        except BudgetExceededError as error:
+            # A file was released before, in another stream or study: nothing was added.
+            self._summary.error = error
+            return
         except SketchError as error:
             self._summary.error = error
         for slot in due:
             self._release(slot)
-        if not self._clocks.agree:
-            self._summary.messages.append(describe_difference(self._clocks))
+        if held := describe_held_slots(due, self._device, self._clocks):
+            self._summary.messages.append(held)
 
     def _read(self, *, next_slot: int, latest: int) -> None:
         """Add each new record to its slot, and note the positions behind them all."""
@@ -125,14 +150,18 @@ class _SlotReader:
                 self._add_batch(batch, slots, opened)
                 position = batch.position_after(len(slots) - 1)
                 positions[position.source] = position
-        self._write(opened, keep=0)
-        write_positions(
-            self._device.connection,
-            [
+            self._write(opened, keep=0)
+            stored = [
                 StoredPosition(stream=self._stream.name, source=p.source, place=p.place)
                 for p in positions.values()
-            ],
-        )
+            ]
+            write_positions(self._device.connection, stored)
+            store_changes(self._device, self._stream, source.take_changes())
+            # Of every file that is known, for those that gave a record would tell where one was.
+            known = load_positions(self._device.connection)
+            own = [p for p in known if p.stream == self._stream.name]
+            self._origins |= read_from(self._stream, own)
+            note_origins(self._device.connection, self._stream.name, self._origins)
 
     def _add_batch(
         self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
@@ -168,6 +197,8 @@ class _SlotReader:
     def _release(self, slot: int) -> None:
         """Release a slot under its own number; an empty one is released as any other."""
         accumulator = self._restore(slot)
+        event = replace(self._event, sequence=slot)
+        self._device.reserve(event, self._origins, now=self._clocks.device)
         release = draw_release(
             self._device,
             state=self._state,
@@ -175,11 +206,13 @@ class _SlotReader:
             following=WindowState(),
             accumulator=accumulator,
             positions=(),
-            event=replace(self._event, sequence=slot),
+            origins=self._origins,
+            event=event,
             # The time of the run, for how long reading took tells how much there was.
             now=self._clocks.device,
         )
         commit_release(self._device.connection, release)
+        self._device.shared.confirm(event, self._origins, now=self._clocks.device)
         self._state = release.state
         accumulator.sums.fill(0)
         self._summary.released += 1

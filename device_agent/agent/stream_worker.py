@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.log import LOG, describe_defect
+from device_agent.agent.log import LOG, describe_defect, warn_of_values
 from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
 from device_agent.settings import StreamSettings
 from device_agent.sources import RecordSource
@@ -43,10 +43,10 @@ class StreamWorker:
     ) -> None:
         self.settings = settings
         self.counts = ReadCounts()
-        """Of readers that were closed."""
+        """Counts of readers that were closed."""
         self.n_released = 0
         self.problem: str | None = None
-        """What keeps the stream from being read now."""
+        """The problem that keeps the stream from being read now."""
         self._device = device
         self._clocks = clocks
         self._clock = clock
@@ -72,7 +72,7 @@ class StreamWorker:
 
     @property
     def consumes(self) -> bool:
-        """Whether what was read of the source cannot be read again."""
+        """True if what was read of the source cannot be read again."""
         return self._source is not None and self._source.guarantee.consumes
 
     def use(self, device: Device) -> None:
@@ -210,13 +210,13 @@ class StreamWorker:
         self.n_released += released
         LOG.info("%d window(s) released", released, extra=where)
         for warning in reader.take_warnings():
-            LOG.warning(warning, extra=where)
+            warn_of_values(warning, self.name)
         if source.report.n_unusable > self._n_unusable:
             self._n_unusable = source.report.n_unusable
-            LOG.warning(
-                "%d record(s) since the start could not be sketched and count as zero",
-                self._n_unusable,
-                extra=where,
+            warn_of_values(
+                f"{self._n_unusable} record(s) since the start could not be sketched and count as "
+                "zero",
+                self.name,
             )
 
     def _fail(self, problem: str) -> None:
@@ -228,7 +228,7 @@ class StreamWorker:
         self._is_over = was_open and self.settings.source.kind == "stdin"
 
     def _wait(self, problem: str) -> None:
-        """Say what is wrong, once, and try again later and later."""
+        """Report a problem once, and retry with growing pauses."""
         self._say(problem)
         self._reads_at = self._timer() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)

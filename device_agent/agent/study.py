@@ -23,7 +23,7 @@ WITHDRAWN = StudyNotice(state="withdrawn")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAnswer:
-    """What the server knows of the device, and what is new of the study; None if nothing is."""
+    """The server's knowledge of the device, and news of the study; None if there is none."""
 
     device: DeviceAnswer
     notice: StudyNotice | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -84,11 +84,20 @@ def _parse(argv: list[str]) -> SimpleNamespace | int:
 
 def exit_status(error: SketchError) -> int:
     """Return the exit status that stands for an error."""
-    from shared.errors import PrivacyError, TransportError
+    from shared.errors import DiskError, PrivacyError, TransportError
 
     if isinstance(error, PrivacyError):
         return EXIT_BUDGET
-    return EXIT_WAITING if isinstance(error, TransportError) else EXIT_REFUSED
+    return EXIT_WAITING if isinstance(error, TransportError | DiskError) else EXIT_REFUSED
+
+
+def worst_status(errors: Iterable[SketchError]) -> int:
+    """Return the exit status of several errors; 0 of none.
+
+    A forbidden release matters more than an unreadable file, and that more than what may pass.
+    """
+    found = {exit_status(error) for error in errors}
+    return next(s for s in (EXIT_BUDGET, EXIT_REFUSED, EXIT_WAITING, 0) if s in found | {0})
 
 
 def _complain(message: str, status: int) -> int:

@@ -22,8 +22,8 @@ exit status:
   0   done
   2   settings, plan or records are not as they must be, or the server refused
   3   the budget or the ledger forbids a release
-  75  the server could not be reached, so sketches wait in the outbox; or `run` could not write its
-      state, as on a full disk: run again later
+  75  the server could not be reached, so sketches wait in the outbox; or the disk is full: run
+      again later
   70  a defect of this program
 
 The settings state_dir, server and study can be overridden by SFUMATO_AGENT_STATE_DIR,
@@ -35,8 +35,10 @@ _CONFIG = "`sfumato-agent init --print-config` prints a configuration to start f
 RESUME_WARNING = """\
 A stream is suspended when the server holds another sketch under the same number: two devices share
 a key, or a backup was restored, and records may have been released twice already. Find the other
-device and stop it first. The stream then goes on with the next number; if the server still knows
-later sketches than this ledger, it is suspended again at the next start."""
+device and stop it first. What the server holds of it counts as spent beside what this ledger has
+released, so the owner's budget may have to be raised before anything more is released; what was
+set aside is never sent. The stream then goes on behind the numbers that the other has used; if
+that goes on too, the stream is suspended again."""
 
 ROTATION = """\
 The device keeps its identity, its ledger and its place in every source. Sketches that wait stay as
@@ -92,6 +94,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     ):
         command = _add(commands, name, text)
         command.add_argument("--json", action="store_true", help="print one JSON object")
+        if name == "status":
+            _add_value_counts(command)
     _add_maintenance(commands)
     options = parser.parse_args(arguments)
     if options.command == "init":
@@ -104,13 +108,20 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from shared import __version__
+        from shared.core.engines import default_engine, describe_engine
 
         print(f"sfumato-agent {__version__}")
+        print(f"engine: {describe_engine(default_engine())}")
         parser.exit()
 
 
 def _add(
-    commands: argparse._SubParsersAction[_Parser], name: str, text: str, epilog: str | None = None
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    text: str,
+    epilog: str | None = None,
+    *,
+    config: bool = True,
 ) -> _Parser:
     command = commands.add_parser(
         name,
@@ -120,13 +131,14 @@ def _add(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.add_argument(
-        "--config",
-        type=Path,
-        default=Path("agent.toml"),
-        metavar="FILE",
-        help="the configuration (default: agent.toml)",
-    )
+    if config:
+        command.add_argument(
+            "--config",
+            type=Path,
+            default=Path("agent.toml"),
+            metavar="FILE",
+            help="the configuration (default: agent.toml)",
+        )
     return command
 
 
@@ -203,6 +215,7 @@ def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:
         "first sends what the run before released, and then releases every window that is over.",
     )
     once.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_value_counts(once)
     once.add_argument("--no-send", action="store_true", help="leave the sketches in the outbox")
     once.add_argument(
         "--send-for",
@@ -213,14 +226,32 @@ def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
 
 
+def _add_value_counts(command: _Parser) -> None:
+    command.add_argument(
+        "--value-counts",
+        action="store_true",
+        help="also report how many records could not be sketched or lay out of bounds, and their "
+        "bytes: exact, so do not pass it on. A terminal shows the former anyway",
+    )
+
+
 def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
-    _add(
+    run = _add(
         commands,
         "run",
         "read, release and send until stopped",
-        "example:\n  sfumato-agent run --config /etc/sfumato/agent.toml\n\n"
+        "examples:\n  sfumato-agent run --config /etc/sfumato/agent.toml\n"
+        "  sfumato-agent run --config heat.toml --config noise.toml    two studies, one process\n\n"
         "SIGTERM or Ctrl-C stops it within five seconds; SIGHUP reads the configuration again.\n"
         "Where the plan hides presence, start `once` by a timer instead.",
+        config=False,
+    )
+    run.add_argument(
+        "--config",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="the configuration of a study (default: agent.toml); may be repeated",
     )
 
 
@@ -230,7 +261,8 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         "export",
         "write the signed sketch of a window to a file, to be carried by hand",
         "example:\n  sfumato-agent export meter 17 --to meter-17.sketch\n\n"
-        "The sketch still waits in the outbox; a server takes it in once, whichever way it comes.",
+        "A sketch that waits still does; a server takes it in once, whichever way it comes.\n"
+        "Whether another copy of this state has sent the same window cannot be asked that way.",
     )
     export.add_argument("stream")
     export.add_argument("sequence", type=int, help="the number of the sketch; see `budget`")

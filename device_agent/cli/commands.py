@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from device_agent.cli import EXIT_WAITING, exit_status
+from device_agent.cli import EXIT_WAITING, worst_status
 from device_agent.settings import Settings, load_settings
-from shared.errors import ConfigError, StoreError
+from shared.errors import ConfigError, SketchError
 
 if TYPE_CHECKING:
     from shared.wire import EnrolmentCode
@@ -60,20 +61,35 @@ def _print_config(options: SimpleNamespace) -> int:
 def _init(options: SimpleNamespace) -> int:
     from device_agent.agent.code import load_settings_with_code
     from device_agent.agent.enrol import enrol_device
+    from device_agent.agent.policy import describe_budget, describe_policy
+    from device_agent.settings import find_absent
+    from shared.plan import make_statement
     from shared.wire import is_enrolment_code
 
     token = _read_secret(options.code or options.token)
     if options.code is None and not is_enrolment_code(token):
-        settings = load_settings(options.config)
+        settings, written = load_settings(options.config), []
     else:
         code = _read_code(token)
+        written = find_absent(options.config, ("server", "study"))
         settings, token = load_settings_with_code(options.config, code), code.token
-    report = enrol_device(settings, token=token, clock=time.time)
+    try:
+        report = enrol_device(settings, token=token, clock=time.time)
+    except SketchError:
+        if written:
+            print(
+                f"sfumato-agent: note: {' and '.join(written)} of the code stand in "
+                f"{options.config} now",
+                file=sys.stderr,
+            )
+        raise
     if warning := settings.describe_server():
         print(f"sfumato-agent: warning: {warning}", file=sys.stderr)
     done = "was enrolled already" if report.was_enrolled else "is enrolled"
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
-    print(report.plan.mechanism.guarantee.describe())
+    print(make_statement(report.plan).describe())
+    print(describe_policy(settings))
+    print(describe_budget(settings.budget))
     return 0
 
 
@@ -91,19 +107,21 @@ def _read_code(text: str) -> EnrolmentCode:
 def _check(settings: Settings) -> int:
     from device_agent.agent.check import check_device
 
-    status = 0
+    errors = []
     for finding in check_device(settings, clock=time.time):
         if finding.error is not None:
             print(f"FAIL  {finding.error}")
             print(f"sfumato-agent: error: {finding.error}", file=sys.stderr)
-            status = status or exit_status(finding.error)
+            errors.append(finding.error)
             continue
-        print(f"ok    {finding.text}")
         # Values are for whoever sits here; a file or pipe may be kept or sent on.
-        if sys.stdout.isatty():
+        is_seen_here = sys.stdout.isatty()
+        if is_seen_here or not finding.tells_values:
+            print(f"ok    {finding.text}")
+        if is_seen_here:
             for i, record in enumerate(finding.values, start=1):
                 print(f"      record {i}: {record}")
-    return status
+    return worst_status(errors)
 
 
 def _once(settings: Settings, options: SimpleNamespace) -> int:
@@ -114,38 +132,38 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
         settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
     )
     if options.json:
-        _print_json(report.to_json())
+        _print_json(report.to_json(value_counts=options.value_counts))
     else:
-        print(show_once(report, settings.budget))
+        # For whoever sits here; a file or pipe may be kept or sent on.
+        shown = options.value_counts or sys.stdout.isatty()
+        print(show_once(report, settings.budget, value_counts=shown))
     for error in report.errors:
         print(f"sfumato-agent: error: {error}", file=sys.stderr)
     if report.errors:
-        # A forbidden release matters more than an unreadable file beside it.
-        return max(exit_status(error) for error in report.errors)
+        return worst_status(report.errors)
     return EXIT_WAITING if report.unsent else 0
 
 
 def _run(options: SimpleNamespace) -> int:
     from device_agent.agent.run import run_daemon
 
-    try:
-        run_daemon(lambda: load_settings(options.config), clock=time.time)
-    except StoreError as error:
-        if not isinstance(error.__cause__, (sqlite3.OperationalError, OSError)):
-            raise
-        # As on a full disk: that may pass, and whoever has started us should do so again.
-        print(f"sfumato-agent: error: {error}", file=sys.stderr)
-        return EXIT_WAITING
+    loads = [partial(load_settings, path) for path in options.config or [Path("agent.toml")]]
+    run_daemon(loads, clock=time.time)
     return 0
 
 
 def _export(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.maintenance import export_sketch
+    from device_agent.cli.tables import describe_export
 
-    n_bytes = export_sketch(
-        settings, stream=options.stream, sequence=options.sequence, path=options.to
+    report = export_sketch(
+        settings,
+        stream=options.stream,
+        sequence=options.sequence,
+        path=options.to,
+        clock=time.time,
     )
-    print(f"wrote {n_bytes} bytes to {options.to}; the sketch is still in the outbox")
+    print(describe_export(report, options.to))
     return 0
 
 
@@ -175,17 +193,14 @@ def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
 def _forget(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.maintenance import forget_device
     from device_agent.cli.arguments import FORGET_WARNING
+    from device_agent.cli.tables import describe_forgetting
 
     confirmed = options.records_may_be_released_again or not options.also_the_ledger
     if not options.yes or not confirmed:
         missing = "--yes" if confirmed else "--yes --records-may-be-released-again"
         raise ConfigError(FORGET_WARNING, field=missing, fix="add it if you agree")
     report = forget_device(settings, also_the_ledger=options.also_the_ledger)
-    kept = "erased" if options.also_the_ledger else "kept"
-    print(
-        f"forgotten; {report.n_unsent} sketch(es) were never sent; "
-        f"{report.n_entries} entry(ies) of the ledger {kept}"
-    )
+    print(describe_forgetting(report, is_ledger_kept=not options.also_the_ledger))
     return 0
 
 
@@ -195,7 +210,7 @@ def _status(settings: Settings, options: SimpleNamespace) -> int:
 
     report = report_status(settings)
     if options.json:
-        _print_json(report.to_json())
+        _print_json(report.to_json(value_counts=options.value_counts))
     else:
         print(show_status(report))
     return 0

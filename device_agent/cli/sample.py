@@ -14,12 +14,12 @@ state_dir = "state"                       # key, ledger and outbox; relative to 
 # study = "64 hexadecimal digits"
 # labels = { region = "north" }           # if the study declares labels; fixed when enrolled
 
-[budget]                                  # the most you allow; without it, no limit
-per_record = "1"                          # epsilon, exact and in quotes
-# lifetime = "30"                         # for someone who is in every window
-# delta = "1/1000000000"                  # if the plan's noise needs one
+[budget]                                  # the most you allow
+per_record = "1"                          # epsilon, exact and in quotes; "1" if not written
+# lifetime = "30"                         # for someone who is in every window; without it, no limit
+# delta = "1/1000000"                     # at which limits are judged; this if not written
 
-[policy]                                  # a plan outside it is refused; without it, none is
+[policy]                                  # a plan outside it is refused
 epsilon_per_window = "1"
 # mechanisms = ["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
 # neighbouring = ["replace-one", "add-remove-one"]
@@ -31,6 +31,9 @@ epsilon_per_window = "1"
 
 # [log]                                   # of `run`, on standard error
 # level = "info"                          # or debug, warning, error
+# value_counts = true                     # how many records could not be sketched, or lie out of
+#                                         # bounds: exact, without noise. A log may be sent on, so
+#                                         # without it only a terminal shows them
 
 # [tls]                                   # whom to believe instead of the system's authorities
 # ca_file = "ca.pem"
@@ -39,6 +42,7 @@ epsilon_per_window = "1"
 
 # [metrics]                               # of `run`, for Prometheus's text collector
 # path = "/var/lib/node_exporter/textfile/sfumato.prom"
+# value_counts = true                     # the same counts, for whoever collects the metrics
 
 [[streams]]
 name = "meter"
@@ -48,7 +52,7 @@ path = "records.csv"
 # timestamp = "time"                      # the column with each record's time, for windows by time
 # timestamp_format = "iso8601"            # or unix, unix_ms, "%d.%m.%Y %H:%M"
 # missing = "wait"                        # until the file is there
-# replaced = "follow"                     # where files are rotated
+# replaced = "join_successors"            # where files are rotated by renaming
 # [streams.columns]                       # dimension = column, where the names differ
 # temperature = { field = "temp", convert = "degF -> degC" }
 """

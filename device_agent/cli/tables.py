@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from device_agent.agent.clocks import format_time
+from device_agent.agent.policy import describe_budget
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from device_agent.agent.maintenance import ExportReport, ForgetReport
     from device_agent.agent.once import OnceReport
     from device_agent.agent.reading import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
@@ -14,16 +20,18 @@ if TYPE_CHECKING:
     from shared.privacy import Budget, PrivacyLoss
 
 
+_GROUP = ("n_records", "window_epsilon", "lifetime_epsilon", "delta")
 _KEY_CHANGE = (
     "note   a change of keys is not finished, so nothing is sent; `sfumato-agent rotate-key`, "
     "`once` and `run` finish it when the server answers"
 )
 
 
-def show_once(report: OnceReport, budget: Budget) -> str:
-    """Write what one run did."""
+def show_once(report: OnceReport, budget: Budget, *, value_counts: bool) -> str:
+    """Write what one run did; what depends on values only if asked for."""
     lines = [
-        f"stream {stream.name}: {_counts(stream)}; {stream.released} sketch(es) released"
+        f"stream {stream.name}: {_counts(stream, value_counts)}; "
+        f"{stream.released} sketch(es) released"
         for stream in report.streams
     ]
     lines.append(
@@ -35,13 +43,17 @@ def show_once(report: OnceReport, budget: Budget) -> str:
         f"{_loss(report.lifetime_loss)} for someone in every window ({_limit(budget.lifetime)})"
     )
     lines += [f"note: {message}" for message in report.messages]
+    if value_counts:
+        lines += [f"note: {message}" for message in report.value_messages]
     return "\n".join(lines)
 
 
-def _counts(stream: StreamSummary) -> str:
+def _counts(stream: StreamSummary, value_counts: bool) -> str:
     counts = stream.counts
     if counts is None:
         return "how many records there are is secret under this plan"
+    if not value_counts:
+        return f"{counts.records_read} record(s) read"
     return (
         f"{counts.records_read} record(s) read, {counts.unsketchable} could not be sketched, "
         f"{counts.out_of_bounds} out of bounds"
@@ -50,7 +62,7 @@ def _counts(stream: StreamSummary) -> str:
 
 def show_status(report: StatusReport) -> str:
     """Write how streams and outbox stand."""
-    document = report.to_json()
+    document = report.to_json(value_counts=False)
     streams = [
         (
             stream["name"],
@@ -104,24 +116,50 @@ def show_status(report: StatusReport) -> str:
 
 def show_budget(report: BudgetReport) -> str:
     """Write the ledger and what it amounts to."""
+    studies = {stream.study for stream in report.streams}
     streams = [
         (
-            stream.stream,
+            stream.stream if len(studies) == 1 else f"{stream.stream} of {stream.study.hex()[:16]}",
             stream.n_releases,
             f"{_loss(stream.per_record_loss)} ({_limit(stream.per_record_limit)})",
             f"{_loss(stream.lifetime_loss)} ({_limit(stream.lifetime_limit)})",
         )
         for stream in report.streams
     ]
+    people = [
+        (stream["stream"], *(group[key] for key in _GROUP))
+        for stream in report.to_json()["streams"]
+        for group in stream["people"]
+    ]
     events = [
-        (event["released"], event["stream"], event["sequence"], event["epsilon"], event["delta"])
+        (
+            event["released"],
+            event["stream"],
+            _sequences(event["sequence"], event["count"]),
+            event["epsilon"],
+            event["delta"],
+            "another copy of this state" if event["by_a_copy"] else "",
+        )
         for event in report.to_json()["events"]
     ]
     return "\n".join(
         [
             *_table(("stream", "releases", "each record", "someone in every window"), streams),
             "",
-            *_table(("released", "stream", "sketch", "epsilon", "delta"), events),
+            describe_budget(report.limits),
+            "",
+            *_table(
+                (
+                    "stream",
+                    "records of one person in a window",
+                    "epsilon, one window",
+                    "epsilon, in each window",
+                    "at delta",
+                ),
+                people,
+            ),
+            "",
+            *_table(("released", "stream", "sketch", "epsilon", "delta", "by"), events),
         ]
     )
 
@@ -141,6 +179,40 @@ def show_rotation(report: RotationReport) -> str:
     return "\n".join(lines + [f"note: {message}" for message in report.messages])
 
 
+def describe_export(report: ExportReport, path: Path) -> str:
+    """Describe the file that was written, and the state of its sketch in the outbox."""
+    sketch = report.sketch
+    stands = {
+        "waiting": "the sketch still waits in the outbox; a server takes it in once, whichever way "
+        "it comes",
+        "sent": f"the sketch was sent at {format_time(sketch.sent_at or 0.0)}, and the server has "
+        "it",
+        "shelved": f"the sketch was set aside ({sketch.problem}), and is not sent from here",
+    }
+    return f"wrote {report.n_bytes} bytes to {path}; {stands[sketch.state]}"
+
+
+def describe_forgetting(report: ForgetReport, *, is_ledger_kept: bool) -> str:
+    """Describe what was erased, what is kept, and what to do next."""
+    if report.n_unsent is None:
+        return (
+            "forgotten, with a ledger that could not be read: how many sketches were never sent, "
+            "and what was spent, is not known"
+        )
+    entries = f"the ledger's {report.n_entries} release(s)"
+    kept = "are kept, and how far sources were read" if is_ledger_kept else "are erased too"
+    lines = [
+        f"forgotten: key, open windows and sketches are erased; {report.n_unsent} of these were "
+        f"never sent; {entries} {kept}"
+    ]
+    if report.device is not None:
+        lines.append(
+            "the server still knows the device; if nobody else may use its key, ask the study's "
+            f"operator: `sfumato device revoke {report.device} --reason forgotten`"
+        )
+    return "\n".join(lines)
+
+
 def _limit(limit: Fraction | None) -> str:
     return "no limit" if limit is None else f"limit {limit}"
 
@@ -154,6 +226,10 @@ def _slots(slots: Sequence[int] | None) -> str:
         return "-"
     first, last = slots
     return str(first) if first == last else f"{first}..{last}"
+
+
+def _sequences(last: int, count: int) -> str:
+    return str(last) if count == 1 else f"{last - count + 1}..{last}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -19,6 +19,7 @@ from device_agent.sources.interface import (
     ReadingReport,
     RecordBatch,
     RecordSource,
+    SourceChanges,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "ReadingReport",
     "RecordBatch",
     "RecordSource",
+    "SourceChanges",
     "open_source",
 ]
 
@@ -45,7 +47,10 @@ _CLASSES = {
 
 
 def open_source(
-    stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+    stream: StreamSettings,
+    dimensions: Sequence[str],
+    known: Sequence[KnownPosition],
+    digest_key: bytes,
 ) -> RecordSource:
     """Open a stream's source at the first record that was not read yet.
 
@@ -57,6 +62,8 @@ def open_source(
         The plan's dimensions, in order.
     known
         Every position that this device has stored, of all streams.
+    digest_key
+        The secret of this device's digests, 32 bytes.
 
     Raises
     ------
@@ -68,7 +75,7 @@ def open_source(
     ConfigError
         What it needs is not installed.
     """
-    return _find_class(stream.source.kind)(stream, dimensions, known)
+    return _find_class(stream.source.kind)(stream, dimensions, known, digest_key)
 
 
 def _find_class(kind: str) -> Callable[..., RecordSource]:

@@ -1,23 +1,25 @@
 """Lines of CSV into arrays: whole blocks by numpy where they are plain, else line by line.
 
-All three ways give the same records; they differ in speed alone. Blocks of numbers go through
-``numpy.loadtxt``, blocks with other plain columns are split in one go, and whatever has quotes,
-gaps or garbage is cut into ever smaller parts and read with care.
+Every line is one record, also a blank one, and one that repeats the header. All three ways give the
+same records; they differ in speed alone. Blocks of numbers go through ``numpy.loadtxt``, blocks
+with other plain columns are split in one go, and whatever has quotes, gaps or garbage is cut into
+ever smaller parts and read with care.
 """
 
 from __future__ import annotations
 
 import io
-import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.source_settings import TextSettings
 from device_agent.sources.fields import NAN
+from device_agent.sources.intact import split_intact
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
-from device_agent.sources.parsers import MAX_LINE_BYTES, Block, Parsed, join_parsed
+from device_agent.sources.parsers import MAX_LINE_BYTES, Block, join_tables
 from shared.core.text import read_number, split_line
 from shared.errors import RecordError
 
@@ -43,7 +45,7 @@ class CsvParser:
     def read_header(self, line: bytes, where: str) -> None:
         """See ``LineParser``."""
         names = self._split(line)
-        if names is None or len(line) > MAX_LINE_BYTES:
+        if names is None:
             raise RecordError(
                 "must be a header in UTF-8 with the names of the columns"
                 if self._encoding == "utf-8"
@@ -57,27 +59,32 @@ class CsvParser:
     def _set_header(self, names: list[str], where: str) -> None:
         self._fields = self._mapping.find(names, where)
         self._header = names
-        # Names that are numbers would make a header line look like a record.
-        self._tells_headers = any(math.isnan(read_number(name)) for name in self._mapping.names)
 
-    def parse(self, block: Block, report: ReadingReport, where: str) -> Parsed:
+    @property
+    def caveats(self) -> list[str]:
+        """See ``LineParser``; none before the header was read."""
+        if self.needs_header:
+            return []
+        public = zip(self._fields[len(self._mapping.names) :], self._mapping.public, strict=True)
+        return [
+            f"the column {name!r} stands behind others, which leave it unreadable where they are "
+            "broken; let the program that writes the records put it first"
+            for n_public_before, (place, name) in enumerate(sorted(public))
+            if place > n_public_before
+        ]
+
+    def parse(self, block: Block, report: ReadingReport) -> RecordTable:
         """See ``LineParser``."""
         n_lines = len(block.ends)
         table = self._parse_plain(block)
         if table is not None:
-            self._mapping.note(table, report, range(block.line, block.line + n_lines))
-            return Parsed(table=table, ends=block.ends)
+            self._mapping.note(table, report, block.places)
+            return table
         if n_lines <= _CAREFUL_LINES:
-            return self._parse_carefully(block, report, where)
+            return self._parse_carefully(block, report)
         step = max(_CAREFUL_LINES, -(-n_lines // _CUTS))
-        parts, offsets = [], []
-        for first in range(0, n_lines, step):
-            part = block.part(first, min(first + step, n_lines))
-            parts.append(self.parse(part, report, where))
-            offsets.append(int(block.ends[first - 1]) if first else 0)
-            if parts[-1].error is not None:
-                break
-        return join_parsed(parts, offsets)
+        parts = [block.part(first, min(first + step, n_lines)) for first in range(0, n_lines, step)]
+        return join_tables([self.parse(part, report) for part in parts])
 
     def _parse_plain(self, block: Block) -> RecordTable | None:
         """Return the records of a block that has nothing odd, else None."""
@@ -148,51 +155,38 @@ class CsvParser:
         ids = columns[-1] if mapping.identity is not None else missing
         return RecordTable(values=mapping.convert(raw), timestamps=times, ids=ids)
 
-    def _parse_carefully(self, block: Block, report: ReadingReport, where: str) -> Parsed:
-        n_fields, width = len(self._header or ()), len(self._fields)
+    def _parse_carefully(self, block: Block, report: ReadingReport) -> RecordTable:
+        n_fields, d = len(self._header or ()), len(self._mapping.names)
         rows: list[list[str]] = []
-        ends, numbers = [], []
         broken: dict[int, str] = {}
-        error = None
-        number = block.line
-        for line, end in zip(block.lines(), block.ends.tolist(), strict=True):
-            fields = self._split(line) if len(line) <= MAX_LINE_BYTES else None
-            if n_fields == 1 or line.strip():
-                stripped = [field.strip() for field in fields or ()]
-                if stripped != self._header or not self._tells_headers:
-                    if self._is_other_header(stripped):
-                        error = _refuse_header(where, number)
-                        break
-                    if fields is None or len(fields) != n_fields:
-                        # Which field is missing is unknown, so none can be trusted, nor the time.
-                        broken[len(rows)] = "line" if fields is None else "number of fields"
-                        rows.append([""] * width)
-                    else:
-                        rows.append([fields[i] for i in self._fields])
-                    ends.append(end)
-                    numbers.append(number)
-            number += line.count(b"\n")
-        table = self._read_rows(rows, broken, report, numbers)
-        return Parsed(table=table, ends=np.array(ends, dtype=np.int64), error=error)
+        for i, line in enumerate(block.lines()):
+            fields = self._split(line)
+            if fields is not None and len(fields) == n_fields:
+                rows.append([fields[k] for k in self._fields])
+                continue
+            # Which field is missing is unknown, so none can be trusted but those that are public.
+            broken[i] = "line" if fields is None else "number of fields"
+            fields = self._split_intact(line) if fields is None else fields
+            public = [fields[k] if k < len(fields) else "" for k in self._fields[d:]]
+            rows.append([""] * d + public)
+        return self._read_rows(rows, broken, report, block.places)
 
     def _read_rows(
         self,
         rows: list[list[str]],
         broken: dict[int, str],
         report: ReadingReport,
-        numbers: list[int],
+        numbers: Sequence[int],
     ) -> RecordTable:
         d, mapping = len(self._mapping.names), self._mapping
         values = np.array([[read_number(text) for text in row[:d]] for row in rows])
         values = mapping.convert(values.reshape(len(rows), d))
         timestamps, ids = np.full(len(rows), NAN), np.full(len(rows), NAN)
         for i, row in enumerate(rows):
-            if i in broken:
-                report.add_unusable(numbers[i], broken[i])
-                continue
             bad = np.isnan(values[i])
             if bad.any():
-                report.add_unusable(numbers[i], mapping.names[int(bad.argmax())])
+                name = broken.get(i) or mapping.names[int(bad.argmax())]
+                report.add_unusable(numbers[i], name)
             if mapping.timestamp is not None:
                 timestamps[i] = mapping.read_time(row[d])
                 if np.isnan(timestamps[i]):
@@ -202,24 +196,18 @@ class CsvParser:
         return RecordTable(values=values, timestamps=timestamps, ids=ids)
 
     def _split(self, line: bytes) -> list[str] | None:
+        if len(line) > MAX_LINE_BYTES:
+            return None
         try:
             text = line.decode(self._encoding)
         except UnicodeDecodeError:
             return None
         return split_line(text.rstrip("\r\n"), self._delimiter)
 
-    def _is_other_header(self, fields: list[str]) -> bool:
-        """Tell whether a line names all columns that are read: they may have changed places."""
-        needed = set(self._mapping.fields)
-        return self._tells_headers and needed <= set(fields)
-
-
-def _refuse_header(where: str, number: int) -> RecordError:
-    return RecordError(
-        "is a header with other columns than the first; what is before it was read",
-        field=f"{where}, line {number}",
-        fix="begin a new file where the columns change",
-    )
+    def _split_intact(self, line: bytes) -> list[str]:
+        is_cut = len(line) > MAX_LINE_BYTES
+        text = line[:MAX_LINE_BYTES].decode(self._encoding, "replace")
+        return split_intact(text if is_cut else text.rstrip("\r\n"), self._delimiter, is_cut=is_cut)
 
 
 def _read_numbers(cells: list[str], suspect: bool) -> NDArray[np.float64] | None:
@@ -234,7 +222,7 @@ def _read_numbers(cells: list[str], suspect: bool) -> NDArray[np.float64] | None
 
 
 def _is_regular(data: bytes, delimiter: int, n_lines: int, n_fields: int) -> bool:
-    """Tell whether every line has as many fields as the header."""
+    """Return whether every line has as many fields as the header."""
     codes = np.frombuffer(data, dtype=np.uint8)
     marks = codes[(codes == delimiter) | (codes == ord("\n"))]
     if len(marks) != n_lines * n_fields:

@@ -1,22 +1,27 @@
-"""The files of a folder, each consumed once, known by what they hold and not by their names."""
+"""The files of a folder, each consumed once, known by their identity.
+
+What a file holds decides nothing: a copy of another file is another file.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from device_agent.settings import StreamSettings
 from device_agent.source_settings import FolderSettings
-from device_agent.sources.file_source import (
-    generation_of,
-    has_header,
-    make_line_file,
-    naming,
-    open_regular,
-    path_of,
-    source_of,
+from device_agent.sources.digests import DigestKey
+from device_agent.sources.file_places import (
+    FilePlace,
+    begin,
+    refuse_changed,
+    refuse_replaced,
+    resume,
 )
+from device_agent.sources.file_source import PLACE_KEY, naming, open_regular
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -24,29 +29,27 @@ from device_agent.sources.interface import (
     ReadingReport,
     RecordBatch,
     RecordSource,
+    SourceChanges,
 )
+from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.prefix import (
-    FilePlace,
-    find_place,
-    is_file_position,
-    refuse_changed,
-    refuse_older_copy,
-)
+from device_agent.sources.parsers import make_parser
 from shared.errors import SketchError
+from shared.file_identity import FileIdentity, identify
 
-_Stamp = tuple[int, int, int]
-"""Inode, size and time of writing: a file with the same ones has nothing new."""
+_Stamp = tuple[int, int, int, int, int]
+"""Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
+_MOST_PLACES = 64
 
 
 class FolderSource(RecordSource):
     """The new records of every file that matches; see ``RecordSource``.
 
-    Files are read in the order of their names. One that grows goes on behind what was read; one
-    whose content was read under another name is passed over. A file that cannot be read, lacks a
-    column or was changed is reported and left alone, and the others are read.
+    Files are read in the order of their names. One that grows, or is renamed, goes on behind what
+    was read. A file that cannot be read, lacks a column or was changed is reported and left alone,
+    and the others are read.
 
     Raises
     ------
@@ -55,19 +58,31 @@ class FolderSource(RecordSource):
     """
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         assert isinstance(stream.source, FolderSettings)
         self.report = ReadingReport()
         self._settings = stream.source
-        self._stream = stream.name
         self._mapping = RecordMapping(stream, dimensions)
-        self._known = {(k.stream, k.position.source): k for k in known if is_file_position(k)}
-        self._looked: dict[Path, _Stamp] = {}
-        self._verified: dict[Path, _Stamp] = {}
+        self._key = DigestKey(digest_key)
+        self._known = KnownFiles(stream.name, known)
+        # What was stored before: the next release holds it, or did.
+        self._consumed = {
+            k.position.source: int(k.position.place[PLACE_KEY])
+            for k in known
+            if k.stream == stream.name and PLACE_KEY in k.position.place
+        }
+        self._identities: dict[Path, tuple[_Stamp, FileIdentity]] = {}
+        self._looked: dict[str, _Stamp] = {}  # by source, as all below
+        self._paths: dict[str, Path] = {}
+        self._places: dict[str, tuple[FilePlace, bytes]] = {}  # of files that may grow
         self._waiting: list[Path] = []
         self._current: LineFile | None = None
-        self._consumed = self._find_consumed()
+        self._caveats: list[str] = []
         self._lock: SharedLock | None = None
         if self._settings.lock:
             with naming(self._settings.path):
@@ -85,8 +100,18 @@ class FolderSource(RecordSource):
         """See ``RecordSource``."""
         return Guarantee(
             delivery="exactly once",
-            loses="a file with the same content as one before, and one deleted before it was read",
+            loses="a file that was deleted before it was read; not noticed: a copy of a file, "
+            "which is another file",
         )
+
+    @property
+    def caveats(self) -> list[str]:
+        """See ``RecordSource``; of the files that were read."""
+        return list(self._caveats)
+
+    def take_changes(self) -> SourceChanges:
+        """See ``RecordSource``."""
+        return self._known.take_changes()
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -110,8 +135,12 @@ class FolderSource(RecordSource):
 
     def _read_waiting(self) -> RecordBatch | None:
         while self._current is not None or self._waiting:
+            path = Path(self._current.name) if self._current else self._waiting.pop(0)
             try:
-                batch = self._read_next()
+                with naming(path):
+                    if self._current is None:
+                        self._current = self._open(path)
+                    batch = self._read_current()
             except SketchError as error:
                 self._leave()
                 self._say(str(error))
@@ -120,84 +149,96 @@ class FolderSource(RecordSource):
                 return batch
         return None
 
-    def _read_next(self) -> RecordBatch | None:
-        path = Path(self._current.name) if self._current else self._waiting.pop(0)
-        with naming(path):
-            if self._current is None:
-                self._current = self._open(path)
-            return self._read_current() if self._current else None
-
     def released(self, positions: Iterable[Position]) -> None:
         """Delete or move the files that are in released sketches to their last byte."""
         if self._settings.released == "keep":
             return
         for position in positions:
-            path = Path(path_of(position.source))
-            self._consumed[path] = int(position.place["offset"])
-        for path, offset in list(self._consumed.items()):
-            if self._is_whole(path, offset):
-                self._dispose(path)
-                del self._consumed[path]
+            self._consumed[position.source] = int(position.place[PLACE_KEY])
+        for source, offset in list(self._consumed.items()):
+            if self._is_whole(source, offset):
+                self._dispose(self._paths[source])
+                del self._consumed[source]
 
     def _list(self) -> list[Path]:
         """Return the files that are new or have changed since they were looked at."""
-        with naming(self._settings.path):
-            entries = list(self._settings.path.iterdir())
-        found = []
-        # What is still being written is often hidden.
-        entries = [path for path in entries if not path.name.startswith(".")]
-        for path in sorted(path for path in entries if path.match(self._settings.glob)):
-            stamp = _stamp_of(path)
-            if stamp is not None and self._looked.get(path) != stamp:
-                found.append(path)
+        folder = self._settings.path
+        with naming(folder):
+            # What is still being written is often hidden.
+            names = sorted(
+                name
+                for name in os.listdir(folder)
+                if not name.startswith(".") and Path(name).match(self._settings.glob)
+            )
+            device = folder.stat().st_dev
+        found: list[Path] = []
+        present: dict[str, Path] = {}
+        identities: dict[Path, tuple[_Stamp, FileIdentity]] = {}
+        for path in (folder / name for name in names):
+            known = self._identify(path)
+            if known is None:
+                continue
+            identities[path] = known
+            stamp, source = known[0], known[1].source
+            # Two names of one file are one file.
+            if source not in present:
+                present[source] = path
+                if self._looked.get(source) != stamp:
+                    found.append(path)
+        self._identities, self._paths = identities, present
+        self._looked = {s: stamp for s, stamp in self._looked.items() if s in present}
+        self._known.drop_gone(present, device=device)
         return found
 
-    def _open(self, path: Path) -> LineFile | None:
-        stamp = _stamp_of(path)
-        if stamp is None:
-            return None
-        self._looked[path] = stamp
-        file = open_regular(path)
+    def _identify(self, path: Path) -> tuple[_Stamp, FileIdentity] | None:
         try:
-            place, source = self._find_place(file, path)
-            self._verified[path] = stamp
-            if place.offset == stamp[1]:
-                # All of it is stored; perhaps under the name that it had then.
-                self._consumed[path] = place.offset
-            return make_line_file(
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            stamp = _stamp_of(status)
+            known = self._identities.get(path)
+            # The same file under the same stamp: a folder may hold very many.
+            return known if known and known[0] == stamp else (stamp, identify(path))
+        except FileNotFoundError:
+            return None
+
+    def _open(self, path: Path) -> LineFile | None:
+        try:
+            file = open_regular(path)
+        except FileNotFoundError:
+            return None
+        try:
+            source = identify(file.fileno()).source
+            self._looked[source] = _stamp_of(os.fstat(file.fileno()))
+            place = self._find_place(file, path, source)
+            return LineFile(
                 file,
-                path=path,
-                source=source,
+                name=str(path),
+                path=str(path),
                 place=place,
-                settings=self._settings,
-                mapping=self._mapping,
+                parser=make_parser(self._settings, self._mapping),
                 report=self.report,
+                key=self._key,
             )
         except BaseException:
             file.close()
             raise
 
-    def _find_place(self, file: BinaryIO, path: Path) -> tuple[FilePlace, str]:
-        """Return where to go on in a file, and the source of its positions."""
-        known = list(self._known.values())
-        place, found = find_place(file, self._stream, known, name=str(path))
-        own = [k for k in known if self._is_own(k, path)]
-        last = max(own, key=lambda k: generation_of(k.position.source), default=None)
-        header = has_header(self._settings)
-        refuse_older_copy(file, place, known, has_header=header, name=str(path))
-        if found is not None and found not in own:
-            self._say(f"{path}: begins with records already read; went on behind them")
-        if last is None:
-            return place, source_of(self._settings.format, path)
-        generation = generation_of(last.position.source)
-        if find_place(file, self._stream, [last], name=str(path))[1] is None:
-            if self._settings.replaced == "refuse":
+    def _find_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
+        """Return where to go on in a file."""
+        position = self._known.find(source, PLACE_KEY, name=str(path))
+        if position is None:
+            at_path = {p.source for p in self._known.list_at(str(path))}
+            if self._settings.replaced == "refuse" and at_path - self._paths.keys():
+                raise refuse_replaced(str(path))
+            return begin(self._key)
+        if source in self._places:
+            # What was read in this run needs no second look at all of it.
+            place, tail = self._places.pop(source)
+            if os.pread(file.fileno(), len(tail), place.offset - len(tail)) != tail:
                 raise refuse_changed(str(path))
-            generation += 1
-        return place, source_of(self._settings.format, path, generation)
-
-    def _is_own(self, known: KnownPosition, path: Path) -> bool:
-        return known.stream == self._stream and path_of(known.position.source) == str(path)
+            return place
+        return resume(file, position, self._key, name=str(path))
 
     def _read_current(self) -> RecordBatch | None:
         file = self._current
@@ -206,18 +247,18 @@ class FolderSource(RecordSource):
         try:
             batch = file.read_batch(finish=self._settings.whole)
         except FileCutError:
-            self._leave()
             raise refuse_changed(file.name) from None
-        except BaseException:
-            self._leave()
-            raise
+        if file.is_begun and file.source not in self._known.sources:
+            self._known.note(file.first_position)
         if batch is None:
-            if file.identified:
-                position = file.place.to_position(file.source, file.inode)
-                key = (self._stream, file.source)
-                self._known[key] = KnownPosition(stream=self._stream, position=position)
+            if file.is_begun:
+                self._known.note(file.position)
+                self._places[file.source] = (file.place, file.tail)
+            while len(self._places) > _MOST_PLACES:
+                del self._places[next(iter(self._places))]
             if file.has_partial_line:
                 self._say(f"{file.name}: its last line has no end yet and was left")
+            self._caveats += [text for text in file.caveats if text not in self._caveats]
             self._leave()
         return batch
 
@@ -225,19 +266,15 @@ class FolderSource(RecordSource):
         if note not in self.report.notes:
             self.report.notes.append(note)
 
-    def _find_consumed(self) -> dict[Path, int]:
-        """Return how much of which files was stored before: the next release holds it, or did."""
-        found = {}
-        for known in self._known.values():
-            path = Path(path_of(known.position.source))
-            if known.stream == self._stream and path.parent == self._settings.path:
-                found[path] = int(known.position.place["offset"])
-        return found
-
-    def _is_whole(self, path: Path, offset: int) -> bool:
-        """Tell whether a file is still the one that was looked at, and ends there."""
-        stamp = _stamp_of(path)
-        return stamp is not None and self._verified.get(path) == stamp and stamp[1] == offset
+    def _is_whole(self, source: str, offset: int) -> bool:
+        """Return whether a file is still the one that was looked at, and ends there."""
+        path = self._paths.get(source)
+        if path is None or not offset:
+            return False
+        known = self._identify(path)
+        if known is None or known[1].source != source:
+            return False
+        return self._looked.get(source) == known[0] and path.stat().st_size == offset
 
     def _dispose(self, path: Path) -> None:
         try:
@@ -259,9 +296,11 @@ def _free_name(path: Path) -> Path:
     return free
 
 
-def _stamp_of(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return (status.st_ino, status.st_size, status.st_mtime_ns) if path.is_file() else None
+def _stamp_of(status: os.stat_result) -> _Stamp:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from device_agent.sources.fields import NAN
 from device_agent.sources.interface import KnownPosition, Position, RecordBatch
 from device_agent.sources.mapping import RecordTable
 
@@ -16,7 +18,8 @@ _LARGEST = float(2**53)
 class GrowingIds:
     """Keeps the records of a source without places apart from those that were read before.
 
-    Without ids every record is new, and the position only counts them.
+    Without ids every record is new, and the position only counts them. An id is public, as a time
+    is: it decides whether its record was read before, and by how much the largest one grows.
 
     Parameters
     ----------
@@ -41,23 +44,37 @@ class GrowingIds:
         self._last = max((int(p.get("id", -1)) for p in places), default=-1)
         self._n_records = max((int(p.get("records", 0)) for p in places), default=0)
         self.n_dropped = 0
+        self.n_unknown = 0
 
-    def make_batch(self, table: RecordTable) -> RecordBatch | None:
+    def make_batch(
+        self, table: RecordTable, doubtful: NDArray[np.bool_] | None = None
+    ) -> RecordBatch | None:
         """Return the records that are new, or None if there are none.
 
-        A record whose id is not a whole number from 0 up to 2^53 cannot be told from one that was
-        read, and is dropped.
+        A record without an id, which is a whole number from 0 up to 2^53, keeps its place and adds
+        zero: nothing tells whether it was read before.
+
+        Parameters
+        ----------
+        table
+            The records.
+        doubtful
+            Shape ``(n,)``: which of them may be repetitions; such a one without an id is dropped.
         """
-        kept = np.arange(len(table.values))
-        last = np.full(len(table.values), self._last)
+        n = len(table.values)
+        kept, last, values = np.arange(n), np.full(n, self._last), table.values
         if self._in_use:
-            ids = np.where(
-                (table.ids >= 0) & (table.ids < _LARGEST) & (table.ids % 1 == 0), table.ids, -1.0
-            )
-            last = np.maximum.accumulate(np.concatenate([[float(self._last)], ids]))
-            kept = np.flatnonzero(last[1:] > last[:-1])
-            last = last[1:][kept]
-        self.n_dropped += len(table.values) - len(kept)
+            is_id = (table.ids >= 0) & (table.ids < _LARGEST) & (table.ids % 1 == 0)
+            ids = np.where(is_id, table.ids, -1.0)
+            grown = np.maximum.accumulate(np.concatenate([[float(self._last)], ids]))
+            is_kept = np.where(is_id, grown[1:] > grown[:-1], True)
+            if doubtful is not None:
+                is_kept &= is_id | ~doubtful
+            kept = np.flatnonzero(is_kept)
+            last = grown[1:][kept]
+            values = np.where(is_id[:, np.newaxis], values, NAN)
+            self.n_unknown += int(np.count_nonzero(is_kept & ~is_id))
+        self.n_dropped += n - len(kept)
         if not len(kept):
             return None
         before, self._n_records = self._n_records, self._n_records + len(kept)
@@ -70,13 +87,16 @@ class GrowingIds:
             return Position(source=self._source, place=place)
 
         return RecordBatch(
-            values=table.values[kept],
+            values=values[kept],
             timestamps=table.timestamps[kept],
             position_after=position_after,
         )
 
     def describe(self) -> list[str]:
-        """Return a message about what was dropped."""
-        if not self.n_dropped:
-            return []
-        return [f"{self.n_dropped} record(s) were dropped: their id was read before, or is none"]
+        """Return messages about what was dropped, and what cannot be told from other records."""
+        messages = []
+        if self.n_dropped:
+            messages.append(f"{self.n_dropped} record(s) were dropped: they were read before")
+        if self.n_unknown:
+            messages.append(f"{self.n_unknown} record(s) have no readable id and count as zero")
+        return messages

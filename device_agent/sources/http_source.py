@@ -6,17 +6,15 @@ records of its page were read; a page without a next cursor is asked for again, 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 
 from device_agent.settings import StreamSettings
 from device_agent.source_settings import HttpSettings, TextSettings
+from device_agent.sources.digests import DigestKey
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -24,17 +22,23 @@ from device_agent.sources.interface import (
     ReadingReport,
     RecordBatch,
     RecordSource,
+    require_same_source,
 )
 from device_agent.sources.json_lines import JsonLinesParser
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.page_fetcher import MAX_PAGE_BYTES, PageFetcher
+from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.page_fetcher import PageFetcher
+from device_agent.sources.page_reader import PageError, PageReader
+from device_agent.sources.parsers import join_tables
 from device_agent.sources.secrets import read_secret
 from shared.errors import RecordError
 
+MAX_PAGE_RECORDS = 1 << 17
+"""A page has no more records; how long they are does not count."""
+_GROUP_RECORDS = 512
 _PATIENCE_S = 0.2
 """So long a call waits for an answer; other streams wait with it."""
 _N_PASSED = 32
-_LONGEST_PAUSE_S = 3600.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
 _RETRIED = (408, 425, 429)
 
 
@@ -42,19 +46,22 @@ _RETRIED = (408, 425, 429)
 class _Page:
     """Which page is read, and which were before it.
 
-    ``passed`` holds digests of the last cursors before this one: pages that lead in a circle would
-    have their records counted again and again.
+    ``passed`` holds keyed digests of the last cursors before this one: pages that lead in a circle
+    would have their records counted again and again.
     """
 
     cursor: str | None
+    key: DigestKey
     passed: tuple[str, ...] = ()
 
     @classmethod
-    def of_place(cls, place: Mapping[str, int | str]) -> _Page:
+    def of_place(cls, place: Mapping[str, int | str], key: DigestKey) -> _Page:
         cursor = place.get("cursor")
+        passed = str(place.get("passed", "")) if place.get("key") == key.key_id else ""
         return cls(
             cursor=None if cursor is None else str(cursor),
-            passed=tuple(filter(None, str(place.get("passed", "")).split(","))),
+            key=key,
+            passed=tuple(filter(None, passed.split(","))),
         )
 
     def to_position(self, source: str, index: int) -> Position:
@@ -62,25 +69,28 @@ class _Page:
         if self.cursor is not None:
             place["cursor"] = self.cursor
         if self.passed:
-            place["passed"] = ",".join(self.passed)
+            place |= {"passed": ",".join(self.passed), "key": self.key.key_id}
         return Position(source=source, place=place)
 
     def follow(self, cursor: str | None) -> _Page:
-        passed = (*self.passed, _hash_cursor(self.cursor))
-        return _Page(cursor=cursor, passed=passed[-_N_PASSED:])
+        passed = (*self.passed, self._hash(self.cursor))
+        return _Page(cursor=cursor, key=self.key, passed=passed[-_N_PASSED:])
 
     def has_passed(self, cursor: str | None) -> bool:
-        return _hash_cursor(cursor) in self.passed
+        return self._hash(cursor) in self.passed
+
+    def _hash(self, cursor: str | None) -> str:
+        return self.key.compute(b"" if cursor is None else f"={cursor}".encode())
 
 
-def _is_text(cursor: str) -> bool:
-    # JSON can name halves of characters, which nothing can send or store.
-    return not any("\ud800" <= letter <= "\udfff" for letter in cursor)
+@dataclass(frozen=True, kw_only=True)
+class _PageContent:
+    """The records of a page from an index on, None if there are none; and what was read of it."""
 
-
-def _hash_cursor(cursor: str | None) -> str:
-    text = "" if cursor is None else f"={cursor}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    n_records: int
+    following: str | None
+    table: RecordTable | None
+    report: ReadingReport
 
 
 class HttpSource(RecordSource):
@@ -93,7 +103,11 @@ class HttpSource(RecordSource):
     """
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         assert isinstance(stream.source, HttpSettings)
         self.report = ReadingReport()
@@ -102,19 +116,27 @@ class HttpSource(RecordSource):
         self._parser = JsonLinesParser(
             TextSettings(kind="http", timestamp=stream.source.timestamp), mapping
         )
-        self._source = f"http:{stream.source.url}"
+        # However the address is spelt, and whatever is asked of it: it is one source.
+        (origin,) = stream.source.origins
+        self._source = f"http:{origin.name}"
+        require_same_source(self._source, stream.name, known, kind="http", name=self._source)
         self._name = stream.source.url.partition("?")[0]  # the rest may be a secret
         self._url = self._read_url()
-        self._page, self._index = _Page(cursor=stream.source.first), 0
+        key = DigestKey(digest_key)
+        self._page, self._index = _Page(cursor=stream.source.first, key=key), 0
         for k in known:
             if (k.stream, k.position.source) == (stream.name, self._source):
-                self._page = _Page.of_place(k.position.place)
+                self._page = _Page.of_place(k.position.place, key)
                 self._index = int(k.position.place["index"])
         self._error: RecordError | None = None
         self._n_failures = 0
         self._wait_s: float | None = None
         self._n_read = 0
-        self._fetcher = PageFetcher(headers=self._make_headers(), timeout_s=stream.source.timeout_s)
+        self._fetcher = PageFetcher(
+            headers=self._make_headers(),
+            timeout_s=stream.source.timeout_s,
+            read=self._read_content,
+        )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -130,11 +152,18 @@ class HttpSource(RecordSource):
         if self._fetcher.is_busy:
             return _PATIENCE_S
         if self._wait_s is not None:
-            return min(self._wait_s, _LONGEST_PAUSE_S)
+            return min(max(self._wait_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
         if not self._n_failures:
             return self._settings.poll_s
         most = self._settings.poll_s * float(1 << min(self._n_failures, 12))
-        return random.uniform(1.0, max(1.0, min(most, _LONGEST_PAUSE_S)))
+        return random.uniform(
+            _SHORTEST_PAUSE_S, max(_SHORTEST_PAUSE_S, min(most, _LONGEST_PAUSE_S))
+        )
+
+    @property
+    def caveats(self) -> list[str]:
+        """See ``RecordSource``."""
+        return self._parser.caveats
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -156,11 +185,10 @@ class HttpSource(RecordSource):
         while True:
             if self._error is not None:
                 raise self._error
-            body = self._fetch(wait_s)
-            if body is None:
+            content = self._fetch(wait_s)
+            if content is None:
                 return None
-            records, following = self._check_page(body)
-            fresh, first, before = records[self._index :], self._index, self._page
+            following, first, before = content.following, self._index, self._page
             moves = following is not None and following != before.cursor
             if moves and before.has_passed(following):
                 # What is new on this page is handed out first; its position leads here again.
@@ -169,21 +197,18 @@ class HttpSource(RecordSource):
             if moves:
                 self._page, self._index = before.follow(following), 0
             else:
-                self._index = len(records)
-            if fresh:
-                return self._make_batch(fresh, before, first, moves)
+                self._index = content.n_records
+            if content.table is not None:
+                return self._make_batch(content.table, before, first, moves)
             if not moves and self._error is None:
                 return None
 
-    def _make_batch(self, records: list[Any], page: _Page, first: int, moves: bool) -> RecordBatch:
-        objects = [record if isinstance(record, dict) else {} for record in records]
-        places = list(range(self._n_read + 1, self._n_read + len(records) + 1))
-        table = self._parser.map_objects(objects, self.report, places)
-        self._n_read += len(records)
-        following = self._page
+    def _make_batch(self, table: RecordTable, page: _Page, first: int, moves: bool) -> RecordBatch:
+        n_records, following = len(table.values), self._page
+        self._n_read += n_records
 
         def position_after(i: int) -> Position:
-            if moves and i == len(records) - 1:
+            if moves and i == n_records - 1:
                 return following.to_position(self._source, 0)
             return page.to_position(self._source, first + i + 1)
 
@@ -191,7 +216,43 @@ class HttpSource(RecordSource):
             values=table.values, timestamps=table.timestamps, position_after=position_after
         )
 
-    def _fetch(self, wait_s: float | None) -> bytes | None:
+    def _read_content(self, chunks: Iterator[bytes]) -> _PageContent:
+        """Read a page as it comes; in the thread, while nothing here changes."""
+        reader = PageReader(self._settings.records, self._settings.next)
+        report = ReadingReport()
+        tables: list[RecordTable] = []
+        waiting: list[bytes] = []
+        n_records = 0
+
+        def read_waiting() -> None:
+            place = self._n_read + sum(len(table.values) for table in tables) + 1
+            places = range(place, place + len(waiting))
+            tables.append(self._parser.parse_records(waiting, report, places))
+            waiting.clear()
+
+        for chunk in chunks:
+            report.bytes_read += len(chunk)
+            reader.feed(chunk)
+            found = reader.take()
+            waiting += found[max(0, self._index - n_records) :]
+            n_records += len(found)
+            if n_records > MAX_PAGE_RECORDS:
+                raise PageError(f"gave a page of more than {MAX_PAGE_RECORDS} records")
+            if len(waiting) >= _GROUP_RECORDS:
+                read_waiting()
+        reader.finish()
+        if n_records < self._index:
+            raise PageError("gave fewer records than before for the same cursor")
+        if waiting:
+            read_waiting()
+        return _PageContent(
+            n_records=n_records,
+            following=reader.following,
+            table=join_tables(tables) if tables else None,
+            report=report,
+        )
+
+    def _fetch(self, wait_s: float | None) -> _PageContent | None:
         """Return a page, or None if the server has not given it yet, or cannot now."""
         if not self._fetcher.is_busy:
             cursor = self._page.cursor
@@ -211,27 +272,11 @@ class HttpSource(RecordSource):
             return None
         if answer.status != 200:
             raise self._complain(f"answered {answer.status}")
-        if answer.body is None:
-            raise self._complain(f"gave a page of more than {MAX_PAGE_BYTES} bytes")
+        if answer.page is None:
+            raise self._complain(answer.refused)
         self._n_failures = 0
-        self.report.bytes_read += len(answer.body)
-        return answer.body
-
-    def _check_page(self, body: bytes) -> tuple[list[Any], str | None]:
-        try:
-            page = json.loads(body)
-            records, following = page[self._settings.records], page.get(self._settings.next)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise self._complain(
-                f"gave no JSON object with {self._settings.records!r} in it"
-            ) from error
-        if not isinstance(records, list) or isinstance(following, bool | float | list | dict):
-            raise self._complain("gave records that are no list, or a cursor that is no text")
-        if isinstance(following, str) and not _is_text(following):
-            raise self._complain("gave a cursor that is no text")
-        if len(records) < self._index:
-            raise self._complain("gave fewer records than before for the same cursor")
-        return records, None if following in (None, "") else str(following)
+        self.report.include(answer.page.report)
+        return answer.page
 
     def _read_url(self) -> httpx.URL:
         try:

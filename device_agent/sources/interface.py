@@ -1,4 +1,4 @@
-"""What every source of records offers.
+"""The interface of every source of records.
 
 A kind of source is a class with ``read_batch``, ``guarantee`` and ``close``. This one gives the
 numbers below a limit, ten at a time, and can go on where it stopped:
@@ -6,7 +6,7 @@ numbers below a limit, ten at a time, and can go on where it stopped:
 >>> class Counting(RecordSource):
 ...     guarantee = Guarantee(delivery="exactly once", loses="nothing")
 ...
-...     def __init__(self, stream, dimensions, known):
+...     def __init__(self, stream, dimensions, known, digest_key):
 ...         self.report = ReadingReport()
 ...         self._limit = stream.source.options["limit"]
 ...         self._source = f"counting:{self._limit}"
@@ -36,15 +36,17 @@ configured with ``kind = "counting"`` and ``[streams.source.options]``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.errors import LedgerError
+
 SHOWN_LINES = 5
-"""How many places of unusable records a report names."""
+"""Number of places of unusable records that a report names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,10 @@ class Position:
     Parameters
     ----------
     source
-        Which source, such as ``csv:/var/lib/meter/records.csv``.
+        Which source: a file's identity (``file_identity``), or a name such as ``stdin``.
     place
         What the source needs to find the next record, and to notice that it is another source.
+        Digests in it are under the digest key: it is stored, and may be stolen.
     """
 
     source: str
@@ -69,6 +72,24 @@ class KnownPosition:
 
     stream: str
     position: Position
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceChanges:
+    """Changes of a source to be stored apart from its records.
+
+    Parameters
+    ----------
+    gone
+        Sources whose positions are of no more use.
+    seen
+        Positions of files of which no record may have been read. They are stored where nothing, or
+        a place before theirs, is known of their source: whether a file is known must not depend on
+        whether it holds a record.
+    """
+
+    gone: tuple[str, ...] = ()
+    seen: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +114,7 @@ class RecordBatch:
 
 @dataclass(kw_only=True)
 class ReadingReport:
-    """What happened while reading: counts, and places without any value.
+    """Events of reading: counts, and places without any value.
 
     Parameters
     ----------
@@ -129,14 +150,31 @@ class ReadingReport:
         if len(self.untimed) < SHOWN_LINES:
             self.untimed.append((line, name))
 
+    def include(self, other: ReadingReport) -> None:
+        """Add what another report says."""
+        for name in ("unusable", "untimed"):
+            shown = getattr(self, name)
+            shown += getattr(other, name)[: SHOWN_LINES - len(shown)]
+        self.n_unusable += other.n_unusable
+        self.n_untimed += other.n_untimed
+        self.bytes_read += other.bytes_read
+
     def describe(self) -> list[str]:
         """Return messages for the owner; they name lines and fields, never a value."""
+        return [*self.describe_reading(), *self.describe_values()]
+
+    def describe_values(self) -> list[str]:
+        """Return what depends on the values of records: for the owner's eyes, and no log."""
+        if not self.n_unusable:
+            return []
+        return [
+            f"{self.n_unusable} record(s) could not be sketched and count as zero: "
+            + _show_places(self.unusable, self.n_unusable)
+        ]
+
+    def describe_reading(self) -> list[str]:
+        """Return what depends on no value."""
         messages = list(self.notes)
-        if self.n_unusable:
-            messages.append(
-                f"{self.n_unusable} record(s) could not be sketched and count as zero: "
-                + _show_places(self.unusable, self.n_unusable)
-            )
         if self.n_untimed:
             messages.append(
                 f"{self.n_untimed} record(s) have no readable time and join the open window: "
@@ -156,7 +194,7 @@ def _show_places(places: list[tuple[int, str]], total: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What a source promises; the owner sees it.
+    """The promise of a source; the owner sees it.
 
     Parameters
     ----------
@@ -177,6 +215,24 @@ class Guarantee:
         return f"each record is read {self.delivery}; can be lost: {self.loses}"
 
 
+def require_same_source(
+    source: str, stream: str, known: Sequence[KnownPosition], *, kind: str, name: str
+) -> None:
+    """Refuse a source other than the one that the stream has read, with a ``LedgerError``.
+
+    The records of a stream are in different windows; where another address has the same ones, that
+    would not be so.
+    """
+    for k in known:
+        other = k.position.source
+        if k.stream == stream and other.startswith(f"{kind}:") and other != source:
+            raise LedgerError(
+                f"the stream has read {other.removeprefix(f'{kind}:')} before",
+                field=name,
+                fix="name that source, or give this one to a stream with another name",
+            )
+
+
 class RecordSource(ABC):
     """Reads the records that were not read before, each once.
 
@@ -186,17 +242,19 @@ class RecordSource(ABC):
 
     Guarantees
     ----------
-    Reading needs memory for one batch, whatever the source holds. What a record's values are
-    decides neither which batch it falls in nor any position but its digest.
+    Reading needs memory for one batch, whatever the source holds. Whether a record is read, in
+    which batch, and with which time and values depends on no other record: on counts, on what
+    stands where, and on when it came, never on what another says. A record that cannot be used
+    keeps its place. No position depends on values but by offsets and keyed digests.
     """
 
     report: ReadingReport
-    """What has happened so far."""
+    """The events so far."""
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What it promises with its settings."""
+        """Its promise under its settings."""
 
     @property
     def pause_s(self) -> float:
@@ -205,8 +263,13 @@ class RecordSource(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether no record will ever follow."""
+        """True if no record will ever follow."""
         return False
+
+    @property
+    def caveats(self) -> list[str]:
+        """Warnings for the owner about fields that can disturb the time or id of their record."""
+        return []
 
     @abstractmethod
     def read_batch(self) -> RecordBatch | None:
@@ -229,6 +292,10 @@ class RecordSource(ABC):
         Called after the release is stored, never before: what is done here may be left undone by a
         crash, and is done at a later call.
         """
+
+    def take_changes(self) -> SourceChanges:
+        """Return what is to be stored apart from records, since this was last called."""
+        return SourceChanges()
 
     @abstractmethod
     def close(self) -> None:

@@ -1,33 +1,34 @@
-"""One open file of lines, read in blocks; whole lines only."""
+"""One open file of lines, read in batches of whole lines."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.fields import NAN
+from device_agent.sources.digests import DigestKey
+from device_agent.sources.file_places import TAIL_BYTES, FilePlace
 from device_agent.sources.interface import Position, ReadingReport, RecordBatch
+from device_agent.sources.line_cutter import BOM, LineCutter
 from device_agent.sources.mapping import RecordTable
-from device_agent.sources.parsers import MAX_LINE_BYTES, Block, LineParser, Parsed
-from device_agent.sources.prefix import TAIL_BYTES, FilePlace
-from shared.errors import RecordError
+from device_agent.sources.parsers import MAX_LINE_BYTES, Block, LineParser, join_tables
+from shared.file_identity import identify
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
-BOM = b"\xef\xbb\xbf"
-_NO_LINES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 class FileCutError(Exception):
-    """The file is no longer what was read so far: it was cut, and may have grown again."""
+    """The file is shorter than what was read, or differs before the place of reading."""
 
 
 class LineFile:
     """The new records of one open file.
+
+    A batch is full with ``BATCH_RECORDS`` records, or ends where the file does: how long lines are
+    decides nothing.
 
     Parameters
     ----------
@@ -35,18 +36,18 @@ class LineFile:
         The file; kept open, so that what is read is the file that was verified. Closed with this.
     name
         What messages call it.
-    source
-        The source of its positions.
+    path
+        What its positions call it.
     place
         Where to begin.
     parser
         For this file alone.
     report
         Where to count.
-    multiline
-        Whether a quoted field may contain line ends.
-    n_dimensions
-        How many values a record has.
+    key
+        Of the digests in its positions.
+    generation
+        Which of the files at its path it is.
     """
 
     def __init__(
@@ -54,40 +55,66 @@ class LineFile:
         file: BinaryIO,
         *,
         name: str,
-        source: str,
+        path: str,
         place: FilePlace,
         parser: LineParser,
         report: ReadingReport,
-        multiline: bool,
-        n_dimensions: int,
+        key: DigestKey,
+        generation: int = 0,
     ) -> None:
         self.name = name
-        self.source = source
-        self.inode = os.fstat(file.fileno()).st_ino
+        self.identity = identify(file.fileno())
+        self._path = path
+        self._generation = generation
         self._file = file
         self._parser = parser
         self._report = report
-        self._multiline = multiline
-        self._n_dimensions = n_dimensions
-        self._place = place  # behind the last line that was handed out
-        self._block = b""  # bytes behind it, whole lines up to each of the ends
-        self._ends = _NO_LINES
-        self._n_taken = 0  # of the ends
-        self._long: FilePlace | None = None  # inside a line that is too long to keep
-        self._error: RecordError | None = None
-        self.identified = place.offset > 0
-        """Whether a record of it was handed out: a header alone is that of many files."""
+        self._key = key
+        self._place = place  # up to which bytes were digested: at most what was handed out
+        self._offset, self._line = place.offset, place.line  # behind what was handed out
+        self._cutter = LineCutter(offset=place.offset, n_lines=place.line)
+        self._block: Block | None = None  # whole lines that were not handed out
+        self._end = place.offset  # behind what was read of the file
+        self._tail = self.tail
+        self.first_position = self.position
+        """Where it was when it was opened."""
         if parser.needs_header and place.offset:
             self._reread_header()
 
     @property
+    def source(self) -> str:
+        """The source of its positions."""
+        return self.identity.source
+
+    @property
+    def is_begun(self) -> bool:
+        """True if it is a file of records: if its header, where it needs one, was read."""
+        return not self._parser.needs_header
+
+    @property
     def place(self) -> FilePlace:
         """The place behind the last line that was handed out."""
-        return self._place
+        return self._advance(self._offset, self._line)
+
+    @property
+    def position(self) -> Position:
+        """The position there."""
+        return self._make_position(self._offset, self._line)
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes before that place."""
+        n_bytes = min(TAIL_BYTES, self._offset)
+        return os.pread(self._file.fileno(), n_bytes, self._offset - n_bytes)
+
+    @property
+    def line(self) -> int:
+        """Number of lines that were handed out, the header among them."""
+        return self._line
 
     @property
     def size(self) -> int:
-        """How many bytes it has now."""
+        """Its present size in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     @property
@@ -96,18 +123,14 @@ class LineFile:
         return os.fstat(self._file.fileno()).st_mtime_ns
 
     @property
-    def partial_line(self) -> bytes:
-        """The bytes behind the last whole line, once there is none left to hand out."""
-        return self._block[self._start :]
+    def has_partial_line(self) -> bool:
+        """True if bytes without a line end are left, once nothing else is."""
+        return self._cutter.has_partial_line
 
     @property
-    def has_partial_line(self) -> bool:
-        """Whether bytes without a line end are left."""
-        return bool(self.partial_line) or self._long is not None
-
-    def reopen(self) -> BinaryIO:
-        """Return the same file, opened once more, whatever it is called by now."""
-        return os.fdopen(os.dup(self._file.fileno()), "rb")
+    def caveats(self) -> list[str]:
+        """See ``LineParser``."""
+        return self._parser.caveats
 
     def close(self) -> None:
         """Close the file."""
@@ -126,167 +149,80 @@ class LineFile:
         FileCutError
             It was cut. Nothing of what it holds now was handed out.
         RecordError
-            Its header lacks a column, or its columns change here.
+            Its header lacks a column.
         """
-        while True:
-            if self._error is not None:
-                raise self._error
-            if self._n_taken < len(self._ends):
-                batch = self._take()
-            elif self._fill():
-                batch = self._take_long_line()
-            elif finish and self.has_partial_line and not self._parser.needs_header:
-                batch = self._take_last_line()
-            else:
-                return None
-            if batch is not None:
-                self.identified = True
-                return batch
+        first = self._line
+        tables: list[RecordTable] = []
+        ends: list[NDArray[np.int64]] = []
+        n_records = 0
+        while n_records < BATCH_RECORDS and (block := self._next_block(finish)) is not None:
+            if self._parser.needs_header:
+                self._parser.read_header(block.part(0, 1).data, self.name)
+                self._take(block, 1)
+                first = self._line
+                continue
+            part = block.part(0, min(BATCH_RECORDS - n_records, len(block.ends)))
+            tables.append(self._parser.parse(part, self._report))
+            ends.append(part.start + part.ends)
+            n_records += len(part.ends)
+            before = self._offset
+            self._take(block, len(part.ends))
+            self._report.bytes_read += self._offset - before
+        if not tables:
+            return None
+        table = join_tables(tables)
+        offsets = ends[0] if len(ends) == 1 else np.concatenate(ends)
+        return RecordBatch(
+            values=table.values,
+            timestamps=table.timestamps,
+            position_after=lambda i: self._make_position(int(offsets[i]), first + i + 1),
+        )
 
-    @property
-    def _start(self) -> int:
-        return int(self._ends[self._n_taken - 1]) if self._n_taken else 0
+    def _next_block(self, finish: bool) -> Block | None:
+        """Return the lines that are whole and were not handed out; None if there are none."""
+        while self._block is None:
+            data = self._read_on()
+            if not data:
+                # Without its end a header may have half a name.
+                self._block = (
+                    self._cutter.finish() if finish and not self._parser.needs_header else None
+                )
+                break
+            self._block = self._cutter.feed(data)
+        return self._block
 
-    def _fill(self) -> bool:
-        """Read on, and find the lines that are whole now; False at the end of the file."""
-        rest = self._block[self._start :]
-        place = self._long or self._place
-        behind = (place.tail + rest)[-TAIL_BYTES:]
-        n_tail = len(behind)
-        end = place.offset + len(rest)
+    def _take(self, block: Block, n_lines: int) -> None:
+        self._offset = block.start + int(block.ends[n_lines - 1])
+        self._line += n_lines
+        n_left = len(block.ends) - n_lines
+        self._block = block.part(n_lines, len(block.ends)) if n_left else None
+
+    def _read_on(self) -> bytes:
+        n_tail = len(self._tail)
         # The bytes before are read again with the new ones: they differ if the file was cut.
-        chunk = os.pread(self._file.fileno(), n_tail + _CHUNK_BYTES, end - n_tail)
-        if chunk[:n_tail] != behind:
+        chunk = os.pread(self._file.fileno(), n_tail + _CHUNK_BYTES, self._end - n_tail)
+        if chunk[:n_tail] != self._tail:
             raise FileCutError
-        self._block, self._ends, self._n_taken = rest + chunk[n_tail:], _NO_LINES, 0
-        if len(chunk) == n_tail:
-            return False
-        self._find_lines()
-        return True
+        data = chunk[n_tail:]
+        self._end += len(data)
+        self._tail = chunk[-TAIL_BYTES:]
+        return data
 
-    def _find_lines(self) -> None:
-        if self._long is not None:
-            return
-        if self._place.offset == 0 and self._block.startswith(BOM):
-            self._place = self._place.behind(BOM)
-            self._block = self._block[len(BOM) :]
-        self._ends = find_line_ends(self._block, multiline=self._multiline)
-        if len(self._ends) == 0 and len(self._block) > MAX_LINE_BYTES:
-            self._long = self._place
-
-    def _take_long_line(self) -> RecordBatch | None:
-        """Go on behind a line that is too long, without keeping it; a batch at its end."""
-        if self._long is None:
-            return None
-        end = self._block.find(b"\n") + 1
-        self._long = self._long.behind(self._block[: end or len(self._block)])
-        if not end:
-            self._block = b""
-            return None
-        return self._end_long_line(self._block[end:])
-
-    def _end_long_line(self, rest: bytes) -> RecordBatch | None:
-        assert self._long is not None
-        before, self._place, self._long = self._place, self._long, None
-        self._block = rest
-        self._find_lines()
-        if self._parser.needs_header:
-            # Raises: no header is that long.
-            self._parser.read_header(bytes(MAX_LINE_BYTES + 1), self.name)
-        self._report.bytes_read += self._place.offset - before.offset
-        self._report.add_unusable(before.line + 1, "line")
-        missing = np.full(1, NAN)
-        table = RecordTable(
-            values=np.full((1, self._n_dimensions), NAN), timestamps=missing, ids=missing
-        )
-        position = self._place.to_position(self.source, self.inode)
-        return RecordBatch(
-            values=table.values, timestamps=table.timestamps, position_after=lambda _: position
+    def _make_position(self, offset: int, line: int) -> Position:
+        place = self._advance(offset, line)
+        return place.to_position(
+            self.source, self._key, path=self._path, generation=self._generation
         )
 
-    def _take_last_line(self) -> RecordBatch | None:
-        if self._long is not None:
-            return self._end_long_line(b"")
-        self._ends, self._n_taken = np.array([len(self._block)], dtype=np.int64), 0
-        return self._take()
-
-    def _take(self) -> RecordBatch | None:
-        """Parse the next lines; None if they hold no record."""
-        if self._parser.needs_header:
-            first = self._slice(self._n_taken, self._n_taken + 1)
-            self._parser.read_header(first, self.name)
-            self._advance(first, 1)
-            return None
-        stop = min(self._n_taken + BATCH_RECORDS, len(self._ends))
-        data, before = self._slice(self._n_taken, stop), self._place
-        ends = self._ends[self._n_taken : stop] - self._start
-        block = Block(data=data, ends=ends, line=before.line + 1)
-        parsed = self._parser.parse(block, self._report, self.name)
-        self._error = parsed.error
-        if parsed.error is None:
-            self._advance(data, stop - self._n_taken)
-        self._report.bytes_read += len(data) if parsed.error is None else 0
-        if len(parsed.ends) == 0:
-            return None
-        return RecordBatch(
-            values=parsed.table.values,
-            timestamps=parsed.table.timestamps,
-            position_after=self._make_positions(before, data, parsed),
-        )
-
-    def _slice(self, first: int, stop: int) -> bytes:
-        return self._block[self._start : int(self._ends[stop - 1])]
-
-    def _advance(self, data: bytes, n_lines: int) -> None:
-        self._place = self._place.behind(data)
-        self._n_taken += n_lines
-
-    def _make_positions(
-        self, before: FilePlace, data: bytes, parsed: Parsed
-    ) -> Callable[[int], Position]:
-        ends = parsed.ends
-        hashed, done = before, 0
-
-        def position_after(i: int) -> Position:
-            # Asked for in order, so that each byte is hashed once.
-            nonlocal hashed, done
-            end = int(ends[i])
-            if end < done:
-                raise ValueError("positions must be asked for in order")
-            hashed, done = hashed.behind(data[done:end]), end
-            return hashed.to_position(self.source, self.inode)
-
-        return position_after
+    def _advance(self, offset: int, line: int) -> FilePlace:
+        # What was parsed is read again from the page cache, so that a batch of long lines need not
+        # be kept, and a dry run digests nothing. Asked for in order, each byte is digested once.
+        if offset < self._place.offset:
+            raise ValueError("positions must be asked for in order")
+        self._place = self._place.advance(self._file, offset=offset, line=line)
+        return self._place
 
     def _reread_header(self) -> None:
         """Read the header of a file that was read before."""
-        line = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0).removeprefix(BOM)
-        ends = find_line_ends(line, multiline=self._multiline)
-        self._parser.read_header(line[: int(ends[0])] if len(ends) else line, self.name)
-
-
-def find_line_ends(data: bytes, *, multiline: bool) -> NDArray[np.int64]:
-    """Return where each whole record ends.
-
-    With ``multiline`` a line end between quotes belongs to the field, unless the record would
-    become longer than ``MAX_LINE_BYTES``: then its first line stands alone, and is unusable.
-    """
-    codes = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(codes == ord("\n")) + 1
-    if not multiline or b'"' not in data:
-        return ends
-    found: list[int] = []
-    start, i, lines = 0, 0, ends.tolist()
-    quotes = np.cumsum(codes == ord('"'))[ends - 1].tolist()
-    n_before = 0
-    while i < len(lines):
-        j = i
-        while j < len(lines) and (quotes[j] - n_before) % 2 and lines[j] - start <= MAX_LINE_BYTES:
-            j += 1
-        if j == len(lines) and len(data) - start <= MAX_LINE_BYTES:
-            break
-        j = j if j < len(lines) and lines[j] - start <= MAX_LINE_BYTES else i
-        start, n_before = lines[j], quotes[j]
-        found.append(start)
-        i = j + 1
-    return np.array(found, dtype=np.int64)
+        data = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0)
+        self._parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)

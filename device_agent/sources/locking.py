@@ -56,7 +56,16 @@ def lock_open_file(descriptor: int, path: Path) -> str | None:
 
 
 class SharedLock:
-    """The lock of a path, which all streams of this process hold together.
+    """The lock of a file or folder, which all streams of this process hold together.
+
+    Streams of several studies may read one file: both releases are counted.
+
+    Parameters
+    ----------
+    path
+        Where it is, and what messages call it.
+    descriptor
+        Of the file, if it is open: what is at the path may be another by now.
 
     Its descriptor is one for all of them, and is closed by the last: to close any descriptor of a
     database would take from this process the locks that SQLite has on it.
@@ -69,14 +78,18 @@ class SharedLock:
         The path cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, descriptor: int | None = None) -> None:
         self.note: str | None = None
-        """What to tell the owner where it cannot be locked."""
-        status = path.stat()
+        """The warning for the owner where it cannot be locked."""
+        status = path.stat() if descriptor is None else os.fstat(descriptor)
         self._key = (status.st_dev, status.st_ino)
         held = _held.get(self._key)
         if held is None:
-            held = _Held(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            held = _Held(
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                if descriptor is None
+                else os.dup(descriptor)
+            )
             try:
                 self.note = lock_open_file(held.descriptor, path)
             except BaseException:

@@ -73,6 +73,11 @@ class RecordMapping:
         """All fields that are read: dimensions, time, id."""
         return (*self.names, *filter(None, (self.timestamp, self.identity)))
 
+    @property
+    def public(self) -> tuple[str, ...]:
+        """The fields that decide where a record belongs: time, id."""
+        return self.fields[len(self.names) :]
+
     def convert(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return raw values, shape ``(n, d)``, in the plan's units; what overflows is NaN."""
         if not self._converts:
@@ -87,19 +92,10 @@ class RecordMapping:
         seconds = raw / (self.unix_scale or 1.0)
         return np.where((seconds >= EARLIEST) & (seconds < LATEST), seconds, NAN)
 
-    def map_rows(
-        self, rows: Sequence[Sequence[object]], report: ReadingReport, places: Sequence[int]
-    ) -> RecordTable:
+    def map_rows(self, rows: Sequence[Sequence[object]]) -> RecordTable:
         """Map rows whose items are the fields in the order of ``fields``.
 
-        Parameters
-        ----------
-        rows
-            Numbers or text; anything else cannot be used.
-        report
-            Where records that cannot be used are counted.
-        places
-            The number of each row, for the report.
+        Numbers or text are values; anything else cannot be used.
         """
         d = len(self.names)
         values = np.empty((len(rows), d))
@@ -111,13 +107,9 @@ class RecordMapping:
                 timestamps[i] = self._read_any_time(row[d])
             if self.identity is not None:
                 ids[i] = read_value(row[-1])
-        table = RecordTable(values=self.convert(values), timestamps=timestamps, ids=ids)
-        self.note(table, report, places)
-        return table
+        return RecordTable(values=self.convert(values), timestamps=timestamps, ids=ids)
 
-    def map_columns(
-        self, columns: Sequence[Sequence[object]], report: ReadingReport, places: Sequence[int]
-    ) -> RecordTable:
+    def map_columns(self, columns: Sequence[Sequence[object]]) -> RecordTable:
         """Map columns, one for each of ``fields``; at once where all are numbers."""
         d = len(self.names)
         numbers = all({float, int}.issuperset(map(type, column)) for column in columns)
@@ -128,14 +120,12 @@ class RecordMapping:
                 cells = np.full((len(columns), len(columns[0])), np.inf)
             if np.isfinite(cells[:d]).all():
                 missing = np.full(cells.shape[1], NAN)
-                table = RecordTable(
+                return RecordTable(
                     values=self.convert(cells[:d].T.copy()),
                     timestamps=missing if self.timestamp is None else self.read_unix(cells[d]),
                     ids=missing if self.identity is None else cells[-1],
                 )
-                self.note(table, report, places)
-                return table
-        return self.map_rows(list(zip(*columns, strict=True)), report, places)
+        return self.map_rows(list(zip(*columns, strict=True)))
 
     def note(self, table: RecordTable, report: ReadingReport, places: Sequence[int]) -> None:
         """Count the records that cannot be sketched, or have no time."""

@@ -23,6 +23,7 @@ from device_agent.sources.interface import (
     ReadingReport,
     RecordBatch,
     RecordSource,
+    require_same_source,
 )
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
@@ -57,7 +58,11 @@ class MqttSource(RecordSource):
     """
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         assert isinstance(stream.source, MqttSettings)
         self.report = ReadingReport()
@@ -66,8 +71,13 @@ class MqttSource(RecordSource):
         mapping = RecordMapping(stream, dimensions, stream.source.id)
         self._parser = make_parser(stream.source, mapping)
         in_use = stream.source.id is not None
-        self._ids = GrowingIds(f"mqtt:{self._name}", stream.name, known, in_use=in_use)
+        # However the broker is spelt: ids that were read before must be known again.
+        (origin,) = stream.source.origins
+        source = f"mqtt:{origin.name}"
+        require_same_source(source, stream.name, known, kind="mqtt", name=self._name)
+        self._ids = GrowingIds(source, stream.name, known, in_use=in_use)
         self._messages: list[bytes] = []
+        self._are_doubtful: list[bool] = []
         self._n_messages = 0
         self._n_doubtful = 0
         self._client: mqtt.Client | None = None
@@ -90,6 +100,11 @@ class MqttSource(RecordSource):
             return 1.0
         # Full jitter: all clients of a broker lose it at the same moment.
         return random.uniform(1.0, min(float(2 << min(self._n_failures, 10)), _LONGEST_PAUSE_S))
+
+    @property
+    def caveats(self) -> list[str]:
+        """See ``RecordSource``."""
+        return self._parser.caveats
 
     def close(self) -> None:
         """See ``RecordSource``; the broker keeps the session and what comes meanwhile."""
@@ -129,17 +144,16 @@ class MqttSource(RecordSource):
         return bool(self._messages)
 
     def _take(self) -> RecordBatch | None:
-        messages, self._messages = self._messages, []
-        lines = [self._to_line(message) for message in messages]
+        lines = [self._to_line(message) for message in self._messages]
+        doubtful = np.array(self._are_doubtful, dtype=bool)
+        self._messages, self._are_doubtful = [], []
         data = b"".join(lines)
         ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
         block = Block(data=data, ends=ends, line=self._n_messages + 1)
         self._n_messages += len(lines)
         self.report.bytes_read += len(data)
-        parsed = self._parser.parse(block, self.report, self._name)
-        if parsed.error is not None:
-            raise parsed.error
-        batch = self._ids.make_batch(parsed.table)
+        table = self._parser.parse(block, self.report)
+        batch = self._ids.make_batch(table, doubtful)
         self.report.notes[:] = self._ids.describe()
         if self._n_doubtful:
             self.report.notes.append(
@@ -149,10 +163,14 @@ class MqttSource(RecordSource):
 
     def _to_line(self, message: bytes) -> bytes:
         line = message.rstrip(b"\r\n")
-        if not line.strip() or b"\n" in line or len(line) > MAX_LINE_BYTES:
-            # JSON may be laid out on several lines; in CSV that is no record.
-            line = b" ".join(line.split(b"\n")) if self._settings.format == "json" else b'"'
-            line = line if line.strip() and len(line) <= MAX_LINE_BYTES else b'"'
+        if b"\n" in line:
+            # JSON may be laid out on several lines. In CSV that is no record: only what is public
+            # is read of it, from its first line up to a field that is broken for certain.
+            line = (
+                line.replace(b"\n", b" ")
+                if self._settings.format == "json"
+                else line[: line.index(b"\n")] + self._settings.delimiter.encode() + b'"'
+            )
         return line + b"\n"
 
     def _connect(self) -> bool:
@@ -210,7 +228,10 @@ class MqttSource(RecordSource):
         self._subscribed = True
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        if self._settings.id is None and (message.dup or message.retain):
+        is_doubtful = bool(message.dup or message.retain)
+        if self._settings.id is None and is_doubtful:
             self._n_doubtful += 1
             return
-        self._messages.append(message.payload)
+        # Of a message that is too long to be a record only what its time is read from is kept.
+        self._messages.append(message.payload[: MAX_LINE_BYTES + 1])
+        self._are_doubtful.append(is_doubtful)

@@ -1,8 +1,7 @@
-"""The rows of one Parquet file, known by the digest of the whole of it."""
+"""The rows of one Parquet file, known by its identity and a keyed digest of the whole of it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 
 from device_agent.settings import StreamSettings
 from device_agent.source_settings import ParquetSettings
-from device_agent.sources.fields import NAN
+from device_agent.sources.digests import DigestKey
+from device_agent.sources.fields import EARLIEST, LATEST, NAN
+from device_agent.sources.file_places import refuse_changed, refuse_replaced
 from device_agent.sources.file_source import naming, open_regular
 from device_agent.sources.interface import (
     Guarantee,
@@ -20,11 +21,13 @@ from device_agent.sources.interface import (
     ReadingReport,
     RecordBatch,
     RecordSource,
+    SourceChanges,
 )
-from device_agent.sources.locking import lock_open_file
+from device_agent.sources.known_files import KnownFiles
+from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping, RecordTable
-from device_agent.sources.prefix import refuse_changed
-from shared.errors import ConfigError, LedgerError, RecordError
+from shared.errors import ConfigError, RecordError
+from shared.file_identity import identify
 
 try:
     import pyarrow as pa
@@ -38,6 +41,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 BATCH_RECORDS = 1 << 14
+_PLACE_KEY = "row"
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
+"""Nanoseconds are cut to microseconds, which floats hold."""
 
 
 class ParquetSource(RecordSource):
@@ -52,23 +58,36 @@ class ParquetSource(RecordSource):
     """
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         assert isinstance(stream.source, ParquetSettings)
         self.report = ReadingReport()
         self._path = stream.source.path
-        self._source = f"parquet:{self._path}"
+        self._known = KnownFiles(stream.name, known)
         self._mapping = RecordMapping(stream, dimensions)
         with naming(self._path):
             self._file = open_regular(self._path)
+        self._lock: SharedLock | None = None
         try:
-            if stream.source.lock and (note := lock_open_file(self._file.fileno(), self._path)):
-                self.report.notes.append(note)
-            self._digest = _compute_digest(self._file)
-            self._row = self._find_row(stream.name, known)
+            if stream.source.lock:
+                self._lock = SharedLock(self._path, self._file.fileno())
+                if self._lock.note:
+                    self.report.notes.append(self._lock.note)
+            self._source = identify(self._file.fileno()).source
+            key = DigestKey(digest_key)
+            self._place = {
+                "digest": _compute_digest(self._file, key),
+                "key": key.key_id,
+                "path": str(self._path),
+            }
+            self._row = self._find_row()
             self._parquet = self._open()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
         self._batches = self._read_rows()
 
@@ -85,25 +104,31 @@ class ParquetSource(RecordSource):
     def close(self) -> None:
         """See ``RecordSource``."""
         self._file.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         return next(self._batches, None)
 
-    def _find_row(self, stream: str, known: Sequence[KnownPosition]) -> int:
-        candidates = [k for k in known if k.position.source.startswith("parquet:")]
-        same = [k for k in candidates if k.position.place["sha256"] == self._digest]
-        for k in candidates:
-            if k not in same and (k.stream, k.position.source) == (stream, self._source):
-                raise refuse_changed(str(self._path))
-        for k in same:
-            if k.stream != stream:
-                raise LedgerError(
-                    f"its records were already sketched in stream {k.stream!r}",
-                    field=str(self._path),
-                    fix=f"name the stream {k.stream!r}, or remove it here",
-                )
-        return max((int(k.position.place["row"]) for k in same), default=0)
+    def take_changes(self) -> SourceChanges:
+        """See ``RecordSource``."""
+        return self._known.take_changes()
+
+    def _find_row(self) -> int:
+        position = self._known.find(self._source, _PLACE_KEY, name=str(self._path))
+        if position is None:
+            if self._known.list_at(str(self._path)):
+                raise refuse_replaced(str(self._path))
+            self._known.note(self._make_position(0))
+            return 0
+        place = position.place
+        if place["key"] == self._place["key"] and place["digest"] != self._place["digest"]:
+            raise refuse_changed(str(self._path))
+        return int(place[_PLACE_KEY])
+
+    def _make_position(self, row: int) -> Position:
+        return Position(source=self._source, place={**self._place, _PLACE_KEY: row})
 
     def _open(self) -> Any:
         try:
@@ -137,7 +162,7 @@ class ParquetSource(RecordSource):
                     yield self._make_batch(fresh)
         except (pa.ArrowException, OSError) as error:
             raise RecordError(
-                f"cannot be read behind row {self._row}",
+                "cannot be read to its end",
                 field=str(self._path),
                 fix="write the file again; what is before was read",
             ) from error
@@ -156,26 +181,30 @@ class ParquetSource(RecordSource):
         return RecordBatch(
             values=table.values,
             timestamps=table.timestamps,
-            position_after=lambda i: Position(
-                source=self._source, place={"sha256": self._digest, "row": first + i + 1}
-            ),
+            position_after=lambda i: self._make_position(first + i + 1),
         )
 
     def _to_times(self, column: Any) -> NDArray[np.float64]:
-        if pa.types.is_timestamp(column.type):
-            seconds = _to_numbers(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()))
-            found: NDArray[np.float64] = seconds / 1e6
-            return found
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            texts = [text or "" for text in column.to_pylist()]
-            return np.fromiter(map(self._mapping.read_time, texts), np.float64, len(texts))
+        kind = column.type
+        if pa.types.is_timestamp(kind):
+            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
+            whole = column.cast(pa.int64())
+            if kind.unit == "ns":
+                whole = pc.divide(whole, 1000)
+            seconds = _to_numbers(whole) / _PER_SECOND[kind.unit]
+            return np.where((seconds >= EARLIEST) & (seconds < LATEST), seconds, NAN)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            # As bytes: not every writer sees to it that text is text.
+            raw = column.cast(pa.large_binary()).to_pylist()
+            texts = ((text or b"").decode("utf-8", "replace") for text in raw)
+            return np.fromiter(map(self._mapping.read_time, texts), np.float64, len(raw))
         if self._mapping.unix_scale is None:
             return np.full(len(column), NAN)
         return self._mapping.read_unix(_to_numbers(column))
 
 
-def _compute_digest(file: BinaryIO) -> str:
-    running = hashlib.sha256()
+def _compute_digest(file: BinaryIO, key: DigestKey) -> str:
+    running = key.begin()
     while chunk := file.read(1 << 20):
         running.update(chunk)
     file.seek(0)

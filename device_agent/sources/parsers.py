@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,37 +12,40 @@ from numpy.typing import NDArray
 from device_agent.source_settings import TextSettings
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
-from shared.errors import RecordError
 
 MAX_LINE_BYTES = 1 << 16
-"""A longer line is a record that cannot be sketched; it is skipped without being kept."""
+"""A longer line is a record that cannot be sketched; its time is read from so many bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Whole lines, one after another.
+    """Whole lines, one after another; each is one record.
 
     Parameters
     ----------
     data
         Their bytes, line ends included; the last may have none.
     ends
-        Shape ``(n,)``: where in ``data`` each ends. A quoted line end belongs to its record.
+        Shape ``(n,)``: where in ``data`` each ends.
     line
         The number of the first.
+    start
+        What is added to ``ends`` to give places in the source.
     """
 
     data: bytes
     ends: NDArray[np.int64]
     line: int
+    start: int = 0
 
     def part(self, first: int, stop: int) -> Block:
         """Return the lines ``first .. stop - 1``."""
-        start = int(self.ends[first - 1]) if first else 0
+        begin = int(self.ends[first - 1]) if first else 0
         return Block(
-            data=self.data[start : int(self.ends[stop - 1])],
-            ends=self.ends[first:stop] - start,
-            line=self.line + self.data.count(b"\n", 0, start),
+            data=self.data[begin : int(self.ends[stop - 1])],
+            ends=self.ends[first:stop] - begin,
+            line=self.line + first,
+            start=self.start + begin,
         )
 
     def lines(self) -> list[bytes]:
@@ -50,44 +54,41 @@ class Block:
         return [self.data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     @property
+    def places(self) -> range:
+        """The number of each line."""
+        return range(self.line, self.line + len(self.ends))
+
+    @property
     def longest(self) -> int:
         """Bytes of its longest line."""
         return int(np.diff(self.ends, prepend=0).max())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parsed:
-    """The records of a block.
-
-    Parameters
-    ----------
-    table
-        The records.
-    ends
-        Shape ``(n,)``: where in the block each ends; a line may hold no record.
-    error
-        Why reading stops behind them, or None.
-    """
-
-    table: RecordTable
-    ends: NDArray[np.int64]
-    error: RecordError | None = None
-
-
 class LineParser(Protocol):
-    """Turns lines into records. What a line becomes depends on no other line but the header."""
+    """Turns lines into records.
+
+    Guarantees
+    ----------
+    Every line behind the header is one record, whatever it holds, and what it becomes depends on no
+    other line but the header. Its time and id depend on nothing behind them in their line.
+    """
 
     @property
     def needs_header(self) -> bool:
-        """Whether the first line names the columns, and was not seen yet."""
+        """True if the first line names the columns, and was not seen yet."""
+        ...
+
+    @property
+    def caveats(self) -> list[str]:
+        """Warnings for the owner about fields that can disturb the time or id of their record."""
         ...
 
     def read_header(self, line: bytes, where: str) -> None:
         """Learn the columns from the first line, or raise ``RecordError``."""
         ...
 
-    def parse(self, block: Block, report: ReadingReport, where: str) -> Parsed:
-        """Return the records of a block."""
+    def parse(self, block: Block, report: ReadingReport) -> RecordTable:
+        """Return as many records as there are lines."""
         ...
 
 
@@ -103,17 +104,12 @@ def make_parser(settings: TextSettings, mapping: RecordMapping) -> LineParser:
     return JsonLinesParser(settings, mapping)
 
 
-def join_parsed(parts: list[Parsed], offsets: list[int]) -> Parsed:
-    """Join the records of consecutive parts of a block, which begin at ``offsets`` of it."""
-    if len(parts) == 1 and offsets[0] == 0:
-        return parts[0]
-    tables = [part.table for part in parts]
-    return Parsed(
-        table=RecordTable(
-            values=np.concatenate([table.values for table in tables]),
-            timestamps=np.concatenate([table.timestamps for table in tables]),
-            ids=np.concatenate([table.ids for table in tables]),
-        ),
-        ends=np.concatenate([p.ends + o for p, o in zip(parts, offsets, strict=True)]),
-        error=parts[-1].error,
+def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
+    """Return the records of all tables, in order; at least one table."""
+    if len(tables) == 1:
+        return tables[0]
+    return RecordTable(
+        values=np.concatenate([table.values for table in tables]),
+        timestamps=np.concatenate([table.timestamps for table in tables]),
+        ids=np.concatenate([table.ids for table in tables]),
     )

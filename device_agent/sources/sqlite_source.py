@@ -24,6 +24,8 @@ from shared.errors import LedgerError, RecordError
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_RAISED = ("SQLITE_ERROR", "SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
+_TEXT_BYTES = 1 << 16
 _BUSY_S = 0.5
 """So long a call waits for the writer; other streams wait with it."""
 
@@ -40,7 +42,11 @@ class SqliteSource(RecordSource):
     """
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         assert isinstance(stream.source, SqliteSettings)
         self.report = ReadingReport()
@@ -80,34 +86,48 @@ class SqliteSource(RecordSource):
             cursor = self._connection.execute(
                 self._settings.query, {"last": self._last, "n": BATCH_RECORDS}
             )
-            rows = cursor.fetchall()
+            header = [column[0] for column in cursor.description or ()]
+            keys, fields = self._take_fields(cursor, header)
         except sqlite3.Error as error:
             if _is_busy(error):
                 self._say(f"{self._settings.path} is locked by its writer; will be tried again")
                 return None
             raise self._complain(error) from error
-        if not rows:
+        if not keys:
             return None
-        header = [column[0] for column in cursor.description]
+        self._check_keys(keys)
+        places = range(self._n_read + 1, self._n_read + len(keys) + 1)
+        table = self._mapping.map_columns(fields)
+        self._mapping.note(table, self.report, places)
+        self._last = keys[-1]
+        self._n_read += len(keys)
+        return RecordBatch(
+            values=table.values,
+            timestamps=table.timestamps,
+            position_after=lambda i: Position(
+                source=self._source, place={"key": keys[i], "column": self._settings.key}
+            ),
+        )
+
+    def _take_fields(
+        self, cursor: sqlite3.Cursor, header: list[str]
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """Return the keys, and the columns that are read; of a row nothing else is kept."""
         where = f"the query on {self._settings.path}"
         if header.count(self._settings.key) != 1:
             raise RecordError(
                 f"must be a column of {where}, once", field=self._settings.key, fix="select it"
             )
-        keys = self._check_keys([row[header.index(self._settings.key)] for row in rows])
-        columns = list(zip(*rows, strict=True))
-        fields = [columns[i] for i in self._mapping.find(header, where)]
-        places = range(self._n_read + 1, self._n_read + len(rows) + 1)
-        table = self._mapping.map_columns(fields, self.report, places)
-        self._last = keys[-1]
-        self._n_read += len(rows)
-        return RecordBatch(
-            values=table.values,
-            timestamps=table.timestamps,
-            position_after=lambda i: Position(source=self._source, place={"key": keys[i]}),
-        )
+        key_at, fields_at = header.index(self._settings.key), self._mapping.find(header, where)
+        keys: list[Any] = []
+        fields: list[list[Any]] = [[] for _ in fields_at]
+        for row in cursor:
+            keys.append(row[key_at])
+            for column, i in zip(fields, fields_at, strict=True):
+                column.append(None if isinstance(row[i], bytes) else row[i])
+        return keys, fields
 
-    def _check_keys(self, keys: list[Any]) -> list[int | str]:
+    def _check_keys(self, keys: list[Any]) -> None:
         before: Any = self._last
         for key in keys:
             # Two rows of one key might be torn apart by the end of a batch.
@@ -119,7 +139,6 @@ class SqliteSource(RecordSource):
                     'with keys of text state first = ""',
                 )
             before = key
-        return keys
 
     def _find_last(self, stream: str, known: Sequence[KnownPosition]) -> int | str:
         for k in known:
@@ -130,6 +149,15 @@ class SqliteSource(RecordSource):
                     f"the stream has read {k.position.source.removeprefix('sqlite:')} before",
                     field=str(self._settings.path),
                     fix="name that file, or give this one to a stream with another name",
+                )
+            column = k.position.place.get("column", self._settings.key)
+            if column != self._settings.key:
+                raise LedgerError(
+                    f"was {column!r} when the rows before were read, and says nothing of another "
+                    "column",
+                    field="streams.source.key",
+                    fix=f'write key = "{column}", or give the rows to a stream with another name '
+                    "and a part of its own",
                 )
             return k.position.place["key"]
         return self._settings.first
@@ -155,7 +183,8 @@ class SqliteSource(RecordSource):
         except sqlite3.Error as error:
             raise self._complain(error) from error
         # Text that is not UTF-8 is no number: it is for its record alone, and not for the query.
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        # Nor is text without bounds, of which no more is kept than shows that.
+        connection.text_factory = lambda data: data[:_TEXT_BYTES].decode("utf-8", "replace")
         try:
             connection.execute("PRAGMA query_only = ON")
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -171,13 +200,16 @@ class SqliteSource(RecordSource):
     def _complain(self, error: sqlite3.Error) -> RecordError:
         # The name of the error alone: its text may quote a value.
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        return RecordError(
-            f"cannot be read ({name})",
-            field=str(self._settings.path),
-            fix="let its writer end its transaction"
-            if _is_busy(error)
-            else "name a SQLite file that this user may read, and try the query with sqlite3",
-        )
+        fix = "name a SQLite file that this user may read, and try the query with sqlite3"
+        if _is_busy(error):
+            fix = "let its writer end its transaction"
+        elif name in _RAISED:
+            fix = (
+                "try the query with sqlite3; an expression that can fail at a value ends the "
+                "reading for all rows behind it, so guard it: CASE WHEN json_valid(data) THEN "
+                "json_extract(data, '$.x') END"
+            )
+        return RecordError(f"cannot be read ({name})", field=str(self._settings.path), fix=fix)
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

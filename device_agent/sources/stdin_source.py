@@ -6,8 +6,6 @@ import os
 import select
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from device_agent.settings import StreamSettings
 from device_agent.source_settings import StdinSettings
 from device_agent.sources.growing_ids import GrowingIds
@@ -18,10 +16,10 @@ from device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
-from device_agent.sources.line_file import BATCH_RECORDS, BOM, find_line_ends
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
-from shared.errors import RecordError
+from device_agent.sources.line_cutter import LineCutter
+from device_agent.sources.line_file import BATCH_RECORDS
+from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.parsers import Block, join_tables, make_parser
 
 _CHUNK_BYTES = 1 << 16
 _NAME = "standard input"
@@ -33,7 +31,7 @@ class StdinSource(RecordSource):
 
     Parameters
     ----------
-    stream, dimensions, known
+    stream, dimensions, known, digest_key
         As for every source.
     fd
         The file descriptor to read.
@@ -44,6 +42,7 @@ class StdinSource(RecordSource):
         stream: StreamSettings,
         dimensions: Sequence[str],
         known: Sequence[KnownPosition],
+        digest_key: bytes,
         *,
         fd: int = 0,
     ) -> None:
@@ -54,11 +53,9 @@ class StdinSource(RecordSource):
         self._parser = make_parser(stream.source, self._mapping)
         self._ids = GrowingIds("stdin", stream.name, known, in_use=stream.source.id is not None)
         self._fd = fd
-        self._rest = b""
-        self._line = 1
-        self._skipping = False  # inside a line that is too long to keep
+        self._cutter = LineCutter()
+        self._block: Block | None = None  # whole lines that were not handed out
         self._ended = False
-        self._error: RecordError | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -76,7 +73,12 @@ class StdinSource(RecordSource):
     @property
     def ended(self) -> bool:
         """See ``RecordSource``."""
-        return self._ended and not self._rest
+        return self._ended and self._block is None and not self._cutter.has_partial_line
+
+    @property
+    def caveats(self) -> list[str]:
+        """See ``RecordSource``; of CSV none before the header has come."""
+        return self._parser.caveats
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -93,52 +95,35 @@ class StdinSource(RecordSource):
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         while True:
-            if self._error is not None:
-                raise self._error
-            ends = find_line_ends(self._rest, multiline=self._settings.multiline)[:BATCH_RECORDS]
-            if len(ends) < BATCH_RECORDS and self._receive():
-                continue
-            if len(ends) == 0 and self._ended and self._rest:
-                ends = np.array([len(self._rest)], dtype=np.int64)
-            if len(ends) == 0:
+            tables: list[RecordTable] = []
+            n_records = 0
+            while n_records < BATCH_RECORDS and (block := self._next_block()) is not None:
+                if self._parser.needs_header:
+                    self._parser.read_header(block.part(0, 1).data, _NAME)
+                    self._take(block, 1)
+                    continue
+                part = block.part(0, min(BATCH_RECORDS - n_records, len(block.ends)))
+                tables.append(self._parser.parse(part, self.report))
+                n_records += len(part.ends)
+                self._take(block, len(part.ends))
+            if not tables:
                 return None
-            if self._parser.needs_header:
-                header = self._rest[: int(ends[0])].removeprefix(BOM)
-                self._parser.read_header(header, _NAME)
-                self._drop(int(ends[0]))
-                continue
-            block = Block(data=self._rest[: int(ends[-1])], ends=ends, line=self._line)
-            self._drop(len(block.data))
-            parsed = self._parser.parse(block, self.report, _NAME)
-            batch = self._ids.make_batch(parsed.table)
+            batch = self._ids.make_batch(join_tables(tables))
             self.report.notes[:] = self._ids.describe()
-            self._error = parsed.error
             if batch is not None:
                 return batch
 
-    def _drop(self, n_bytes: int) -> None:
-        self._line += self._rest.count(b"\n", 0, n_bytes)
-        self.report.bytes_read += n_bytes
-        self._rest = self._rest[n_bytes:]
+    def _next_block(self) -> Block | None:
+        """Return the lines that are whole and were not handed out; None if there are none."""
+        while self._block is None and not self._ended and select.select([self._fd], [], [], 0)[0]:
+            chunk = os.read(self._fd, _CHUNK_BYTES)
+            self._ended = not chunk
+            self._block = self._cutter.feed(chunk)
+            self.report.bytes_read += len(chunk)
+        if self._block is None and self._ended:
+            self._block = self._cutter.finish()
+        return self._block
 
-    def _receive(self) -> bool:
-        """Take what is there now; False if nothing is."""
-        if self._ended or not select.select([self._fd], [], [], 0)[0]:
-            return False
-        chunk = os.read(self._fd, _CHUNK_BYTES)
-        self._ended = not chunk
-        if self._skipping:
-            chunk = self._skip(chunk)
-        self._rest += chunk
-        if len(self._rest) - (self._rest.rfind(b"\n") + 1) > 2 * MAX_LINE_BYTES:
-            # Too long already: the record is kept, its bytes are not.
-            self._rest = self._rest[: self._rest.rfind(b"\n") + 1 + MAX_LINE_BYTES + 1]
-            self._skipping = True
-        return True
-
-    def _skip(self, chunk: bytes) -> bytes:
-        end = chunk.find(b"\n")
-        if end < 0:
-            return b""
-        self._skipping = False
-        return chunk[end:]
+    def _take(self, block: Block, n_lines: int) -> None:
+        n_left = len(block.ends) - n_lines
+        self._block = block.part(n_lines, len(block.ends)) if n_left else None

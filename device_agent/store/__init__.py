@@ -1,34 +1,42 @@
-"""What a device remembers: key, ledger, open windows and outbox, in one folder of mode 0700.
+"""The device's memory: key, ledger, open windows and outbox, in one folder of mode 0700.
 
 Only ``device_agent.agent`` and tests may import it. One SQLite file holds everything but the key,
 so that a release is one transaction. The store knows nothing of sources, sketches or the network.
 """
 
+from device_agent.store.agreed_time import AgreedTime, load_agreed_time, save_agreed_time
 from device_agent.store.database import (
     DATABASE_NAME,
     check_folder,
     create_database,
+    find_near,
     open_database,
     sum_ledger,
     transaction,
 )
+from device_agent.store.digest_key import load_digest_key
 from device_agent.store.forgetting import (
     erase_database,
     erase_device,
     erase_key,
     erase_set_aside,
-    find_forgotten_study,
+    is_forgotten,
 )
 from device_agent.store.identity import (
     Identity,
     KeyState,
+    list_studies,
+    load_generation,
+    load_holder,
     load_identity,
+    load_ledger_id,
     require_identity,
     save_generation,
     save_identity,
+    save_ledger_id,
 )
 from device_agent.store.journal import JOURNAL_NAME
-from device_agent.store.key import DeviceKey, create_key, load_key
+from device_agent.store.key import KEY_FOLDERS, DeviceKey, create_key, key_folder, load_key
 from device_agent.store.key_change import (
     abandon_key_change,
     begin_key_change,
@@ -37,7 +45,15 @@ from device_agent.store.key_change import (
     load_keys,
     load_retired,
 )
-from device_agent.store.ledger import LedgerEntry, load_entries
+from device_agent.store.ledger import (
+    LedgerEntry,
+    append_event,
+    list_origins,
+    list_sketch_ids,
+    load_copied,
+    load_entries,
+    study_of,
+)
 from device_agent.store.lock import lock_folder
 from device_agent.store.notice import StudyNotice, load_notice, save_notice
 from device_agent.store.outbox import (
@@ -48,15 +64,23 @@ from device_agent.store.outbox import (
     due_sketches,
     find_sketch,
     first_due,
+    list_acknowledged,
     list_sketches,
-    load_message,
+    list_unoffered,
     mark_attempt,
     mark_sent,
     mark_shelved,
+    offer_sketch,
     purge_sent,
     send_again,
+    shelve_waiting,
 )
-from device_agent.store.positions import StoredPosition, load_positions, write_positions
+from device_agent.store.positions import (
+    StoredPosition,
+    load_positions,
+    note_source_changes,
+    write_positions,
+)
 from device_agent.store.repair import holding, repair
 from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import (
@@ -66,6 +90,7 @@ from device_agent.store.streams import (
     commit_release,
     list_streams,
     load_stream,
+    note_origins,
     resume_stream,
     suspend_stream,
 )
@@ -73,6 +98,8 @@ from device_agent.store.streams import (
 __all__ = [
     "DATABASE_NAME",
     "JOURNAL_NAME",
+    "KEY_FOLDERS",
+    "AgreedTime",
     "DeviceKey",
     "Identity",
     "KeyState",
@@ -86,6 +113,7 @@ __all__ = [
     "StudyNotice",
     "abandon_key_change",
     "adding_to_slots",
+    "append_event",
     "begin_key_change",
     "check_folder",
     "checkpoint",
@@ -99,19 +127,31 @@ __all__ = [
     "erase_device",
     "erase_key",
     "erase_set_aside",
-    "find_forgotten_study",
+    "find_near",
     "find_sketch",
     "finish_key_change",
     "first_due",
     "holding",
+    "is_forgotten",
+    "key_folder",
+    "list_acknowledged",
+    "list_origins",
     "list_signed",
+    "list_sketch_ids",
     "list_sketches",
     "list_streams",
+    "list_studies",
+    "list_unoffered",
+    "load_agreed_time",
+    "load_copied",
+    "load_digest_key",
     "load_entries",
+    "load_generation",
+    "load_holder",
     "load_identity",
     "load_key",
     "load_keys",
-    "load_message",
+    "load_ledger_id",
     "load_notice",
     "load_positions",
     "load_retired",
@@ -121,15 +161,22 @@ __all__ = [
     "mark_attempt",
     "mark_sent",
     "mark_shelved",
+    "note_origins",
+    "note_source_changes",
+    "offer_sketch",
     "open_database",
     "purge_sent",
     "repair",
     "require_identity",
     "resume_stream",
+    "save_agreed_time",
     "save_generation",
     "save_identity",
+    "save_ledger_id",
     "save_notice",
     "send_again",
+    "shelve_waiting",
+    "study_of",
     "sum_ledger",
     "suspend_stream",
     "transaction",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from device_agent.store import schema
-from device_agent.store.journal import Journal
+from device_agent.store.disk import describe_failure
+from device_agent.store.journal import Journal, open_journal
 from device_agent.store.ledger import LedgerSums
 from shared.errors import ConfigError, StoreError
-from shared.privacy import PrivacyEvent
+from shared.privacy import Origin, PrivacyEvent, Reader
 
 DATABASE_NAME = "agent.sqlite"
 
@@ -29,11 +31,14 @@ _PRAGMAS = (
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows the journal of its folder, and what its ledger amounts to.
+    """A connection that works for one study of a folder, and knows its journal and ledger.
 
     See ``device_agent.store.journal`` and ``device_agent.store.ledger``.
     """
 
+    study: bytes = b""
+    """Whose identity, streams, positions and sketches are meant; the ledger is that of all."""
+    folder: Path | None = None
     journal: Journal | None = None
     ledger: LedgerSums | None = None
 
@@ -51,6 +56,10 @@ def check_folder(folder: Path, *, create: bool) -> None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = folder.stat().st_mode
     except OSError as error:
+        if create and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise describe_failure(
+                error, folder=folder.parent, field="state_dir", fix="free space"
+            ) from error
         raise ConfigError(
             f"{folder} cannot be used ({error.strerror})",
             field="state_dir",
@@ -64,19 +73,29 @@ def check_folder(folder: Path, *, create: bool) -> None:
         )
 
 
-def create_database(folder: Path) -> Connection:
-    """Open the database of a folder, making it first where there is none."""
+def create_database(folder: Path, study: bytes = b"") -> Connection:
+    """Open the database of a folder for a study, making it first where there is none."""
     path = folder / DATABASE_NAME
-    # Made by us, for SQLite would give it the mode that the umask leaves.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        # Made by us, for SQLite would give it the mode that the umask leaves.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise describe_failure(
+            error, folder=folder, field=str(path), fix="name a folder of this user"
+        ) from error
     connection = connect(path)
     with _closing_on_error(connection):
         if not _pragma(connection, "user_version"):
             with transaction(connection):
                 create_tables(connection)
         require_version(connection, path)
-        connection.journal, connection.ledger = Journal(folder), LedgerSums()
+        _attach(connection, folder, study)
     return connection
+
+
+def _attach(connection: Connection, folder: Path, study: bytes) -> None:
+    connection.study = study
+    connection.journal, connection.ledger = open_journal(folder), LedgerSums()
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -87,8 +106,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {schema.VERSION}")
 
 
-def open_database(folder: Path) -> Connection:
-    """Open the database of a folder.
+def open_database(folder: Path, study: bytes = b"") -> Connection:
+    """Open the database of a folder for a study.
 
     Raises
     ------
@@ -105,8 +124,19 @@ def open_database(folder: Path) -> Connection:
     connection = connect(path)
     with _closing_on_error(connection):
         require_version(connection, path)
-        connection.journal, connection.ledger = Journal(folder), LedgerSums()
+        _attach(connection, folder, study)
     return connection
+
+
+@contextmanager
+def passing_transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run one transaction that a power cut may undo; the next of the others makes it last too."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        with transaction(connection):
+            yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
 
 
 @contextmanager
@@ -120,7 +150,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         be written; nothing was changed.
     """
     catch_up(connection)
-    with translating():
+    with translating(_folder_of(connection)):
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -135,7 +165,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def note_later(connection: sqlite3.Connection) -> None:
-    """Say that the open transaction changes what the journal must say."""
+    """Mark the journal as behind: the open transaction changes what it must hold."""
     if isinstance(connection, Connection) and connection.journal is not None:
         connection.journal.is_behind = True
 
@@ -150,15 +180,24 @@ def catch_up(connection: sqlite3.Connection) -> None:
     """
     journal = connection.journal if isinstance(connection, Connection) else None
     if journal is not None and journal.is_behind:
-        with translating():
+        with translating(_folder_of(connection)):
             journal.catch_up(connection)
 
 
 def sum_ledger(connection: sqlite3.Connection) -> list[PrivacyEvent]:
-    """Return every release, those of one stream, plan and cost as one event."""
+    """Return every release to every study, those of one stream, plan and cost as one event."""
+    ledger = connection.ledger if isinstance(connection, Connection) else None
+    with translating(_folder_of(connection)):
+        return (ledger or LedgerSums()).load(connection)
+
+
+def find_near(
+    connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
+) -> set[Reader]:
+    """Return the other streams whose releases may hold the records that a stream reads."""
     ledger = connection.ledger if isinstance(connection, Connection) else None
     with translating():
-        return (ledger or LedgerSums()).load(connection)
+        return (ledger or LedgerSums()).find_near(connection, reader, origins)
 
 
 def truncate_log(connection: sqlite3.Connection) -> None:
@@ -173,8 +212,9 @@ def truncate_log(connection: sqlite3.Connection) -> None:
 
 def connect(path: Path) -> Connection:
     """Open an SQLite file as all of the agent's are opened."""
-    with translating():
+    with translating(path.parent):
         connection = sqlite3.connect(path, isolation_level=None, factory=Connection)
+        connection.folder = path.parent
         with _closing_on_error(connection):
             connection.row_factory = sqlite3.Row
             for pragma in _PRAGMAS:
@@ -185,22 +225,27 @@ def connect(path: Path) -> Connection:
 @contextmanager
 def _closing_on_error(connection: sqlite3.Connection) -> Iterator[None]:
     try:
-        with translating():
+        with translating(_folder_of(connection)):
             yield
     except BaseException:
         connection.close()
         raise
 
 
+def _folder_of(connection: sqlite3.Connection) -> Path | None:
+    return connection.folder if isinstance(connection, Connection) else None
+
+
 @contextmanager
-def translating() -> Iterator[None]:
-    """Turn what SQLite raises into a ``StoreError``."""
+def translating(folder: Path | None = None) -> Iterator[None]:
+    """Turn what SQLite raises into a ``StoreError``, a ``DiskError`` where it may pass."""
     try:
         yield
     except sqlite3.Error as error:
         # SQLite's messages name tables and columns, never contents.
-        raise StoreError(
-            f"cannot be read or written ({error})",
+        raise describe_failure(
+            error,
+            folder=folder,
             field=DATABASE_NAME,
             fix="check the disk; a damaged file is set aside by the next `sfumato-agent once` or "
             "`run`",
@@ -212,7 +257,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def require_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is not an agent's, or of a later version, with a ``StoreError``."""
+    """Refuse a file that is not an agent's, or of another version, with a ``StoreError``."""
     if _pragma(connection, "application_id") != schema.APPLICATION_ID:
         raise StoreError(
             "is not the state of an agent", field=str(path), fix="name another state_dir"
@@ -222,5 +267,7 @@ def require_version(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"is of version {version} and this release knows version {schema.VERSION}",
             field=str(path),
-            fix="update this software",
+            fix="update this software"
+            if version > schema.VERSION
+            else "send what waits with the release that made it; nothing was changed",
         )

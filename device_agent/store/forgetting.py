@@ -7,46 +7,60 @@ import sqlite3
 from pathlib import Path
 
 from device_agent.store.database import DATABASE_NAME, Connection, transaction, truncate_log
-from device_agent.store.identity import write_meta
+from device_agent.store.digest_key import DIGEST_KEY_NAME
+from device_agent.store.identity import FORGOTTEN, write_meta
 from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import KEY_NAME
+from device_agent.store.ledger import study_of
+from device_agent.store.places import PLACES_NAME
 
-_TOMBSTONE = "forgotten_study"
 
-
-def erase_device(connection: Connection, study: bytes) -> None:
-    """Erase identity, sums and sketches; ledger and positions stay, and which study it was.
+def erase_device(connection: Connection) -> None:
+    """Erase identity, sums and sketches in one study; ledger and positions stay.
 
     The positions keep a device that enrols here again from sketching the same records again, and
     the ledger keeps what they have cost.
     """
     with transaction(connection):
-        for table in ("open_windows", "open_slots", "outbox", "study_notice", "meta"):
-            connection.execute(f"DELETE FROM {table}")
-        write_meta(connection, [(_TOMBSTONE, study)])
+        for table in (
+            "open_windows",
+            "open_slots",
+            "outbox",
+            "study_notice",
+            "agreed_time",
+            "meta",
+        ):
+            connection.execute(f"DELETE FROM {table} WHERE study = ?", (connection.study,))
+        write_meta(connection, connection.study, [(FORGOTTEN, "yes")])
     truncate_log(connection)
     if connection.journal is not None:
         connection.journal.rewrite(connection)
 
 
-def find_forgotten_study(connection: sqlite3.Connection) -> bytes | None:
-    """Return the study that a forgotten device of this folder was in; None if there was none."""
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_TOMBSTONE,)).fetchone()
-    return None if row is None else bytes(row["value"])
+def is_forgotten(connection: sqlite3.Connection) -> bool:
+    """Return whether a device of this study was forgotten, whose ledger is still here."""
+    row = connection.execute(
+        "SELECT 1 FROM meta WHERE study = ? AND key = ?", (study_of(connection), FORGOTTEN)
+    ).fetchone()
+    return row is not None
 
 
 def erase_key(folder: Path) -> None:
     """Overwrite the key and remove it; on flash memory the old cells may outlive it.
 
-    So it is with a key that was to follow it, and with one that was being written at a crash.
+    So it is with a key that was to follow it, with one that was being written at a crash, and with
+    the secret of the digests.
     """
-    for path in sorted(folder.glob(f"{KEY_NAME}*")):
-        _erase(path)
+    for name in (KEY_NAME, DIGEST_KEY_NAME):
+        for path in sorted(folder.glob(f"{name}*")):
+            _erase(path)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def erase_database(folder: Path) -> None:
     """Overwrite database and journal and remove them, ledger and all, also what was set aside."""
-    for name in (DATABASE_NAME, JOURNAL_NAME):
+    for name in (DATABASE_NAME, JOURNAL_NAME, PLACES_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)
 

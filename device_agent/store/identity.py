@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_agent.store.database import note_later, transaction
+from device_agent.store.ledger import study_of
 from device_agent.store.seals import compute_seal
 from shared.errors import ConfigError
+
+_HOLDER = "holder"
+_HOLDER_BYTES = 16
+FORGOTTEN = "forgotten"
+"""The one key of an identity that was erased while its ledger stayed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +72,7 @@ class KeyState:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What enrolling has settled.
+    """The settled facts of an enrolment.
 
     Parameters
     ----------
@@ -91,11 +98,14 @@ class Identity:
 
 def load_identity(connection: sqlite3.Connection) -> Identity | None:
     """Load the identity; None before the device has enrolled, and after it was forgotten."""
-    meta = {row["key"]: row["value"] for row in connection.execute("SELECT key, value FROM meta")}
+    rows = connection.execute(
+        "SELECT key, value FROM meta WHERE study = ?", (study_of(connection),)
+    )
+    meta = {row["key"]: row["value"] for row in rows}
     if "device" not in meta:
         return None
     return Identity(
-        study=meta["study"],
+        study=study_of(connection),
         device=meta["device"],
         plan_bytes=meta["plan"],
         labels=json.loads(meta["labels"]),
@@ -110,22 +120,61 @@ def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
     Raises
     ------
     ConfigError
-        It never has.
+        It never has, or in other studies only.
     """
     identity = load_identity(connection)
     if identity is None:
+        others = [study.hex() for study in list_studies(connection)]
         raise ConfigError(
-            f"{folder} holds no enrolled device",
-            field="state_dir",
-            fix="run `sfumato-agent init`",
+            f"{folder} holds no enrolled device of this study"
+            + (f"; it holds those of {', '.join(others)}" if others else ""),
+            field="study" if others else "state_dir",
+            fix="run `sfumato-agent init`" + (", or correct study" if others else ""),
         )
     return identity
+
+
+def load_holder(connection: sqlite3.Connection) -> bytes:
+    """Return what names this state in an owner's ledger, 16 random bytes; made at the first call.
+
+    It belongs to no study and outlives all of them, as the ledger does.
+    """
+    found = connection.execute(
+        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", _HOLDER)
+    ).fetchone()
+    if found is not None:
+        return bytes(found["value"])
+    holder = os.urandom(_HOLDER_BYTES)
+    with transaction(connection):
+        note_later(connection)
+        write_meta(connection, b"", [(_HOLDER, holder)])
+    return holder
+
+
+def load_ledger_id(connection: sqlite3.Connection, path: Path) -> bytes | None:
+    """Return the identity of the owner's ledger at a path; None before it was used first."""
+    row = connection.execute(
+        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", f"ledger {path}")
+    ).fetchone()
+    return None if row is None else bytes(row["value"])
+
+
+def save_ledger_id(connection: sqlite3.Connection, path: Path, identity: bytes) -> None:
+    """Note which ledger is at a path, so that one that is made anew is not taken for it."""
+    with transaction(connection):
+        note_later(connection)
+        write_meta(connection, b"", [(f"ledger {path}", identity)])
+
+
+def list_studies(connection: sqlite3.Connection) -> list[bytes]:
+    """Return the studies that a device of this folder is enrolled in."""
+    rows = connection.execute("SELECT study FROM meta WHERE key = 'device' ORDER BY study")
+    return [row["study"] for row in rows]
 
 
 def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
     """Save the identity, once and for all."""
     rows: dict[str, bytes | str] = {
-        "study": identity.study,
         "device": identity.device,
         "plan": identity.plan_bytes,
         "labels": json.dumps(dict(identity.labels), sort_keys=True),
@@ -134,13 +183,24 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
     }
     with transaction(connection):
         note_later(connection)
-        write_meta(connection, rows.items())
+        # A device that was forgotten may come back under another key.
+        connection.execute("DELETE FROM meta WHERE study = ?", (identity.study,))
+        write_meta(connection, identity.study, rows.items())
+    load_holder(connection)
+
+
+def load_generation(connection: sqlite3.Connection) -> str:
+    """Load the server's generation, as it was noted last."""
+    row = connection.execute(
+        "SELECT value FROM meta WHERE study = ? AND key = 'generation'", (study_of(connection),)
+    ).fetchone()
+    return str(row["value"])
 
 
 def save_generation(connection: sqlite3.Connection, generation: str) -> None:
     """Note the server's generation; to be called inside a transaction."""
     note_later(connection)
-    write_meta(connection, [("generation", generation)])
+    write_meta(connection, study_of(connection), [("generation", generation)])
 
 
 def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
@@ -148,14 +208,16 @@ def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
     keys = replace(keys, n_changes=keys.n_changes + 1)
     with transaction(connection):
         note_later(connection)
-        write_meta(connection, [("keys", keys.to_text())])
+        write_meta(connection, study_of(connection), [("keys", keys.to_text())])
     return keys
 
 
-def write_meta(connection: sqlite3.Connection, rows: Iterable[tuple[str, bytes | str]]) -> None:
-    """Write keys and values of the identity; to be called inside a transaction."""
+def write_meta(
+    connection: sqlite3.Connection, study: bytes, rows: Iterable[tuple[str, bytes | str]]
+) -> None:
+    """Write keys and values of a study's identity; to be called inside a transaction."""
     connection.executemany(
-        "INSERT INTO meta (key, value, seal) VALUES (?, ?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
-        [(key, value, compute_seal(key, value)) for key, value in rows],
+        "INSERT INTO meta (study, key, value, seal) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (study, key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
+        [(study, key, value, compute_seal(study, key, value)) for key, value in rows],
     )

@@ -8,7 +8,8 @@ the device is noted here too, after it was committed and before a byte of it is 
 
 Therefore the ledger holds all that the journal holds, or it has lost something; and from a journal
 without a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one
-before and this JSON. No sum stands in it, no value of a record, and no number that is secret.
+before and this JSON. No sum stands in it, no value of a record, no number that is secret, and no
+history of how far sources were read (see ``device_agent.store.places``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
+from device_agent.store.disk import describe_failure
+from device_agent.store.places import (
+    Places,
+    collect_places,
+    read_places,
+    sync_folder,
+    write_places,
+)
 from shared.errors import StoreError
 
 JOURNAL_NAME = "spent.journal"
@@ -29,29 +39,34 @@ _DIGEST_CHARACTERS = 32
 _START = "0" * _DIGEST_CHARACTERS
 
 _RELEASES = (
-    "SELECT e.id, e.stream, e.plan_digest, e.sequence, e.epsilon, e.delta, e.rho, e.released_at,"
-    " o.sketch_id, o.n_records, o.first_slot, o.last_slot, o.n_bytes, o.message FROM events AS e"
-    " LEFT JOIN outbox AS o ON o.stream = e.stream AND o.sequence = e.sequence"
+    "SELECT e.id, e.study, e.stream, e.plan_digest, e.sequence, e.epsilon, e.delta, e.rho,"
+    " e.released_at, e.count, e.copy, o.sketch_id, o.n_records, o.first_slot, o.last_slot,"
+    " o.n_bytes, o.message FROM events AS e LEFT JOIN outbox AS o"
+    " ON o.study = e.study AND o.stream = e.stream AND o.sequence = e.sequence AND e.copy = 0"
     " WHERE e.id > ? ORDER BY e.id"
 )
-_STREAMS = "SELECT name, next_sequence, first_record, floor_slot, suspended FROM streams"
-_PLACES = "SELECT source, place FROM positions WHERE stream = ?"
+_STREAMS = "SELECT study, name, next_sequence, first_record, floor_slot, suspended FROM streams"
+_ORIGINS = "SELECT study, stream, kind, name, part FROM origins ORDER BY id LIMIT -1 OFFSET ?"
+
+Meta = dict[str, dict[str, str]]
+"""By study in hexadecimal: what the database says of its identity, or that it was forgotten."""
 
 
 @dataclass(kw_only=True)
 class Noted:
-    """What a journal says.
+    """The content of a journal.
 
     Parameters
     ----------
     meta
-        Identity of the device, or of the study of a forgotten one; bytes in hexadecimal.
+        The identity in each study, or that it was forgotten there.
     n_releases
         How many releases, of all streams.
     streams
-        By name: where the stream stood behind its last release, and whether it is suspended.
-    places
-        By stream and source: how far that release had read.
+        By study and name: where the stream stood behind its last release, and whether it is
+        suspended.
+    origins
+        Where the records of which stream come from, oldest first.
     damage
         Why a line cannot be read; None if there is no such line.
     is_torn
@@ -62,10 +77,10 @@ class Noted:
         The file itself; None if nothing was read.
     """
 
-    meta: dict[str, str] = field(default_factory=dict)
+    meta: Meta = field(default_factory=dict)
     n_releases: int = 0
-    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
-    places: dict[tuple[str, str], str] = field(default_factory=dict)
+    streams: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    origins: list[list[str]] = field(default_factory=list)
     damage: str | None = None
     is_torn: bool = False
     n_bytes: int = 0
@@ -74,15 +89,15 @@ class Noted:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever noted."""
+        """True if nothing was ever noted."""
         return not self.n_bytes
 
     def apply(self, entry: dict[str, Any]) -> None:
         """Add what one line says."""
         self.meta = entry.get("meta", self.meta)
         self.n_releases += len(entry["releases"])
-        self.streams.update({row["name"]: row for row in entry["streams"]})
-        self.places.update({(row[0], row[1]): row[2] for row in entry["places"]})
+        self.streams.update({(row["study"], row["name"]): row for row in entry["streams"]})
+        self.origins += entry["origins"]
 
     def iterate_releases(self) -> Iterator[dict[str, Any]]:
         """Read again what was released, oldest first: after years it is more than memory holds.
@@ -142,8 +157,9 @@ class Journal:
         self._folder = folder
         self._path = folder / JOURNAL_NAME
         self._noted: Noted | None = None
+        self._places: Places | None = None
         self.is_behind = False
-        """Whether the database may hold what is not noted yet."""
+        """True if the database may hold what is not noted yet."""
 
     def catch_up(self, connection: sqlite3.Connection) -> None:
         """Note what the database holds beyond the journal, and wait until it is on the disk.
@@ -156,12 +172,23 @@ class Journal:
         noted = self._load()
         entry = _collect(connection, noted, n_known=noted.n_releases)
         if entry is not None:
+            self._note_places(connection, noted, entry["releases"])
             self._append(noted, entry)
         self.is_behind = False
+
+    def rewrite_places(self, connection: sqlite3.Connection) -> None:
+        """Write the places of every stream as the database holds them now."""
+        n_releases = int(connection.execute("SELECT COUNT(*) FROM events").fetchone()[0])
+        self._places = collect_places(connection, n_releases)
+        try:
+            write_places(self._folder, self._places)
+        except OSError as error:
+            raise _refuse(self._folder, error) from error
 
     def rewrite(self, connection: sqlite3.Connection) -> None:
         """Note all that the database holds in a new file that takes the place of the old one."""
         noted = Noted()
+        self.rewrite_places(connection)
         entry = _collect(connection, noted, n_known=0)
         part = self._folder / f"{JOURNAL_NAME}.part"
         try:
@@ -195,6 +222,24 @@ class Journal:
             self._noted = noted
         return self._noted
 
+    def _note_places(
+        self, connection: sqlite3.Connection, noted: Noted, releases: list[dict[str, Any]]
+    ) -> None:
+        """Note how far the released streams have read: before the releases, so never behind."""
+        if not releases:
+            return
+        try:
+            if self._places is None:
+                self._places = read_places(self._folder)
+            if self._places is None or self._places.n_releases < noted.n_releases:
+                self._places = collect_places(connection, 0)
+            self._places.take(connection, {(row["study"], row["stream"]) for row in releases})
+            self._places.n_releases = noted.n_releases + len(releases)
+            write_places(self._folder, self._places)
+        except OSError as error:
+            self._places = None
+            raise _refuse(self._folder, error) from error
+
     def _append(self, noted: Noted, entry: dict[str, Any]) -> None:
         is_new = not self._path.exists()
         line = _encode(noted, entry)
@@ -207,6 +252,18 @@ class Journal:
         noted.digest = line[:_DIGEST_CHARACTERS].decode()
         noted.n_bytes += len(line)
         noted.apply(entry)
+
+
+_journals: WeakValueDictionary[Path, Journal] = WeakValueDictionary()
+
+
+def open_journal(folder: Path) -> Journal:
+    """Return the journal of a folder: one for all connections of this process."""
+    key = folder.resolve()
+    journal = _journals.get(key)
+    if journal is None:
+        journal = _journals[key] = Journal(folder)
+    return journal
 
 
 def describe_release(row: sqlite3.Row) -> dict[str, Any]:
@@ -222,10 +279,12 @@ def iterate_releases(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]
         yield describe_release(row)
 
 
-def load_meta(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the identity that a database states, bytes in hexadecimal."""
-    rows = connection.execute("SELECT key, value FROM meta ORDER BY key")
-    return {row["key"]: _tagged(row["value"]) for row in rows}
+def load_meta(connection: sqlite3.Connection) -> Meta:
+    """Return the identities that a database states, bytes in hexadecimal."""
+    found: Meta = {}
+    for row in connection.execute("SELECT study, key, value FROM meta ORDER BY study, key"):
+        found.setdefault(row["study"].hex(), {})[row["key"]] = _tagged(row["value"])
+    return found
 
 
 def untag(value: str) -> bytes | str:
@@ -234,35 +293,32 @@ def untag(value: str) -> bytes | str:
     return bytes.fromhex(text) if kind == "hex" else text
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
 def _collect(
     connection: sqlite3.Connection, noted: Noted, *, n_known: int
 ) -> dict[str, Any] | None:
     """Return what the database holds and the journal does not; None if nothing."""
     releases = [describe_release(row) for row in connection.execute(_RELEASES, (n_known,))]
-    streams = [dict(row) for row in connection.execute(_STREAMS)]
-    places = [
-        [name, row["source"], row["place"]]
-        for name in sorted({release["stream"] for release in releases})
-        for row in connection.execute(_PLACES, (name,))
+    streams = [
+        {key: _plain(row[key]) for key in row.keys()}  # noqa: SIM118
+        for row in connection.execute(_STREAMS)
     ]
     entry: dict[str, Any] = {
         "releases": releases,
-        "streams": [row for row in streams if noted.streams.get(row["name"]) != row],
-        "places": [row for row in places if noted.places.get((row[0], row[1])) != row[2]],
+        "streams": [
+            row for row in streams if noted.streams.get((row["study"], row["name"])) != row
+        ],
+        "origins": list_origins(connection, len(noted.origins)),
     }
     meta = load_meta(connection)
     if meta != noted.meta:
         entry["meta"] = meta
     return entry if len(entry) > 3 or any(entry.values()) else None
+
+
+def list_origins(connection: sqlite3.Connection, n_known: int = 0) -> list[list[str]]:
+    """Return where records come from, as the journal notes it, behind the first few."""
+    rows = connection.execute(_ORIGINS, (n_known,))
+    return [[_plain(value) for value in row] for row in rows]
 
 
 def _encode(noted: Noted, entry: dict[str, Any]) -> bytes:
@@ -309,8 +365,9 @@ def _tagged(value: bytes | str) -> str:
 
 
 def _refuse(folder: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot be read or written ({error.strerror})",
+    return describe_failure(
+        error,
+        folder=folder,
         field=str(folder / JOURNAL_NAME),
-        fix="free space on the disk; nothing is sent that is not noted there",
+        fix="make it writable for this user; nothing is sent that is not noted there",
     )

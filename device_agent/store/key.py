@@ -11,9 +11,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from device_agent.store.disk import describe_failure
+from device_agent.store.places import sync_folder
 from shared.errors import ConfigError
 
 KEY_NAME = "device.key"
+KEY_FOLDERS = "study-"
+"""Prefix of the names of the folders of keys, one for each study."""
 NEXT_KEY_NAME = "device.key.next"
 """The key that the server is asked to take in the place of the other."""
 
@@ -36,6 +40,11 @@ class DeviceKey:
     def sign(self, data: bytes) -> bytes:
         """Return the Ed25519 signature of ``data``, 64 bytes."""
         return self._private.sign(data)
+
+
+def key_folder(state: Path, study: bytes) -> Path:
+    """Return the folder of a study's keys: each study knows the device under a key of its own."""
+    return state / f"{KEY_FOLDERS}{study.hex()[:16]}"
 
 
 def key_id_of(public_key: bytes) -> bytes:
@@ -67,9 +76,24 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
 
 
 def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
-    """Make a key and save it; the file appears whole or not at all."""
+    """Make a key and save it; the file appears whole or not at all, and nothing of it stays.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written.
+    """
     private = Ed25519PrivateKey.generate()
-    _save(folder, name, _encode_pem(private.private_bytes_raw()))
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _save(folder, name, _encode_pem(private.private_bytes_raw()))
+    except OSError as error:
+        raise describe_failure(
+            error,
+            folder=folder,
+            field=str(folder / name),
+            fix="make the folder writable for this user",
+        ) from error
     return DeviceKey(private)
 
 
@@ -89,6 +113,9 @@ def _save(folder: Path, name: str, data: bytes) -> None:
     try:
         os.write(file, data)
         os.fsync(file)
+    except OSError:
+        part.unlink()
+        raise
     finally:
         os.close(file)
     _move(folder, part.name, name)
@@ -102,11 +129,8 @@ def move_next_key(folder: Path) -> None:
 def _move(folder: Path, name: str, to: str) -> None:
     os.replace(folder / name, folder / to)
     # The name too must survive a power cut, or an enrolled key would be gone.
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(folder)
+    sync_folder(folder.parent)
 
 
 def _encode_pem(key: bytes) -> bytes:

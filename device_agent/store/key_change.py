@@ -15,7 +15,6 @@ verifies nothing that it had not signed before.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from device_agent.store.database import catch_up
+from device_agent.store.disk import describe_failure
 from device_agent.store.identity import (
     Identity,
     KeyState,
@@ -41,10 +41,11 @@ from device_agent.store.key import (
     move_next_key,
     retired_name,
 )
-from shared.errors import ConfigError, LedgerError, StoreError
+from device_agent.store.ledger import study_of
+from shared.errors import ConfigError, LedgerError
 
 MOST_KEPT = 8
-"""How many replaced keys are kept: a server's backup of before all of them brings none back."""
+"""Number of replaced keys that are kept: a backup of before all of them brings none back."""
 
 
 def load_keys(folder: Path, identity: Identity) -> tuple[DeviceKey, DeviceKey | None]:
@@ -125,7 +126,10 @@ def load_retired(folder: Path, keys: KeyState) -> list[tuple[DeviceKey, Mapping[
 
 def list_signed(connection: sqlite3.Connection) -> dict[str, int]:
     """Return the number of the last sketch of each stream that has any."""
-    rows = connection.execute("SELECT name, next_sequence FROM streams WHERE next_sequence > 0")
+    rows = connection.execute(
+        "SELECT name, next_sequence FROM streams WHERE study = ? AND next_sequence > 0",
+        (study_of(connection),),
+    )
     return {row["name"]: row["next_sequence"] - 1 for row in rows}
 
 
@@ -156,8 +160,9 @@ def _naming(folder: Path, name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"cannot be written ({os.strerror(error.errno or 0)})",
+        raise describe_failure(
+            error,
+            folder=folder,
             field=str(folder / name),
-            fix="free space on the disk, or make the folder writable for this user",
+            fix="make the folder writable for this user",
         ) from error

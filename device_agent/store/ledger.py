@@ -1,18 +1,21 @@
-"""The ledger: what was released, append-only; costs are computed elsewhere."""
+"""The ledger of the device's owner: what was released to every study, and where it came from.
+
+It is append-only; costs are computed elsewhere.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from shared.privacy import PrivacyEvent
+from shared.privacy import Origin, OriginIndex, PrivacyEvent, Reader
 
-_COST = ("stream", "plan_digest", "epsilon", "delta", "rho")
+_COST = ("study", "stream", "plan_digest", "epsilon", "delta", "rho", "copy")
 _SUMS = (
-    f"SELECT {', '.join(_COST)}, MAX(sequence) AS sequence, COUNT(*) AS n, MAX(id) AS id"
-    f" FROM events WHERE id > ? GROUP BY {', '.join(_COST)}"
+    f"SELECT {', '.join(_COST)}, MAX(sequence) AS sequence, SUM(count) AS n, MAX(id) AS id"
+    f" FROM events NOT INDEXED WHERE id > ? GROUP BY {', '.join(_COST)}"
 )
 
 
@@ -33,11 +36,12 @@ class LedgerSums:
     """
 
     def __init__(self) -> None:
-        self._last_id = 0
+        self._last_id = self._last_origin = 0
         self._events: Mapping[tuple[object, ...], PrivacyEvent] = {}
+        self._index = OriginIndex()
 
     def load(self, connection: sqlite3.Connection) -> list[PrivacyEvent]:
-        """Return all releases, one event for each stream, plan and cost."""
+        """Return all releases, one event for each study, stream, plan and cost."""
         events, last_id = dict(self._events), self._last_id
         for row in connection.execute(_SUMS, (last_id,)):
             cost = tuple(row[key] for key in _COST)
@@ -48,33 +52,96 @@ class LedgerSums:
             self._events, self._last_id = events, last_id
         return list(events.values())
 
+    def find_near(
+        self, connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
+    ) -> set[Reader]:
+        """Return the other streams whose releases may hold the records of one stream.
+
+        Parameters
+        ----------
+        origins
+            What the stream reads now; what it has released from is known.
+        """
+        index, last_id = self._index, self._last_origin
+        if connection.in_transaction:  # what is not committed may be taken back
+            index, last_id = OriginIndex(), 0
+        for row in connection.execute("SELECT * FROM origins WHERE id > ? ORDER BY id", (last_id,)):
+            index.add((row["study"], row["stream"]), _to_origin(row))
+            last_id = row["id"]
+        if index is self._index:
+            self._last_origin = last_id
+        return index.find_near(reader, origins)
+
+
+def study_of(connection: sqlite3.Connection) -> bytes:
+    """Return the study that a connection works for; empty for one that works for none."""
+    study: bytes = getattr(connection, "study", b"")
+    return study
+
 
 def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
     """Load every release, oldest first."""
     rows = connection.execute(
-        "SELECT stream, plan_digest, sequence, epsilon, delta, rho, released_at"
+        "SELECT study, stream, plan_digest, sequence, epsilon, delta, rho, copy, count AS n,"
+        " released_at"
         " FROM events ORDER BY id"
     )
-    return [LedgerEntry(event=_to_event(row), released_at=row["released_at"]) for row in rows]
+    return [
+        LedgerEntry(event=replace(_to_event(row), count=row["n"]), released_at=row["released_at"])
+        for row in rows
+    ]
+
+
+def load_copied(connection: sqlite3.Connection) -> dict[str, list[tuple[int, int]]]:
+    """Return, by stream, the ranges of numbers that another copy of this state has released."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in connection.execute(
+        "SELECT stream, sequence, count FROM events WHERE study = ? AND copy = 1",
+        (study_of(connection),),
+    ):
+        first = row["sequence"] - row["count"] + 1
+        found.setdefault(row["stream"], []).append((first, row["sequence"]))
+    return found
 
 
 def _to_event(row: sqlite3.Row) -> PrivacyEvent:
     return PrivacyEvent(
+        study=row["study"],
         stream=row["stream"],
         plan_digest=row["plan_digest"],
         sequence=row["sequence"],
         epsilon=Fraction(row["epsilon"]),
         delta=Fraction(row["delta"]),
         rho=None if row["rho"] is None else Fraction(row["rho"]),
+        copy=row["copy"],
     )
 
 
+def list_sketch_ids(
+    connection: sqlite3.Connection,
+) -> dict[tuple[bytes, str, int, int], bytes]:
+    """Return the identities of known sketches, by study, stream, number and 0 (no copy's)."""
+    rows = connection.execute("SELECT study, stream, sequence, sketch_id FROM outbox")
+    return {(row["study"], row["stream"], row["sequence"], 0): row["sketch_id"] for row in rows}
+
+
+def list_origins(connection: sqlite3.Connection, reader: Reader) -> list[Origin]:
+    """Return where the released records of a stream came from."""
+    rows = connection.execute("SELECT * FROM origins WHERE study = ? AND stream = ?", reader)
+    return [_to_origin(row) for row in rows]
+
+
 def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_at: float) -> None:
-    """Append a release; to be called inside the release transaction only."""
+    """Append a release; to be called inside a transaction: its own, or the one that learns of it.
+
+    One that another copy of this state has made may stand for several.
+    """
     connection.execute(
-        "INSERT INTO events (stream, plan_digest, sequence, epsilon, delta, rho, released_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO events"
+        " (study, stream, plan_digest, sequence, epsilon, delta, rho, released_at, count, copy)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
+            event.study,
             event.stream,
             event.plan_digest,
             event.sequence,
@@ -82,5 +149,21 @@ def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_a
             str(event.delta),
             None if event.rho is None else str(event.rho),
             released_at,
+            event.count,
+            event.copy,
         ),
     )
+
+
+def append_origins(
+    connection: sqlite3.Connection, reader: Reader, origins: Iterable[Origin]
+) -> None:
+    """Note where a stream's records come from; to be called inside the release transaction only."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO origins (study, stream, kind, name, part) VALUES (?, ?, ?, ?, ?)",
+        [(*reader, origin.kind, origin.name, origin.part) for origin in origins],
+    )
+
+
+def _to_origin(row: sqlite3.Row) -> Origin:
+    return Origin(kind=row["kind"], name=row["name"], part=row["part"])

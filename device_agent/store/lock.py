@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.errors import LedgerError, StoreError
+from device_agent.store.disk import describe_failure
+from shared.errors import LedgerError
 
 LOCK_NAME = "lock"
 
@@ -27,10 +28,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         file = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StoreError(
-            f"cannot be written ({error.strerror})",
+        raise describe_failure(
+            error,
+            folder=folder,
             field=str(folder / LOCK_NAME),
-            fix="free space on the disk, or make the folder writable for this user",
+            fix="make the folder writable for this user",
         ) from error
     try:
         try:

@@ -1,4 +1,4 @@
-"""What the server last said of the study's life cycle, so that a start without it knows."""
+"""The server's last word on the study's life cycle, kept so that a start without it knows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from device_agent.store.database import transaction
+from device_agent.store.ledger import study_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +30,17 @@ class StudyNotice:
 
     @property
     def may_release(self) -> bool:
-        """Whether a sketch that is released now would be of use to anyone."""
+        """True if a sketch that is released now would be of use to anyone."""
         return self.state == "open"
 
     def takes_sketches(self, now: float) -> bool:
-        """Whether the server would take a sketch that was released before."""
+        """Return whether the server would take a sketch that was released before."""
         if self.state == "closed":
             return self.accept_until is not None and now < self.accept_until
         return self.state == "open"
 
     def describe(self) -> str:
-        """Say what this means for the device."""
+        """Describe the consequences for the device."""
         if self.state == "open":
             return "the study is open"
         waits = "; what waits is kept, and nothing is spent"
@@ -50,7 +51,10 @@ class StudyNotice:
 
 def load_notice(connection: sqlite3.Connection) -> StudyNotice:
     """Load it; a study of which nothing was heard is taken for open."""
-    row = connection.execute("SELECT state, accept_until, etag FROM study_notice").fetchone()
+    row = connection.execute(
+        "SELECT state, accept_until, etag FROM study_notice WHERE study = ?",
+        (study_of(connection),),
+    ).fetchone()
     if row is None:
         return StudyNotice()
     return StudyNotice(state=row["state"], accept_until=row["accept_until"], etag=row["etag"])
@@ -59,8 +63,8 @@ def load_notice(connection: sqlite3.Connection) -> StudyNotice:
 def save_notice(connection: sqlite3.Connection, notice: StudyNotice) -> None:
     """Save it in the place of the one before."""
     with transaction(connection):
-        connection.execute("DELETE FROM study_notice")
         connection.execute(
-            "INSERT INTO study_notice (state, accept_until, etag) VALUES (?, ?, ?)",
-            (notice.state, notice.accept_until, notice.etag),
+            "INSERT OR REPLACE INTO study_notice (study, state, accept_until, etag)"
+            " VALUES (?, ?, ?, ?)",
+            (study_of(connection), notice.state, notice.accept_until, notice.etag),
         )

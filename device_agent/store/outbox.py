@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 
-from device_agent.store.database import catch_up, transaction
+from device_agent.store.database import catch_up, passing_transaction, transaction
+from device_agent.store.ledger import study_of
 
 KEEP_SENT_S = 30 * 86400
-"""How long sent bytes are kept, for a server that is restored from a backup."""
+"""Seconds that sent bytes are kept, in case a server is restored from a backup."""
 
+# Of a sketch that waits: it may be sent now, and its stream is not suspended. One that is held for
+# longer than anybody may hold it is due: the clock was set back since.
+_DUE = (
+    "study = :study AND state = 'waiting' AND (not_before <= :now OR not_before > :now + :longest)"
+    " AND stream NOT IN"
+    " (SELECT name FROM streams WHERE study = :study AND suspended IS NOT NULL)"
+)
 # As the index of these rows has it.
-_TURN = "COALESCE(last_attempt, 0), released_at, rowid"
+_FRESH = "COALESCE(last_attempt, 0) = 0 ORDER BY released_at, rowid"
+_TRIED = "COALESCE(last_attempt, 0) > 0 ORDER BY COALESCE(last_attempt, 0), released_at, rowid"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxSketch:
-    """What the outbox knows of a sketch, without its bytes; ``n_records`` None if it is secret."""
+    """A sketch in the outbox, without its bytes; ``n_records`` None if it is secret."""
 
     sketch_id: bytes
     stream: str
@@ -30,11 +41,12 @@ class OutboxSketch:
     attempts: int
     last_attempt: float | None
     sent_at: float | None
+    offered_at: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxCounts:
-    """How many sketches are in each state."""
+    """Number of sketches in each state."""
 
     waiting: int
     sent: int
@@ -55,15 +67,30 @@ def insert_sketch(
     """Put a sketch into the outbox; to be called inside the release transaction only."""
     first, last = slots or (None, None)
     connection.execute(
-        "INSERT INTO outbox (sketch_id, stream, sequence, n_records, first_slot, last_slot,"
-        " released_at, n_bytes, message, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
-        (sketch_id, stream, sequence, n_records, first, last, released_at, len(message), message),
+        "INSERT INTO outbox (sketch_id, study, stream, sequence, n_records, first_slot, last_slot,"
+        " released_at, n_bytes, message, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting')",
+        (
+            sketch_id,
+            study_of(connection),
+            stream,
+            sequence,
+            n_records,
+            first,
+            last,
+            released_at,
+            len(message),
+            message,
+        ),
     )
 
 
 def count_sketches(connection: sqlite3.Connection) -> OutboxCounts:
     """Count the sketches by state."""
-    rows = connection.execute("SELECT state, COUNT(*) AS n FROM outbox GROUP BY state")
+    rows = connection.execute(
+        "SELECT state, COUNT(*) AS n FROM outbox WHERE study = ? GROUP BY state",
+        (study_of(connection),),
+    )
     counts = {row["state"]: row["n"] for row in rows}
     return OutboxCounts(
         waiting=counts.get("waiting", 0),
@@ -75,7 +102,8 @@ def count_sketches(connection: sqlite3.Connection) -> OutboxCounts:
 def count_waiting_bytes(connection: sqlite3.Connection) -> int:
     """Sum the bytes of the sketches that wait."""
     row = connection.execute(
-        "SELECT COALESCE(SUM(n_bytes), 0) FROM outbox WHERE state = 'waiting'"
+        "SELECT COALESCE(SUM(n_bytes), 0) FROM outbox WHERE study = ? AND state = 'waiting'",
+        (study_of(connection),),
     ).fetchone()
     return int(row[0])
 
@@ -84,35 +112,48 @@ def list_sketches(connection: sqlite3.Connection, *states: str) -> list[OutboxSk
     """List the sketches in these states, oldest first."""
     marks = ", ".join("?" for _ in states)
     rows = connection.execute(
-        f"SELECT * FROM outbox WHERE state IN ({marks}) ORDER BY released_at, rowid", states
+        f"SELECT * FROM outbox WHERE study = ? AND state IN ({marks}) ORDER BY released_at, rowid",
+        (study_of(connection), *states),
     )
     return [_from_row(row) for row in rows]
 
 
-def due_sketches(connection: sqlite3.Connection, *, now: float) -> list[OutboxSketch]:
-    """List the waiting sketches that may be sent now, in the order of :func:`first_due`."""
-    rows = connection.execute(
-        f"SELECT * FROM outbox WHERE state = 'waiting' AND not_before <= ? ORDER BY {_TURN}", (now,)
+def due_sketches(
+    connection: sqlite3.Connection, *, now: float, longest_hold_s: float
+) -> list[OutboxSketch]:
+    """List the waiting sketches that may be sent now.
+
+    Those never tried, oldest first, and those tried before, longest ago first, take turns: one that
+    got no answer once does not wait behind a whole backlog, and keeps no other waiting.
+    """
+    values = {"study": study_of(connection), "now": now, "longest": longest_hold_s}
+    fresh, tried = (
+        connection.execute(f"SELECT * FROM outbox WHERE {_DUE} AND {which}", values).fetchall()
+        for which in (_FRESH, _TRIED)
     )
-    return [_from_row(row) for row in rows]
+    turns = (row for pair in zip_longest(fresh, tried) for row in pair if row is not None)
+    return [_from_row(row) for row in turns]
 
 
 def first_due(
-    connection: sqlite3.Connection, *, now: float, longest_hold_s: float
+    connection: sqlite3.Connection, *, now: float, longest_hold_s: float, tried: bool
 ) -> OutboxSketch | None:
     """Return the next sketch that may be sent now; None if there is none.
 
-    It is the oldest that was never tried, or the one tried longest ago: a sketch that never gets
-    an answer, for instance because something on the way breaks on it, keeps no other waiting.
-
-    One that is held for longer than anybody may hold it is due: the clock was set back since.
+    Parameters
+    ----------
+    tried
+        Whether it is the turn of those that were tried before; see :func:`due_sketches`. Where
+        there is none of them, it is that of the others.
     """
-    row = connection.execute(
-        "SELECT * FROM outbox WHERE state = 'waiting'"
-        f" AND (not_before <= ? OR not_before > ?) ORDER BY {_TURN} LIMIT 1",
-        (now, now + longest_hold_s),
-    ).fetchone()
-    return None if row is None else _from_row(row)
+    values = {"study": study_of(connection), "now": now, "longest": longest_hold_s}
+    for which in (_TRIED, _FRESH) if tried else (_FRESH, _TRIED):
+        row = connection.execute(
+            f"SELECT * FROM outbox WHERE {_DUE} AND {which} LIMIT 1", values
+        ).fetchone()
+        if row is not None:
+            return _from_row(row)
+    return None
 
 
 def find_sketch(
@@ -120,30 +161,53 @@ def find_sketch(
 ) -> tuple[OutboxSketch, bytes | None] | None:
     """Find a sketch and its signed bytes, which are gone once it was sent long ago."""
     row = connection.execute(
-        "SELECT * FROM outbox WHERE stream = ? AND sequence = ? ORDER BY rowid DESC LIMIT 1",
-        (stream, sequence),
+        "SELECT * FROM outbox WHERE study = ? AND stream = ? AND sequence = ?"
+        " ORDER BY rowid DESC LIMIT 1",
+        (study_of(connection), stream, sequence),
     ).fetchone()
     return None if row is None else (_from_row(row), row["message"])
 
 
-def load_message(connection: sqlite3.Connection, sketch_id: bytes) -> bytes:
-    """Load the signed bytes of a sketch, to be sent: what the journal lacks must not be.
+def offer_sketch(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> bytes:
+    """Note that a sketch may be outside from now on, and return its signed bytes.
+
+    Guarantees
+    ----------
+    Before the bytes are returned it is on the disk that they were offered, and the journal holds
+    the release. So whatever a server holds of this device was offered by this ledger, or another
+    copy of the state has sent it.
 
     Raises
     ------
     StoreError
-        The journal cannot be written.
+        It cannot be written; the bytes must stay here.
     """
     catch_up(connection)
     row = connection.execute(
-        "SELECT message FROM outbox WHERE sketch_id = ?", (sketch_id,)
+        "SELECT message, offered_at FROM outbox WHERE sketch_id = ?", (sketch_id,)
     ).fetchone()
+    if row["offered_at"] is None:
+        with transaction(connection):
+            connection.execute(
+                "UPDATE outbox SET offered_at = ? WHERE sketch_id = ?", (now, sketch_id)
+            )
     return bytes(row["message"])
 
 
+def list_unoffered(connection: sqlite3.Connection) -> dict[str, set[int]]:
+    """Return, by stream, the numbers of the sketches of which no byte has left the device."""
+    found: dict[str, set[int]] = {}
+    for row in connection.execute(
+        "SELECT stream, sequence FROM outbox WHERE study = ? AND offered_at IS NULL",
+        (study_of(connection),),
+    ):
+        found.setdefault(row["stream"], set()).add(row["sequence"])
+    return found
+
+
 def mark_sent(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> None:
-    """Note that the server has stored a sketch."""
-    with transaction(connection):
+    """Note that the server has stored a sketch; where that is lost it is sent again, the same."""
+    with passing_transaction(connection):
         connection.execute(
             "UPDATE outbox SET state = 'sent', problem = NULL, attempts = attempts + 1,"
             " last_attempt = ?, sent_at = ? WHERE sketch_id = ?",
@@ -160,7 +224,7 @@ def mark_attempt(
     not_before: float = 0.0,
 ) -> None:
     """Note an attempt after which the sketch waits on, at least until ``not_before``."""
-    with transaction(connection):
+    with passing_transaction(connection):
         connection.execute(
             "UPDATE outbox SET problem = ?, attempts = attempts + 1, last_attempt = ?,"
             " not_before = ? WHERE sketch_id = ?",
@@ -179,25 +243,50 @@ def mark_shelved(
     )
 
 
-def send_again(connection: sqlite3.Connection) -> int:
-    """Let every sent sketch whose bytes are kept wait again; to be called in a transaction."""
+def shelve_waiting(connection: sqlite3.Connection, stream: str, *, now: float, problem: str) -> int:
+    """Set aside all that waits of a stream, and count it; to be called inside a transaction."""
     done = connection.execute(
-        "UPDATE outbox SET state = 'waiting', not_before = 0"
-        " WHERE state = 'sent' AND message IS NOT NULL"
+        "UPDATE outbox SET state = 'shelved', problem = ?, last_attempt = ?"
+        " WHERE study = ? AND stream = ? AND state = 'waiting'",
+        (problem, now, study_of(connection), stream),
     )
     return done.rowcount
+
+
+def list_acknowledged(connection: sqlite3.Connection) -> list[tuple[str, int, bool]]:
+    """Return stream and number of each sketch that was sent, and whether its bytes are kept."""
+    rows = connection.execute(
+        "SELECT stream, sequence, message IS NOT NULL AS kept FROM outbox"
+        " WHERE study = ? AND state = 'sent' ORDER BY stream, sequence",
+        (study_of(connection),),
+    )
+    return [(row["stream"], row["sequence"], bool(row["kept"])) for row in rows]
+
+
+def send_again(connection: sqlite3.Connection, sketches: Iterable[tuple[str, int]]) -> None:
+    """Let sent sketches, given by stream and number, wait again; to be called in a transaction."""
+    connection.executemany(
+        "UPDATE outbox SET state = 'waiting', not_before = 0, last_attempt = NULL"
+        " WHERE study = ? AND stream = ? AND sequence = ? AND state = 'sent'"
+        " AND message IS NOT NULL",
+        [(study_of(connection), *sketch) for sketch in sketches],
+    )
 
 
 def purge_sent(connection: sqlite3.Connection, *, now: float) -> None:
     """Drop the bytes of sketches that were sent long ago; what they were stays known."""
     old = now - KEEP_SENT_S
     found = connection.execute(
-        "SELECT 1 FROM outbox WHERE state = 'sent' AND message IS NOT NULL AND sent_at < ?", (old,)
+        "SELECT 1 FROM outbox WHERE study = ? AND state = 'sent' AND message IS NOT NULL"
+        " AND sent_at < ?",
+        (study_of(connection), old),
     ).fetchone()
     if found:
         with transaction(connection):
             connection.execute(
-                "UPDATE outbox SET message = NULL WHERE state = 'sent' AND sent_at < ?", (old,)
+                "UPDATE outbox SET message = NULL"
+                " WHERE study = ? AND state = 'sent' AND sent_at < ?",
+                (study_of(connection), old),
             )
 
 
@@ -216,4 +305,5 @@ def _from_row(row: sqlite3.Row) -> OutboxSketch:
         attempts=row["attempts"],
         last_attempt=row["last_attempt"],
         sent_at=row["sent_at"],
+        offered_at=row["offered_at"],
     )

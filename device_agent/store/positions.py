@@ -1,4 +1,4 @@
-"""How far streams have read their sources."""
+"""Positions of streams in their sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from device_agent.store.ledger import study_of
 from device_agent.store.seals import compute_seal
 
 
@@ -20,26 +21,60 @@ class StoredPosition:
 
 
 def load_positions(connection: sqlite3.Connection) -> list[StoredPosition]:
-    """Load the positions of all streams."""
+    """Load the positions of all streams of the study."""
+    rows = connection.execute(
+        "SELECT stream, source, place FROM positions WHERE study = ?", (study_of(connection),)
+    )
     return [
         StoredPosition(stream=row["stream"], source=row["source"], place=json.loads(row["place"]))
-        for row in connection.execute("SELECT stream, source, place FROM positions")
+        for row in rows
     ]
 
 
 def write_positions(connection: sqlite3.Connection, positions: Iterable[StoredPosition]) -> None:
     """Note positions; to be called inside a transaction."""
+    study = study_of(connection)
     insert_positions(
         connection,
-        [(p.stream, p.source, json.dumps(dict(p.place), sort_keys=True)) for p in positions],
+        [(study, p.stream, p.source, json.dumps(dict(p.place), sort_keys=True)) for p in positions],
     )
 
 
-def insert_positions(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Note positions as (stream, source, place); to be called inside a transaction."""
+def note_source_changes(
+    connection: sqlite3.Connection, gone: Iterable[tuple[str, str]], seen: Iterable[StoredPosition]
+) -> None:
+    """Drop what is of no more use, and note what was seen where nothing or less is known of it.
+
+    To be called inside a transaction.
+
+    Parameters
+    ----------
+    gone
+        Stream and source of each position that goes.
+    seen
+        Positions.
+    """
+    study = study_of(connection)
     connection.executemany(
-        "INSERT INTO positions (stream, source, place, seal) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (stream, source) DO UPDATE"
+        "DELETE FROM positions WHERE study = ? AND stream = ? AND source = ?",
+        [(study, *one) for one in gone],
+    )
+    known = {(p.stream, p.source): _offset_of(p) for p in load_positions(connection)}
+    news = [p for p in seen if known.get((p.stream, p.source), -1) < _offset_of(p)]
+    write_positions(connection, news)
+
+
+def _offset_of(position: StoredPosition) -> int:
+    return int(position.place.get("offset", 0))
+
+
+def insert_positions(
+    connection: sqlite3.Connection, rows: Iterable[tuple[bytes, str, str, str]]
+) -> None:
+    """Note positions as (study, stream, source, place); to be called inside a transaction."""
+    connection.executemany(
+        "INSERT INTO positions (study, stream, source, place, seal) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (study, stream, source) DO UPDATE"
         " SET place = excluded.place, seal = excluded.seal",
         [(*row, compute_seal(*row)) for row in rows],
     )

@@ -12,24 +12,30 @@ from typing import Any
 
 from device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
 from device_agent.store.identity import write_meta
-from device_agent.store.journal import Noted, sync_folder, untag
+from device_agent.store.journal import Noted, untag
+from device_agent.store.ledger import append_origins
+from device_agent.store.places import Places, sync_folder
 from device_agent.store.positions import insert_positions
 from device_agent.store.streams import write_stream
+from shared.privacy import Origin
 
 _PART_NAME = f"{DATABASE_NAME}.part"
 LOST = "lost-with-the-database"
 """The problem of a sketch whose bytes could not be read any more."""
 
-_EVENT = ("stream", "plan_digest", "sequence", "epsilon", "delta", "rho", "released_at")
+_EVENT = (
+    "study", "stream", "plan_digest", "sequence", "epsilon", "delta", "rho", "released_at",
+    "count", "copy",
+)  # fmt: skip
 _SKETCH = (
-    "sketch_id", "stream", "sequence", "n_records", "first_slot", "last_slot", "released_at",
-    "n_bytes",
+    "sketch_id", "study", "stream", "sequence", "n_records", "first_slot", "last_slot",
+    "released_at", "n_bytes",
 )  # fmt: skip
 _KEPT = ("message", "state", "problem", "attempts", "last_attempt", "not_before", "sent_at")
-_BINARY = ("plan_digest", "sketch_id")
+_BINARY = ("study", "plan_digest", "sketch_id")
 
 
-def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
+def build_database(folder: Path, noted: Noted, places: Places, *, damaged: Path | None) -> int:
     """Make the database of a folder that has none; it appears whole or not at all.
 
     Windows that were open are empty: their records are read again from behind the last release,
@@ -39,6 +45,8 @@ def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
     ----------
     noted
         A journal without damage.
+    places
+        How far was read when its last release happened, or later.
     damaged
         A database that was set aside, to take sketches from whose digest is the journal's.
 
@@ -54,7 +62,7 @@ def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
     with closing(connect(part)) as connection:
         with transaction(connection):
             create_tables(connection)
-            _insert_state(connection, noted)
+            _insert_state(connection, noted, places)
             n_lost = _insert_releases(connection, noted, damaged)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     part.rename(folder / DATABASE_NAME)
@@ -62,11 +70,20 @@ def build_database(folder: Path, noted: Noted, *, damaged: Path | None) -> int:
     return n_lost
 
 
-def _insert_state(connection: sqlite3.Connection, noted: Noted) -> None:
-    write_meta(connection, [(key, untag(value)) for key, value in noted.meta.items()])
+def _insert_state(connection: sqlite3.Connection, noted: Noted, places: Places) -> None:
+    for study, meta in noted.meta.items():
+        write_meta(connection, bytes.fromhex(study), [(k, untag(v)) for k, v in meta.items()])
     for row in noted.streams.values():
-        write_stream(connection, **row)
-    insert_positions(connection, [(*key, place) for key, place in noted.places.items()])
+        write_stream(connection, **{**row, "study": bytes.fromhex(row["study"])})
+    for study, stream, kind, name, part in noted.origins:
+        origin = Origin(kind=kind, name=name, part=part)
+        append_origins(connection, (bytes.fromhex(study), stream), [origin])
+    rows = [
+        (bytes.fromhex(study), stream, source, place)
+        for (study, stream), found in places.rows.items()
+        for source, place in found.items()
+    ]
+    insert_positions(connection, rows)
 
 
 def _insert_releases(connection: sqlite3.Connection, noted: Noted, damaged: Path | None) -> int:
@@ -76,10 +93,12 @@ def _insert_releases(connection: sqlite3.Connection, noted: Noted, damaged: Path
         values = {key: _from_plain(key, release[key]) for key in {*_EVENT, *_SKETCH}}
         _insert(connection, "events", {key: values[key] for key in _EVENT})
         if release["sketch_id"] is None:
-            continue  # of a device that was forgotten
+            continue  # of a device that was forgotten, or of a copy of this one
         kept = salvage.find(values["sketch_id"], release["digest"])
         n_lost += kept["problem"] == LOST
-        _insert(connection, "outbox", {key: values[key] for key in _SKETCH} | kept)
+        # When it was offered is not noted; taken for offered, it accuses no device of being a copy.
+        offered = {"offered_at": release["released_at"]}
+        _insert(connection, "outbox", {key: values[key] for key in _SKETCH} | kept | offered)
     salvage.close()
     return n_lost
 

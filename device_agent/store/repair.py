@@ -1,4 +1,4 @@
-"""What is done about a state that was damaged: set aside what is, and make it again from the rest.
+"""Repair of a damaged state: set the damaged part aside, and make it again from the rest.
 
 Of database and journal (see ``device_agent.store.journal``) either can be made again from the
 other. Where neither can be trusted nothing is: the agent stops, and only its owner can decide to
@@ -16,32 +16,37 @@ from pathlib import Path
 
 from device_agent.store.database import (
     DATABASE_NAME,
+    Connection,
     connect,
     open_database,
     require_version,
     translating,
     truncate_log,
 )
-from device_agent.store.identity import KeyState
+from device_agent.store.disk import describe_failure
+from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from device_agent.store.journal import (
     JOURNAL_NAME,
+    Meta,
     Noted,
     iterate_releases,
+    list_origins,
     load_meta,
     read_journal,
-    sync_folder,
     untag,
 )
+from device_agent.store.key import key_folder
 from device_agent.store.key_change import note_moved_key
 from device_agent.store.lock import lock_folder
+from device_agent.store.places import PLACES_NAME, Places, read_places, sync_folder
 from device_agent.store.rebuild import build_database
 from device_agent.store.schema import APPLICATION_ID, VERSION
 from device_agent.store.seals import find_broken_seals
-from shared.errors import ConfigError, LedgerError, StoreError
+from shared.errors import LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")
 _CHANGING = ("generation", "keys")
-"""What of the identity does not stay as it was at enrolling."""
+"""The parts of the identity that do not stay as they were at enrolling."""
 _NOT_DAMAGE = ("full", "locked", "readonly", "unable to open", "disk I/O")
 
 
@@ -79,14 +84,15 @@ def repair(folder: Path) -> list[str]:
     if is_missing and noted.is_empty and noted.damage is None:
         return []  # nothing was ever enrolled here
     damage = "is missing" if is_missing else _find_damage(folder, noted)
+    places = _load_places(folder, noted)
     if damage is None:
-        return _mend_journal(folder, noted)
-    _require_whole(path, noted, damage)
+        return _mend_journal(folder, noted, places)
+    places = _require_whole(path, noted, places, damage)
     message = f"{path}: {damage}; the ledger was made again from {JOURNAL_NAME}"
     kept = _set_aside(folder, DATABASE_NAME)
-    n_lost = build_database(folder, noted, damaged=kept)
+    n_lost = build_database(folder, noted, places, damaged=kept)
     with closing(open_database(folder)) as connection:
-        note_moved_key(connection, folder)
+        _note_moved_keys(connection, folder)
     if kept is not None:
         message += (
             f". The file was set aside as {kept.name}: it may hold the exact sum of a window, so "
@@ -101,19 +107,19 @@ def repair(folder: Path) -> list[str]:
 
 
 def _find_damage(folder: Path, noted: Noted) -> str | None:
-    """Say why the database cannot be trusted; None if it can.
+    """Return why the database cannot be trusted; None if it can.
 
     Raises
     ------
     StoreError
-        It is of a later version, or cannot be read now for a reason that may pass.
+        It is of another version, or cannot be read now for a reason that may pass.
     """
     path = folder / DATABASE_NAME
     try:
-        with closing(connect(path)) as connection, translating():
+        with closing(connect(path)) as connection, translating(folder):
             for name, value in (("application_id", APPLICATION_ID), ("user_version", VERSION)):
                 found = int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-                if name == "user_version" and found > value:
+                if name == "user_version" and found:
                     require_version(connection, path)
                 if found != value:
                     return "is not the state of an agent"
@@ -135,20 +141,10 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
     for table in find_broken_seals(connection):
         return f"is damaged (a row of {table} is not as it was written)"
     meta = load_meta(connection)
-    is_forgotten = "device" not in meta
-    if noted.meta and not is_forgotten and "device" in noted.meta:
-        fixed = {key: value for key, value in noted.meta.items() if key not in _CHANGING}
-        if {key: meta.get(key) for key in fixed} != fixed:
-            # Both are whole, so which of them is the wrong one is not for us to say.
-            raise LedgerError(
-                f"belongs to another device or study than {JOURNAL_NAME} beside it",
-                field=DATABASE_NAME,
-                fix="put back the one that belongs to this device's key",
-            )
-        said_keys, held_keys = _read_keys(noted.meta), _read_keys(meta)
-        # Where the database has changed them since, it counts more changes.
-        if held_keys.n_changes <= said_keys.n_changes and held_keys != said_keys:
-            return f"lacks a change of keys that {JOURNAL_NAME} holds"
+    if lacks := _find_other_identity(noted.meta, meta):
+        return lacks
+    if list_origins(connection)[: len(noted.origins)] != noted.origins:
+        return f"lacks an origin of records that {JOURNAL_NAME} holds"
     pairs = zip_longest(noted.iterate_releases(), iterate_releases(connection))
     for i, (said, held) in enumerate(pairs):
         if said is None:
@@ -157,9 +153,39 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
             return f"lacks releases that {JOURNAL_NAME} holds, from the {i + 1}th on"
         # Where bytes were dropped after they were sent, or all of it by `forget`, less is known.
         known = {key: value for key, value in held.items() if value is not None}
+        is_forgotten = FORGOTTEN in meta.get(str(held["study"]), {})
         if not is_forgotten and {key: said.get(key) for key in known} != known:
             return f"holds another release than {JOURNAL_NAME} in the {i + 1}th place"
     return _find_wrong_number(connection)
+
+
+def _find_other_identity(noted: Meta, held: Meta) -> str | None:
+    """Describe an identity, or a change of it, that the database lacks and the journal holds.
+
+    Raises
+    ------
+    LedgerError
+        It holds another device's: both are whole, so which is the wrong one is not for us to say.
+    """
+    for study, said in noted.items():
+        found = held.get(study, {})
+        if "device" not in said or FORGOTTEN in found:
+            continue
+        fixed = {key: value for key, value in said.items() if key not in _CHANGING}
+        is_other = bool(found) and {key: found.get(key) for key in fixed} != fixed
+        if is_other or (not found and held.keys() - noted.keys()):
+            raise LedgerError(
+                f"belongs to another device or study than {JOURNAL_NAME} beside it",
+                field=DATABASE_NAME,
+                fix="put back the one that belongs to this device's key",
+            )
+        if not found:
+            return f"lacks a device that {JOURNAL_NAME} holds"
+        said_keys, held_keys = _read_keys(said), _read_keys(found)
+        # Where the database has changed them since, it counts more changes.
+        if held_keys.n_changes <= said_keys.n_changes and held_keys != said_keys:
+            return f"lacks a change of keys that {JOURNAL_NAME} holds"
+    return None
 
 
 def _read_keys(meta: Mapping[str, str]) -> KeyState:
@@ -167,23 +193,43 @@ def _read_keys(meta: Mapping[str, str]) -> KeyState:
 
 
 def _find_wrong_number(connection: sqlite3.Connection) -> str | None:
-    """Say so where a stream would go on with a number that it has used already."""
+    """Return the fault of a stream that would use a number again; None if there is none."""
     for row in connection.execute(
-        "SELECT s.name FROM streams AS s JOIN events AS e ON e.stream = s.name"
-        " GROUP BY s.name HAVING MAX(e.sequence) >= s.next_sequence"
+        "SELECT s.name FROM streams AS s"
+        " JOIN events AS e ON e.study = s.study AND e.stream = s.name AND e.copy = 0"
+        " GROUP BY s.study, s.name HAVING MAX(e.sequence) >= s.next_sequence"
     ):
         return f"is damaged (stream {row['name']} would use a number twice)"
     return None
 
 
-def _mend_journal(folder: Path, noted: Noted) -> list[str]:
-    """Bring the journal up to a database that can be trusted."""
+def _note_moved_keys(connection: Connection, folder: Path) -> None:
+    for study in list_studies(connection):
+        connection.study = study
+        note_moved_key(connection, key_folder(folder, study))
+
+
+def _load_places(folder: Path, noted: Noted) -> Places | None:
+    """Return the places of the journal's last release, or later ones; None if they are lost."""
+    with naming_file(folder / PLACES_NAME):
+        places = read_places(folder)
+    if places is None:
+        return None if noted.n_releases else Places()
+    return places if places.n_releases >= noted.n_releases else None
+
+
+def _mend_journal(folder: Path, noted: Noted, places: Places | None) -> list[str]:
+    """Bring journal and places up to a database that can be trusted."""
     messages = []
     with closing(open_database(folder)) as connection:
         journal = connection.journal
         assert journal is not None
-        with translating():
-            is_forgotten = "device" in noted.meta and "device" not in load_meta(connection)
+        with translating(folder):
+            held = load_meta(connection)
+            is_forgotten = any(
+                "device" in said and FORGOTTEN in held.get(study, {})
+                for study, said in noted.meta.items()
+            )
             if noted.damage is not None and not noted.is_torn:
                 kept = _set_aside(folder, JOURNAL_NAME)
                 assert kept is not None
@@ -195,14 +241,28 @@ def _mend_journal(folder: Path, noted: Noted) -> list[str]:
             elif is_forgotten:
                 journal.rewrite(connection)
             else:
+                if places is None:
+                    messages.append(
+                        f"{folder / PLACES_NAME}: is missing or damaged; made again from the ledger"
+                    )
+                    journal.rewrite_places(connection)
                 journal.catch_up(connection)
-        note_moved_key(connection, folder)
+        _note_moved_keys(connection, folder)
     return messages
 
 
-def _require_whole(path: Path, noted: Noted, damage: str) -> None:
+def _require_whole(path: Path, noted: Noted, places: Places | None, damage: str) -> Places:
+    if not noted.is_empty and noted.damage is None and places is not None:
+        return places
     if not noted.is_empty and noted.damage is None:
-        return
+        raise LedgerError(
+            f"{damage}, and {PLACES_NAME} beside it is missing or damaged: how far the sources "
+            "were read is not known, so nothing is released until you decide",
+            field=str(path),
+            fix="put one of the two files back as it was. Only if you accept that records may be "
+            "released again: `sfumato-agent forget --yes --also-the-ledger "
+            "--records-may-be-released-again`, then `init`",
+        )
     what = noted.damage or "is missing"
     raise LedgerError(
         f"{damage}, and {JOURNAL_NAME} beside it {what}: the ledger cannot be trusted, so nothing "
@@ -212,6 +272,17 @@ def _require_whole(path: Path, noted: Noted, damage: str) -> None:
         "released again: `sfumato-agent forget --yes --also-the-ledger "
         "--records-may-be-released-again`, then `init`",
     )
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Turn the system's complaints about a file of the state into a ``StoreError``."""
+    try:
+        yield
+    except OSError as error:
+        raise describe_failure(
+            error, folder=path.parent, field=str(path), fix="make it readable for this user"
+        ) from error
 
 
 def _set_aside(folder: Path, name: str) -> Path | None:
@@ -232,8 +303,9 @@ def _set_aside(folder: Path, name: str) -> Path | None:
                 found = True
         sync_folder(folder)
     except OSError as error:
-        raise ConfigError(
-            f"cannot be set aside ({error.strerror})",
+        raise describe_failure(
+            error,
+            folder=folder,
             field=str(folder / name),
             fix="make its folder writable for this user",
         ) from error

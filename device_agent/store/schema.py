@@ -1,4 +1,4 @@
-"""The tables of version 1."""
+"""The tables of version 1; one file holds all studies that this device is in."""
 
 from __future__ import annotations
 
@@ -10,58 +10,69 @@ VERSION = 1
 TABLES = (
     """
     CREATE TABLE meta (
-        key TEXT PRIMARY KEY,
+        study BLOB NOT NULL,
+        key TEXT NOT NULL,
         value BLOB NOT NULL,
-        seal BLOB NOT NULL
+        seal BLOB NOT NULL,
+        PRIMARY KEY (study, key)
     )
     """,
     # Rows with a seal carry a digest of their other values; see ``device_agent.store.seals``.
     # first_record: the record counter where the open window, or the next one, begins.
     """
     CREATE TABLE streams (
-        name TEXT PRIMARY KEY,
+        study BLOB NOT NULL,
+        name TEXT NOT NULL,
         next_sequence INTEGER NOT NULL,
         first_record INTEGER NOT NULL,
         floor_slot INTEGER,
         suspended TEXT,
-        seal BLOB NOT NULL
+        seal BLOB NOT NULL,
+        PRIMARY KEY (study, name)
     )
     """,
     """
     CREATE TABLE positions (
+        study BLOB NOT NULL,
         stream TEXT NOT NULL,
         source TEXT NOT NULL,
         place TEXT NOT NULL,
         seal BLOB NOT NULL,
-        PRIMARY KEY (stream, source)
+        PRIMARY KEY (study, stream, source)
     )
     """,
     # This table and the next are the only ones whose content is not private by itself.
     """
     CREATE TABLE open_windows (
-        stream TEXT PRIMARY KEY,
+        study BLOB NOT NULL,
+        stream TEXT NOT NULL,
         n_records INTEGER NOT NULL,
         n_unsketchable INTEGER NOT NULL,
         first_slot INTEGER,
         last_slot INTEGER,
         sums BLOB NOT NULL,
-        seal BLOB NOT NULL
+        seal BLOB NOT NULL,
+        PRIMARY KEY (study, stream)
     )
     """,
     # The same where presence is secret: several slots may wait, for the clock alone closes them.
     """
     CREATE TABLE open_slots (
+        study BLOB NOT NULL,
         stream TEXT NOT NULL,
         slot INTEGER NOT NULL,
         n_records INTEGER NOT NULL,
         sums BLOB NOT NULL,
         seal BLOB NOT NULL,
-        PRIMARY KEY (stream, slot)
+        PRIMARY KEY (study, stream, slot)
     )
     """,
+    # copy: 0 for a release of this ledger. 1 for what another copy of this state has released, as
+    # the server says: ``count`` sketches, ``sequence`` the last of them.
     """
     CREATE TABLE events (
         id INTEGER PRIMARY KEY,
+        study BLOB NOT NULL,
         stream TEXT NOT NULL,
         plan_digest BLOB NOT NULL,
         sequence INTEGER NOT NULL,
@@ -69,8 +80,30 @@ TABLES = (
         delta TEXT NOT NULL,
         rho TEXT,
         released_at REAL NOT NULL,
-        UNIQUE (stream, sequence)
+        count INTEGER NOT NULL DEFAULT 1,
+        copy INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (study, stream, sequence, copy)
     )
+    """,
+    # Where the records of a stream come from: what two streams share, both may have released.
+    """
+    CREATE TABLE origins (
+        id INTEGER PRIMARY KEY,
+        study BLOB NOT NULL,
+        stream TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        part TEXT NOT NULL,
+        UNIQUE (study, stream, kind, name, part)
+    )
+    """,
+    """
+    CREATE TRIGGER origins_stay BEFORE DELETE ON origins
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
+    """,
+    """
+    CREATE TRIGGER origins_do_not_change BEFORE UPDATE ON origins
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
     """,
     """
     CREATE TRIGGER events_stay BEFORE DELETE ON events
@@ -80,10 +113,11 @@ TABLES = (
     CREATE TRIGGER events_do_not_change BEFORE UPDATE ON events
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END
     """,
-    # n_records is NULL where the number is secret.
+    # n_records is NULL where the number is secret; offered_at before any byte left the device.
     """
     CREATE TABLE outbox (
         sketch_id BLOB PRIMARY KEY,
+        study BLOB NOT NULL,
         stream TEXT NOT NULL,
         sequence INTEGER NOT NULL,
         n_records INTEGER,
@@ -97,10 +131,26 @@ TABLES = (
         attempts INTEGER NOT NULL DEFAULT 0,
         last_attempt REAL,
         not_before REAL NOT NULL DEFAULT 0,
-        sent_at REAL
+        sent_at REAL,
+        offered_at REAL
     )
     """,
-    "CREATE TABLE study_notice (state TEXT NOT NULL, accept_until REAL, etag TEXT NOT NULL)",
-    "CREATE INDEX outbox_by_state ON outbox (state, COALESCE(last_attempt, 0), released_at)",
-    "CREATE INDEX outbox_by_number ON outbox (stream, sequence)",
+    """
+    CREATE TABLE study_notice (
+        study BLOB PRIMARY KEY,
+        state TEXT NOT NULL,
+        accept_until REAL,
+        etag TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE agreed_time (
+        study BLOB PRIMARY KEY,
+        seconds REAL NOT NULL,
+        boot TEXT NOT NULL,
+        since_boot REAL NOT NULL
+    )
+    """,
+    "CREATE INDEX outbox_by_state ON outbox (study, state, COALESCE(last_attempt, 0), released_at)",
+    "CREATE INDEX outbox_by_number ON outbox (study, stream, sequence)",
 )

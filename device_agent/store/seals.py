@@ -9,13 +9,13 @@ from collections.abc import Iterator
 _SEAL_BYTES = 8
 
 _SEALED = {
-    "meta": ("key", "value"),
-    "streams": ("name", "next_sequence", "first_record", "floor_slot", "suspended"),
+    "meta": ("study", "key", "value"),
+    "streams": ("study", "name", "next_sequence", "first_record", "floor_slot", "suspended"),
     "open_windows": (
-        "stream", "n_records", "n_unsketchable", "first_slot", "last_slot", "sums",
+        "study", "stream", "n_records", "n_unsketchable", "first_slot", "last_slot", "sums",
     ),
-    "open_slots": ("stream", "slot", "n_records", "sums"),
-    "positions": ("stream", "source", "place"),
+    "open_slots": ("study", "stream", "slot", "n_records", "sums"),
+    "positions": ("study", "stream", "source", "place"),
 }  # fmt: skip
 
 

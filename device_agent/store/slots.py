@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.store.database import transaction, truncate_log
+from device_agent.store.ledger import study_of
 from device_agent.store.seals import compute_seal
 
 
@@ -27,7 +28,8 @@ class SlotSum:
 def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum | None:
     """Load what a slot holds; None if nothing."""
     row = connection.execute(
-        "SELECT n_records, sums FROM open_slots WHERE stream = ? AND slot = ?", (stream, slot)
+        "SELECT n_records, sums FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
+        (study_of(connection), stream, slot),
     ).fetchone()
     if row is None:
         return None
@@ -45,14 +47,26 @@ def adding_to_slots(connection: sqlite3.Connection) -> Iterator[None]:
 
 def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> None:
     """Write what a slot holds; to be called inside :func:`adding_to_slots` only."""
-    row = (stream, slot.slot, slot.n_records, slot.sums.astype("<i8").tobytes())
+    sums = slot.sums.astype("<i8").tobytes()
+    row = (study_of(connection), stream, slot.slot, slot.n_records, sums)
     connection.execute(
-        "INSERT OR REPLACE INTO open_slots (stream, slot, n_records, sums, seal)"
-        " VALUES (?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO open_slots (study, stream, slot, n_records, sums, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
         (*row, compute_seal(*row)),
     )
 
 
 def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:
     """Forget what a slot held; to be called inside the release transaction only."""
-    connection.execute("DELETE FROM open_slots WHERE stream = ? AND slot = ?", (stream, slot))
+    connection.execute(
+        "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
+        (study_of(connection), stream, slot),
+    )
+
+
+def erase_slots_before(connection: sqlite3.Connection, stream: str, slot: int) -> None:
+    """Forget what the slots before one held; to be called inside a transaction."""
+    connection.execute(
+        "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot < ?",
+        (study_of(connection), stream, slot),
+    )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.store.database import note_later, transaction, truncate_log
-from device_agent.store.ledger import append_event
+from device_agent.store.ledger import append_event, append_origins, load_copied, study_of
 from device_agent.store.outbox import insert_sketch
 from device_agent.store.positions import StoredPosition, write_positions
 from device_agent.store.seals import compute_seal
-from device_agent.store.slots import erase_slot
+from device_agent.store.slots import erase_slot, erase_slots_before
 from device_agent.windows import WindowState
-from shared.privacy import PrivacyEvent
+from shared.errors import StoreError
+from shared.privacy import Origin, PrivacyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class NewRelease:
         The stream afterwards: no window open.
     positions
         The positions behind the last record of the window, one for each file it was read from.
+    origins
+        Where its records come from.
     """
 
     sketch_id: bytes
@@ -78,19 +81,26 @@ class NewRelease:
     released_at: float
     state: StreamState
     positions: tuple[StoredPosition, ...]
+    origins: tuple[Origin, ...]
 
 
 def list_streams(connection: sqlite3.Connection) -> list[str]:
     """Return the names of the streams that were ever read."""
-    return [row["name"] for row in connection.execute("SELECT name FROM streams ORDER BY name")]
+    rows = connection.execute(
+        "SELECT name FROM streams WHERE study = ? ORDER BY name", (study_of(connection),)
+    )
+    return [row["name"] for row in rows]
 
 
 def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
     """Load a stream; one that is not stored stands at its beginning."""
-    row = connection.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
+    key = (study_of(connection), name)
+    row = connection.execute("SELECT * FROM streams WHERE study = ? AND name = ?", key).fetchone()
     if row is None:
         return StreamState(name=name)
-    opened = connection.execute("SELECT * FROM open_windows WHERE stream = ?", (name,)).fetchone()
+    opened = connection.execute(
+        "SELECT * FROM open_windows WHERE study = ? AND stream = ?", key
+    ).fetchone()
     window = WindowState(
         n_records=opened["n_records"] if opened else 0,
         first_slot=opened["first_slot"] if opened else None,
@@ -109,10 +119,14 @@ def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
 
 
 def checkpoint(
-    connection: sqlite3.Connection, state: StreamState, positions: Iterable[StoredPosition]
+    connection: sqlite3.Connection,
+    state: StreamState,
+    positions: Iterable[StoredPosition],
+    origins: Iterable[Origin],
 ) -> None:
-    """Save an open window and the positions behind its last record, together."""
+    """Save an open window, the positions behind its last record, and where it was read."""
     with transaction(connection):
+        note_origins(connection, state.name, origins)
         _write_state(connection, state)
         write_positions(connection, positions)
         _write_open_window(connection, state)
@@ -140,6 +154,7 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
             message=release.message,
         )
         append_event(connection, release.event, release.released_at)
+        append_origins(connection, release.event.reader, release.origins)
         _write_state(connection, release.state)
         write_positions(connection, release.positions)
         _write_open_window(connection, release.state)
@@ -148,19 +163,38 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
     truncate_log(connection)
 
 
+def note_origins(connection: sqlite3.Connection, name: str, origins: Iterable[Origin]) -> None:
+    """Note where records of an open window come from; to be called inside a transaction.
+
+    A release later may happen when the file is elsewhere.
+    """
+    note_later(connection)
+    append_origins(connection, (study_of(connection), name), origins)
+
+
 def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> None:
     """Stop a stream until its owner acts; to be called inside a transaction."""
-    _set_suspended(connection, name, reason)
+    note_later(connection)
+    _write_row(connection, load_stream(connection, name), reason)
 
 
 def resume_stream(connection: sqlite3.Connection, name: str) -> None:
-    """Let a suspended stream go on; to be called inside a transaction."""
-    _set_suspended(connection, name, None)
+    """Let a suspended stream go on; to be called inside a transaction.
+
+    It goes on behind the numbers that another copy of this state has used. Where these are slots,
+    what was added to them here was released there, and is dropped rather than counted twice.
+    """
+    state, used = load_stream(connection, name), load_copied(connection).get(name, [])
+    first_free = max([state.next_sequence, *(last + 1 for _, last in used)])
+    note_later(connection)
+    _write_row(connection, replace(state, next_sequence=first_free), None)
+    erase_slots_before(connection, name, first_free)
 
 
 def write_stream(
     connection: sqlite3.Connection,
     *,
+    study: bytes,
     name: str,
     next_sequence: int,
     first_record: int,
@@ -168,28 +202,31 @@ def write_stream(
     suspended: str | None,
 ) -> None:
     """Write where a stream stands but for its open window; to be called inside a transaction."""
-    row = (name, next_sequence, first_record, floor_slot, suspended)
+    row = (study, name, next_sequence, first_record, floor_slot, suspended)
     connection.execute(
         "INSERT OR REPLACE INTO streams"
-        " (name, next_sequence, first_record, floor_slot, suspended, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        " (study, name, next_sequence, first_record, floor_slot, suspended, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*row, compute_seal(*row)),
     )
 
 
 def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
+    stored = load_stream(connection, state.name)
+    if state.next_sequence < stored.next_sequence:
+        raise StoreError(
+            "was released behind the back of what is to be saved; nothing was saved",
+            field=f"stream {state.name}",
+            fix="start the agent anew, which goes on behind the release",
+        )
     # Not the state's suspension: an answer may have suspended the stream since it was loaded.
-    _write_row(connection, state, load_stream(connection, state.name).suspended)
-
-
-def _set_suspended(connection: sqlite3.Connection, name: str, reason: str | None) -> None:
-    note_later(connection)
-    _write_row(connection, load_stream(connection, name), reason)
+    _write_row(connection, state, stored.suspended)
 
 
 def _write_row(connection: sqlite3.Connection, state: StreamState, suspended: str | None) -> None:
     write_stream(
         connection,
+        study=study_of(connection),
         name=state.name,
         next_sequence=state.next_sequence,
         first_record=state.first_record,
@@ -200,10 +237,14 @@ def _write_row(connection: sqlite3.Connection, state: StreamState, suspended: st
 
 def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> None:
     if state.sums is None:
-        connection.execute("DELETE FROM open_windows WHERE stream = ?", (state.name,))
+        connection.execute(
+            "DELETE FROM open_windows WHERE study = ? AND stream = ?",
+            (study_of(connection), state.name),
+        )
         return
     window = state.window
     row = (
+        study_of(connection),
         state.name,
         window.n_records,
         state.n_unsketchable,
@@ -213,7 +254,7 @@ def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> No
     )
     connection.execute(
         "INSERT OR REPLACE INTO open_windows"
-        " (stream, n_records, n_unsketchable, first_slot, last_slot, sums, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        " (study, stream, n_records, n_unsketchable, first_slot, last_slot, sums, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (*row, compute_seal(*row)),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from device_agent.cli import main
+from device_agent.store import key_folder
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from tests.device_agent.server import TOKEN, Server, running
 
@@ -79,6 +80,10 @@ class Agent:
         self.config.write_text("\n".join(lines))
 
     @property
+    def keys(self) -> Path:
+        return key_folder(self.state, self.server.study)
+
+    @property
     def study(self) -> str:
         return self.server.study.hex()
 
@@ -91,7 +96,9 @@ class Agent:
         assert self.run("init", "--token", TOKEN) == 0, self.err
 
     def once(self, *arguments: str, status: int = 0) -> dict[str, Any]:
-        assert self.run("once", "--json", *arguments) == status, self.out + self.err
+        assert self.run("once", "--json", "--value-counts", *arguments) == status, (
+            self.out + self.err
+        )
         document: dict[str, Any] = json.loads(self.out)
         return document
 
@@ -102,10 +109,11 @@ class Agent:
                     file.write(f"{BASE + slot * HOUR + i},{i % 7 - 3}.5,{slot % 5}\n")
 
     def dump(self) -> list[str]:
-        """Return the logical content of the database, but for what the server says of the study."""
+        """Return the logical content of the database, but for what the server says of itself."""
         connection = sqlite3.connect(self.state / "agent.sqlite")
         try:
-            return [line for line in connection.iterdump() if '"study_notice"' not in line]
+            said = ('"study_notice"', '"agreed_time"')
+            return [line for line in connection.iterdump() if not any(n in line for n in said)]
         finally:
             connection.close()
 

@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,12 @@ COMMAND = [sys.executable, "-m", "device_agent.cli"]
 
 @contextmanager
 def daemon(
-    config: Path, environment: Mapping[str, str] | None = None
+    config: Path, environment: Mapping[str, str] | None = None, *, more: Sequence[Path] = ()
 ) -> Iterator[subprocess.Popen[str]]:
     """Run the daemon; it is killed at the end if it is still there."""
     with (config.parent / "daemon.log").open("a") as log:
         process = subprocess.Popen(
-            [*COMMAND, "run", "--config", str(config)],
+            [*COMMAND, "run", *(f"--config={path}" for path in (config, *more))],
             stdin=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -46,9 +46,9 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def query(state: Path, statement: str) -> list[tuple[object, ...]]:
-    """Ask the daemon's database."""
-    connection = sqlite3.connect(state / "agent.sqlite", timeout=30)
+def query(state: Path, statement: str, *, name: str = "agent.sqlite") -> list[tuple[object, ...]]:
+    """Ask the daemon's database, or another one."""
+    connection = sqlite3.connect(state / name, timeout=30)
     try:
         return connection.execute(statement).fetchall()
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 from device_agent.agent.enrol import enrol_device
 from device_agent.agent.once import OnceReport, run_once
 from device_agent.settings import Settings, load_settings
+from device_agent.store import key_folder
 from tests.device_agent.server import TOKEN, Server
 
 HOUR = 3600
@@ -38,6 +39,10 @@ class Driver:
             f'timestamp_format = "unix"\n{source}\n'
         )
         self.records.write_text("time,x,y\n")
+
+    @property
+    def keys(self) -> Path:
+        return key_folder(self.state, self.server.study)
 
     @property
     def settings(self) -> Settings:

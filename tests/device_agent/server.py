@@ -70,6 +70,8 @@ class Server:
         self.heartbeats: list[dict[str, Any]] = []
         self.n_unmodified = 0
         self.extra_sequences: dict[str, int] = {}
+        self.limit: int | None = None
+        """After so many uploads received the answers to others are lost."""
         self.tls: ssl.SSLContext | None = None
         """Speaks TLS from the next start on."""
         self._http: ThreadingHTTPServer | None = None
@@ -200,11 +202,22 @@ class Server:
             "study_id": self.study.hex(),
             "streams": [
                 {"stream": stream, "last_sequence": sequence, "last_slot": None}
+                | self.describe_gaps(signature.device, stream, sequence)
                 for stream, sequence in last.items()
             ],
             "server_time": self.now(),
             "generation": self.generation,
         }
+
+    def describe_gaps(self, device: bytes, stream: str, last: int) -> dict[str, Any]:
+        held = {
+            message.header.sequence
+            for message in self.stored.values()
+            if (message.header.device, message.header.stream) == (device, stream)
+        } | set(range(self.extra_sequences.get(stream, -1) + 1))
+        absent = [number for number in range(last) if number not in held]
+        ranges = [{"first": number, "last": number} for number in absent]
+        return {"n_missing": len(absent), "missing": ranges}
 
     def put(self, sketch_id: bytes, body: bytes) -> tuple[int, dict[str, Any]]:
         self.received.append((sketch_id, body))
@@ -228,7 +241,7 @@ class Server:
         if stored is not None and stored.payload != message.payload:
             raise DuplicateUploadError("other bytes are stored", field="sketch_id")
         self.stored[sketch_id] = message
-        if answer is None:
+        if answer is None or (self.limit is not None and len(self.received) > self.limit):
             return 503, {}
         return (200 if stored else 201), {"sketch_id": sketch_id.hex(), "state": "stored"}
 
@@ -248,6 +261,7 @@ class Server:
 class _Handler(BaseHTTPRequestHandler):
     study: Server
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else an answer waits 40 ms for an acknowledgement
 
     def setup(self) -> None:
         if isinstance(self.request, ssl.SSLSocket):

@@ -1,4 +1,6 @@
+import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +41,20 @@ def test_authorities_and_certificate_are_read_beside_the_configuration(tmp_path:
 def test_a_key_needs_a_certificate(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tls\.key"):
         load_settings(write(tmp_path, GOOD + '[tls]\nkey = "k"\n'), {})
+
+
+@pytest.mark.parametrize("has_system_ones", [True, False])
+def test_without_a_setting_known_authorities_are_trusted_and_names_are_checked(
+    has_system_ones: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    if not has_system_ones:
+        nothing: Any = None
+        nowhere = ssl.get_default_verify_paths()._replace(cafile=nothing, capath=nothing)
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nowhere)
+    context = make_context(TlsSettings())
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
+    paths = ssl.get_default_verify_paths()
+    # Those of a folder are loaded when they are asked for.
+    assert context.cert_store_stats()["x509_ca"] > 0 or paths.capath is not None

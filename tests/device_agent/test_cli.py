@@ -169,10 +169,10 @@ def test_check_finds_what_would_go_wrong(enrolled: Agent, trouble: str) -> None:
             status, named = 3, "budget.lifetime: releasing sketch 2 of"
         case "clock":
             enrolled.server.clock_offset = HOUR
-            named = "differ by 3600 s"
+            named = "3600 s behind the server"
         case _:
             enrolled.server.extra_sequences["meter"] = 0
-            status, named = 3, "later sketches"
+            status, named = 3, "this ledger never sent"
     assert enrolled.run("check") == status
     assert "FAIL" in enrolled.out
     assert named in enrolled.err

@@ -1,13 +1,13 @@
-"""The agent is killed before every statement that writes, and then run again."""
+"""The agent is killed before statements that write, and then run again.
+
+Before one of each kind here, before every one in `make soak`.
+"""
 
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,45 +16,11 @@ import pytest
 from shared.plan import WindowRule
 from shared.wire import decode_payload
 from tests.device_agent.conftest import HOUR, Agent, make_plan
+from tests.device_agent.killing import Victim, victim_in
 from tests.device_agent.server import Server, running
+from tests.soak import small_and_soak
 
-# Runs the real command, and kills itself when SQLite is about to execute the n-th write. What the
-# statement before it did is then done, so every gap between two writes is tried.
-_DRIVER = """
-import os, signal, sqlite3, sys
-kill_at = int(sys.argv[1])
-count = 0
-
-def trace(statement):
-    global count
-    if statement.lstrip().split(" ", 1)[0].upper() in WRITES or "wal_checkpoint" in statement:
-        count += 1
-        if count == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-WRITES = {"BEGIN", "INSERT", "UPDATE", "DELETE", "COMMIT", "--"}
-connect = sqlite3.connect
-
-def traced(*arguments, **options):
-    connection = connect(*arguments, **options)
-    connection.set_trace_callback(trace)
-    return connection
-
-sqlite3.connect = traced
-from device_agent.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-_PARTS = 4
 _N_RECORDS = 21
-
-
-def run_and_kill(agent: Agent, kill_at: int) -> int:
-    arguments = [str(kill_at), "once", "--json", "--config", str(agent.config)]
-    done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
 
 
 def query(agent: Agent, statement: str) -> list[tuple[object, ...]]:
@@ -65,36 +31,47 @@ def query(agent: Agent, statement: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-@pytest.mark.parametrize("part", range(_PARTS))
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Victim]:
+    with victim_in(tmp_path) as victim:
+        yield victim
+
+
+@small_and_soak("every", False, True)
 def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
-    part: int, enrolled: Agent, tmp_path: Path
+    every: bool, enrolled: Agent, victim: Victim, tmp_path: Path
 ) -> None:
     enrolled.append(0, 1, lines=10)
     with enrolled.records.open("a") as file:
         file.write(f"{time.time() + HOUR},1,1\n")
     template = tmp_path / "template"
     shutil.copytree(enrolled.state, template)
-    kill_at, status = part + 1, -signal.SIGKILL
-    while status == -signal.SIGKILL:
-        shutil.rmtree(enrolled.state)
-        shutil.copytree(template, enrolled.state)
-        enrolled.server.stored.clear()
-        enrolled.server.received.clear()
-        status = run_and_kill(enrolled, kill_at)
+    kills = victim.list_kills(enrolled, every=every)
+    for kill_at in kills:
+        put_back(enrolled, template)
+        is_killed = victim.run(enrolled, kill_at)
         require_ledger_and_outbox_agree(enrolled)
         report = enrolled.once()
         assert (report["waiting"], report["shelved"]) == (0, 0)
         require_each_record_once(enrolled)
         require_no_second_draw(enrolled)
-        kill_at += _PARTS
     # The last round must have been one that nothing interrupted.
+    assert not is_killed
     assert report["released"] == 0
-    assert kill_at > 3 * _PARTS
+    assert len(kills) > 12
 
 
-@pytest.mark.parametrize("part", range(2))
+def put_back(agent: Agent, template: Path) -> None:
+    """Put back state and server as they were before the first run."""
+    shutil.rmtree(agent.state)
+    shutil.copytree(template, agent.state)
+    agent.server.stored.clear()
+    agent.server.received.clear()
+
+
+@small_and_soak("every", False, True)
 def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
-    part: int, make_agent: Callable[[Server], Agent], tmp_path: Path
+    every: bool, make_agent: Callable[[Server], Agent], victim: Victim, tmp_path: Path
 ) -> None:
     # Where presence is secret. So much budget that the counts can be read off the sketches.
     length = 10**7
@@ -113,19 +90,16 @@ def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
             file.writelines(f"{time.time() - age * length},1,1\n" for age in (2, 2, 1, 0))
         template = tmp_path / "template"
         shutil.copytree(agent.state, template)
-        kill_at, status = part + 1, -signal.SIGKILL
-        while status == -signal.SIGKILL:
-            shutil.rmtree(agent.state)
-            shutil.copytree(template, agent.state)
-            server.stored.clear()
-            server.received.clear()
-            status = run_and_kill(agent, kill_at)
+        kills = victim.list_kills(agent, every=every)
+        for kill_at in kills:
+            put_back(agent, template)
+            is_killed = victim.run(agent, kill_at)
             agent.once()
             assert agent.once()["waiting"] == 0
             require_secret_counts(agent, [2, 1])
             require_no_second_draw(agent)
-            kill_at += 2
-        assert kill_at > 8
+        assert not is_killed
+        assert len(kills) > 8
 
 
 def require_secret_counts(agent: Agent, expected: list[int]) -> None:
@@ -211,7 +185,7 @@ def test_a_full_disk_releases_nothing_and_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", limited)
         enrolled.append(*range(1, 200), lines=1)
-        enrolled.once("--no-send", status=2)
+        enrolled.once("--no-send", status=75)
     assert "full" in enrolled.err
     released = query(enrolled, "SELECT COUNT(*) FROM events")
     assert released == query(enrolled, "SELECT COUNT(*) FROM outbox")

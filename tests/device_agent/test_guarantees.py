@@ -11,8 +11,12 @@ _ROW = re.compile(r"^\| (?P<rule>.+) \| `(?P<path>[\w./]+)::(?P<test>\w+)` \|$")
 
 
 def find_rows(text: str) -> list[tuple[str, str, str]]:
-    heading = "| rule | test |"
-    rows = [line for line in text.splitlines() if line.startswith("| ") and line != heading]
+    rows: list[str] = []
+    is_inside = False
+    for line in text.splitlines():
+        is_inside = line == "| rule | test |" or (is_inside and line.startswith("|"))
+        if is_inside and line.startswith("| ") and line != "| rule | test |":
+            rows.append(line)
     matches = [_ROW.match(row) for row in rows]
     assert None not in matches, rows[matches.index(None)]
     return [(m["rule"], m["path"], m["test"]) for m in matches if m]
@@ -31,5 +35,6 @@ def test_each_guarantee_names_a_test_that_exists() -> None:
 
 
 def test_a_guarantee_without_its_test_is_noticed() -> None:
-    ((_, path, test),) = find_rows("| a rule | `test_guarantees.py::test_that_nobody_wrote` |")
+    page = "| rule | test |\n|---|---|\n| a rule | `test_guarantees.py::test_that_nobody_wrote` |"
+    ((_, path, test),) = find_rows(page)
     assert test not in find_tests(Path(__file__).parent / path)

@@ -3,9 +3,11 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from shared.errors import TransportError
 from shared.plan import Label, compute_plan_digest, encode_plan
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.server import TOKEN, Server, running
@@ -19,42 +21,82 @@ def test_the_state_is_closed_to_others(enrolled: Agent) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE(enrolled.state.stat().st_mode) == 0o700
-    for file in enrolled.state.iterdir():
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    for file in enrolled.state.rglob("*"):
+        assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600), file
 
 
 def test_init_again_is_the_same_device_and_costs_no_token(enrolled: Agent) -> None:
-    key = (enrolled.state / "device.key").read_bytes()
+    key = (enrolled.keys / "device.key").read_bytes()
     assert enrolled.run("init", "--token", "sfe_used_up") == 0
     assert "was enrolled already" in enrolled.out
-    assert (enrolled.state / "device.key").read_bytes() == key
+    assert (enrolled.keys / "device.key").read_bytes() == key
     assert len(enrolled.server.devices) == 1
 
 
-def test_an_init_that_broke_off_is_completed_with_the_same_key(agent: Agent) -> None:
-    assert agent.run("init", "--token", "sfe_wrong") == 2
-    assert "token: is unknown or used up" in agent.err
-    key = (agent.state / "device.key").read_bytes()
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_an_init_whose_answer_is_lost_is_completed_with_the_same_key(
+    is_taken: bool, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrol = agent.server.enrol
+
+    def lose(document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if is_taken:
+            enrol(document)
+        raise TransportError("lost")
+
+    monkeypatch.setattr(agent.server, "enrol", lose)
+    assert agent.run("init", "--token", TOKEN) == 75
+    assert f"its key stays in {agent.state}" in agent.err
+    key = (agent.keys / "device.key").read_bytes()
     assert agent.run("once") == 2
     assert "run `sfumato-agent init`" in agent.err.replace("Run", "run")
+    # Nor does a refusal now take away a key that the server may know.
+    monkeypatch.setattr(agent.server, "enrol", enrol)
+    if not is_taken:
+        assert agent.run("init", "--token", "sfe_wrong") == 2
     agent.init()
-    assert (agent.state / "device.key").read_bytes() == key
+    assert (agent.keys / "device.key").read_bytes() == key
+    assert len(agent.server.devices) == 1
+
+
+@pytest.mark.parametrize("made", ["nothing", "folder", "parents"])
+@pytest.mark.parametrize("trouble", ["token", "budget", "plan", "labels", "server"])
+def test_an_init_that_is_refused_leaves_nothing_behind(
+    trouble: str, made: str, agent: Agent
+) -> None:
+    state = agent.folder / ("deep/er/state" if made == "parents" else "state")
+    if made == "folder":
+        state.mkdir(mode=0o700)
+        (state / "of the owner").touch()
+    agent.write_config(state_dir=str(state), per_record="1/2" if trouble == "budget" else "1")
+    if trouble == "labels":
+        agent.config.write_text('labels = { site = "x" }\n' + agent.config.read_text())
+    if trouble == "plan":
+        agent.server.plan_digest = "0" * 64
+    if trouble == "server":
+        agent.server.stop()
+    before = sorted(agent.folder.rglob("*"))
+    status = {"budget": 3, "server": 75}.get(trouble, 2)
+    assert agent.run("init", "--token", "sfe_wrong" if trouble == "token" else TOKEN) == status
+    assert sorted(agent.folder.rglob("*")) == before
+    assert not agent.server.devices
 
 
 def test_init_without_a_server_says_so(agent: Agent) -> None:
     agent.server.stop()
     assert agent.run("init", "--token", TOKEN) == 75
     assert "did not answer" in agent.err
+    assert not agent.state.exists()
 
 
-def test_a_second_study_in_one_state_folder_is_refused(
-    enrolled: Agent, make_agent: Callable[[Server], Agent]
+def test_a_study_that_the_device_is_not_in_is_named_with_those_that_it_is_in(
+    enrolled: Agent,
 ) -> None:
     with running(make_plan(n_frequencies=9)) as other:
         enrolled.write_config(server=other.url, study=other.study.hex())
-        for arguments in (("init", "--token", TOKEN), ("once",)):
-            assert enrolled.run(*arguments) == 2
-            assert "belongs to study" in enrolled.err
+        assert enrolled.run("once") == 2
+        assert f"it holds those of {enrolled.server.study.hex()}" in enrolled.err
+        assert "sfumato-agent init" in enrolled.err
         assert not other.requests
 
 
@@ -109,10 +151,10 @@ def test_labels_are_those_that_the_plan_declares_and_then_fixed(
 
 
 def test_a_folder_or_key_that_others_can_read_is_refused(enrolled: Agent) -> None:
-    (enrolled.state / "device.key").chmod(0o644)
+    (enrolled.keys / "device.key").chmod(0o644)
     assert enrolled.run("once") == 2
     assert "`chmod 600 " in enrolled.err
-    (enrolled.state / "device.key").chmod(0o600)
+    (enrolled.keys / "device.key").chmod(0o600)
     enrolled.state.chmod(0o755)
     assert enrolled.run("status") == 2
     assert "`chmod 700 " in enrolled.err
@@ -120,7 +162,7 @@ def test_a_folder_or_key_that_others_can_read_is_refused(enrolled: Agent) -> Non
 
 @pytest.mark.parametrize("fate", ["gone", "other"])
 def test_a_ledger_without_its_key_is_refused(enrolled: Agent, fate: str) -> None:
-    key = enrolled.state / "device.key"
+    key = enrolled.keys / "device.key"
     key.unlink()
     if fate == "other":
         files = [enrolled.state / name for name in ("agent.sqlite", "spent.journal")]

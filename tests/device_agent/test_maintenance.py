@@ -1,15 +1,17 @@
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from shared.errors import ImplausibleSketchError
 from shared.wire import decode_message
 from tests.device_agent.conftest import Agent
 from tests.device_agent.server import TOKEN
 
 
 def files(agent: Agent) -> bytes:
-    return b"".join(file.read_bytes() for file in sorted(agent.state.iterdir()))
+    return b"".join(file.read_bytes() for file in sorted(agent.state.rglob("*")) if file.is_file())
 
 
 def test_an_exported_sketch_is_the_one_that_is_sent_and_still_waits(
@@ -26,6 +28,57 @@ def test_an_exported_sketch_is_the_one_that_is_sent_and_still_waits(
     assert path.read_bytes() in [body for _, body in enrolled.server.received]
     assert enrolled.run("export", "meter", "1", "--to", str(path)) == 2
     assert "File exists" in enrolled.err
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("waiting", "still waits in the outbox"),
+        ("sent", "was sent at 20"),
+        ("shelved", "was set aside (implausible-sketch), and is not sent from here"),
+    ],
+)
+def test_an_export_says_how_the_sketch_stands(
+    state: str, said: str, enrolled: Agent, tmp_path: Path
+) -> None:
+    enrolled.append(0, lines=5)
+    if state == "shelved":
+        enrolled.server.answers = {0: ImplausibleSketchError("is not plausible", field="slots")}
+    enrolled.once(*(["--no-send"] if state == "waiting" else []))
+    assert enrolled.run("export", "meter", "0", "--to", str(tmp_path / "sketch")) == 0
+    assert said in enrolled.out
+
+
+def test_what_is_carried_to_the_server_by_hand_makes_no_copy_of_the_device(
+    enrolled: Agent, tmp_path: Path
+) -> None:
+    enrolled.append(0, 1, 2, lines=5)
+    enrolled.once("--no-send")
+    path = tmp_path / "sketch"
+    assert enrolled.run("export", "meter", "2", "--to", str(path)) == 0
+    body = path.read_bytes()
+    enrolled.server.put(decode_message(body).header.sketch_id, body)
+    assert enrolled.once()["sent"] == 3
+
+
+def test_a_noise_that_must_not_leave_is_not_exported_either(
+    enrolled: Agent, tmp_path: Path
+) -> None:
+    enrolled.append(0, lines=5)
+    clone = tmp_path / "clone"
+    shutil.copytree(enrolled.state, clone)
+    enrolled.once()
+    enrolled.write_config(state_dir=str(clone))
+    enrolled.server.stop()
+    enrolled.once("--send-for", "0", status=75)
+    enrolled.server.start()
+    assert enrolled.run("once") == 3
+    path = tmp_path / "sketch"
+    for _ in range(2):
+        assert enrolled.run("export", "meter", "0", "--to", str(path)) == 3
+        assert "stays here" in enrolled.err
+        assert not path.exists()
+        enrolled.run("resume", "meter", "--i-understand")
 
 
 @pytest.mark.parametrize(("stream", "sequence"), [("meter", "7"), ("other", "0")])
@@ -51,13 +104,15 @@ def test_a_forgotten_device_leaves_what_it_spent_and_nothing_else(enrolled: Agen
     assert "what they cost stays spent" in enrolled.err
     assert messages[0] in files(enrolled)
     assert enrolled.run("forget", "--yes") == 0
-    assert "2 sketch(es) were never sent" in enrolled.out
-    assert not (enrolled.state / "device.key").exists()
+    assert "2 of these were never sent" in enrolled.out
+    assert "`sfumato device revoke " in enrolled.out
+    assert not (enrolled.keys / "device.key").exists()
     assert not any(message in files(enrolled) for message in messages)
     assert enrolled.run("once") == 2
     assert enrolled.run("budget", "--json") == 0
     assert '"n_releases": 2' in enrolled.out
     assert enrolled.run("forget", "--yes") == 2
+    assert "was forgotten already; its ledger is kept" in enrolled.err
 
 
 def test_a_device_that_enrols_again_goes_on_with_ledger_and_sources(enrolled: Agent) -> None:
@@ -80,13 +135,6 @@ def test_a_device_that_enrols_again_goes_on_with_ledger_and_sources(enrolled: Ag
     enrolled.server.tokens[TOKEN] = 1
     assert enrolled.run("init", "--token", TOKEN) == 3
     assert "budget.lifetime" in enrolled.err
-
-
-def test_another_study_cannot_take_over_what_was_spent(enrolled: Agent) -> None:
-    enrolled.run("forget", "--yes")
-    enrolled.write_config(study="ab" * 32)
-    assert enrolled.run("init", "--token", TOKEN) == 2
-    assert "holds what a device of study" in enrolled.err
 
 
 def test_the_ledger_is_only_forgotten_by_who_says_so_twice(enrolled: Agent) -> None:

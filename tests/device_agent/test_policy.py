@@ -4,8 +4,8 @@ import pytest
 
 from shared.plan import compute_plan_digest
 from shared.wire import EnrolmentCode, encode_enrolment_code
-from tests.device_agent.conftest import Agent
-from tests.device_agent.server import TOKEN
+from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.server import TOKEN, running
 
 
 def add_policy(agent: Agent, policy: str) -> None:
@@ -109,3 +109,17 @@ def _with_examples(sample: str) -> str:
         is_example = line.startswith("# ") and (text.startswith("[") or " = " in text)
         lines.append(text.replace("64 hexadecimal digits", "ab" * 32) if is_example else line)
     return "\n".join(lines)
+
+
+def test_more_streams_than_the_plan_takes_of_a_device_are_refused_before_anything_is_spent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(make_plan(most_streams_per_device=1)) as server:
+        agent = Agent(tmp_path, server, capsys)
+        config = agent.config.read_text()
+        start = config.index("[[streams]]")
+        second = config[start:].replace('"meter"', '"other"').replace("records.csv", "other.csv")
+        agent.config.write_text(config + "\n" + second)
+        assert agent.run("init", "--token", TOKEN) == 2
+        assert "streams: are 2, and the study's plan takes 1 of one device" in agent.err
+        assert not server.devices

@@ -11,7 +11,7 @@ import pytest
 from device_agent.agent.log import LOG
 from shared.errors import AccessError, DuplicateUploadError
 from shared.plan import WindowRule
-from tests.device_agent.conftest import HOUR, Agent, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.server import Server, running
 
@@ -106,11 +106,16 @@ def test_other_bytes_at_the_server_suspend_the_stream_until_the_owner_acts(
         enrolled.append(1, 2, lines=5)
         time.sleep(1.5)
         assert stop(process) == 0
-    assert query(enrolled.state, "SELECT COUNT(*) FROM events") == [(1,)]
+    events = "SELECT sequence, copy FROM events ORDER BY id"
+    assert query(enrolled.state, events) == [(0, 0), (0, 1)]
     assert enrolled.run("resume", "meter") == 2
     assert "two devices share a key" in enrolled.err
     assert enrolled.run("resume", "meter", "--i-understand") == 0
     enrolled.server.answers.clear()
+    # Both releases may be of the same records, so the owner must allow what they cost together.
+    assert enrolled.once(status=3)["released"] == 0
+    assert "budget.per_record" in enrolled.err
+    enrolled.write_config(per_record="2")
     assert enrolled.once()["released"] == 2
     assert enrolled.run("resume", "meter", "--i-understand") == 2
     assert "is not suspended" in enrolled.err
@@ -121,7 +126,7 @@ def test_a_server_that_knows_more_stops_it_before_any_release(enrolled: Agent) -
     enrolled.append(0, 1, lines=5)
     with daemon(enrolled.config) as process:
         assert process.wait() == 3
-    assert query(enrolled.state, "SELECT COUNT(*) FROM events") == [(0,)]
+    assert query(enrolled.state, "SELECT COUNT(*) FROM events WHERE copy = 0") == [(0,)]
     assert "restored from a backup, or this device was cloned" in log_of(enrolled)
 
 
@@ -302,7 +307,10 @@ def test_windows_by_count_need_no_time(make_agent: Callable[[Server], Agent]) ->
 
 def test_a_value_stands_in_no_log_line_and_the_metrics_are_whole(enrolled: Agent) -> None:
     with enrolled.config.open("a") as file:
-        file.write('\n[log]\nlevel = "debug"\n[metrics]\npath = "sfumato.prom"\n')
+        file.write(
+            '\n[log]\nlevel = "debug"\nvalue_counts = true\n'
+            '[metrics]\npath = "sfumato.prom"\nvalue_counts = true\n'
+        )
     enrolled.append(0, lines=5)
     with enrolled.records.open("a") as file:
         file.write(f"{HOUR},7.654321,oops8.765\n")
@@ -320,6 +328,30 @@ def test_a_value_stands_in_no_log_line_and_the_metrics_are_whole(enrolled: Agent
         assert secret not in log_of(enrolled)
         assert secret not in text
     assert "could not be sketched" in log_of(enrolled)
+
+
+def test_nothing_that_depends_on_values_leaves_by_log_or_metrics_unless_asked_for(
+    enrolled: Agent,
+) -> None:
+    with enrolled.config.open("a") as file:
+        file.write('\n[log]\nlevel = "debug"\n[metrics]\npath = "sfumato.prom"\n')
+    enrolled.append(0, lines=5)
+    with enrolled.records.open("a") as file:
+        for line in range(5):
+            # Out of bounds, and unusable.
+            file.write(f"{BASE + line},11.5,0\n{BASE + line},oops,0\n")
+    enrolled.append(1, lines=5)
+    with daemon(enrolled.config) as process:
+        wait_until(lambda: n_stored(enrolled) == 2)
+        time.sleep(1.2)
+        assert stop(process) == 0
+    text = (enrolled.folder / "sfumato.prom").read_text()
+    assert 'sfumato_agent_records_read_total{stream="meter"} 20' in text
+    for word in ("unsketchable", "out_of_bounds"):
+        assert word not in text
+    for words in ("could not be sketched", "outside the plan's bounds"):
+        assert words not in log_of(enrolled)
+    assert "window(s) released" in log_of(enrolled)
 
 
 def test_the_service_manager_hears_of_start_life_and_stop(enrolled: Agent, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from device_agent.source_settings import FileSettings
 from shared.core.engines import list_engines
 from shared.errors import ConfigError
 from shared.privacy import Budget
+from shared.privacy.limits import DEFAULT_DELTA
 from tests.device_agent.conftest import Agent
 
 STUDY = "ab" * 32
@@ -38,7 +39,12 @@ def test_a_configuration_is_read_with_paths_beside_it(tmp_path: Path) -> None:
     assert settings.state_dir == tmp_path / "state"
     assert settings.server == "https://example.org"
     assert settings.study == bytes.fromhex(STUDY)
-    assert settings.budget == Budget(per_record=Fraction(1), lifetime=Fraction(3, 2))
+    assert settings.budget == Budget(
+        per_record=Fraction(1),
+        lifetime=Fraction(3, 2),
+        delta=DEFAULT_DELTA,
+        defaults=frozenset({"delta"}),
+    )
     (stream,) = settings.streams
     assert isinstance(stream.source, FileSettings)
     assert stream.source.path == tmp_path / "records.csv"
@@ -114,7 +120,7 @@ def test_streams_share_neither_name_nor_file(path: str, field: str, tmp_path: Pa
 def test_two_links_to_one_file_are_one_source(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("records.csv")
     second = '[[streams]]\nname = "b"\n[streams.source]\nkind = "csv"\npath = "link.csv"\n'
-    with pytest.raises(ConfigError, match="is the source of stream"):
+    with pytest.raises(ConfigError, match="may give records of stream"):
         load_settings(write(tmp_path, GOOD + second), {})
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.agent import slots
+from device_agent.agent import clocks, slots
 from device_agent.agent.reading import open_stream_source
 from device_agent.sources import RecordBatch, RecordSource
 from device_agent.windows import SlotSchedule
@@ -47,12 +47,21 @@ class SlotClock:
     """The time of device and server alike."""
 
     now = NOW
+    jumped = 0.0
+    """By how much somebody has set it since."""
+    started, boot = ORIGIN - 1e6, "first"
+
+    def restart(self) -> None:
+        """Start the machine again."""
+        self.started, self.boot = self.now - self.jumped, "second"
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SlotClock:
     clock = SlotClock()
     monkeypatch.setattr(time, "time", lambda: clock.now)
+    monkeypatch.setattr(clocks, "_boot_time", lambda: clock.now - clock.jumped - clock.started)
+    monkeypatch.setattr(clocks, "_boot_id", lambda: clock.boot)
     return clock
 
 
@@ -112,10 +121,10 @@ def query(agent: Agent, statement: str) -> list[tuple[Any, ...]]:
 
 SCHEDULE = SlotSchedule(rule=SECRET["window"])
 moments = st.floats(min_value=ORIGIN - 3 * LENGTH, max_value=ORIGIN + 40 * LENGTH)
-clocks = st.lists(st.lists(moments, min_size=1, max_size=2), max_size=12)
+runs_of_clocks = st.lists(st.lists(moments, min_size=1, max_size=2), max_size=12)
 
 
-@given(clocks)
+@given(runs_of_clocks)
 def test_every_slot_gets_exactly_one_sketch_in_order_whatever_the_clocks_do(
     runs: list[list[float]],
 ) -> None:
@@ -299,13 +308,13 @@ def test_a_source_that_cannot_be_read_holds_up_no_slot_and_loses_nothing(
 ) -> None:
     write(loud, at(0.5), at(4.1))
     loud.once()
-    text = loud.records.read_text() + f"{at(5.5)},1,1\n"
-    loud.records.unlink()
+    away = loud.records.rename(loud.folder / "away.csv")
     if error == "replaced":
         loud.records.write_text("time,x,y\n" + "1,1,1\n" * 9)
     clock.now = at(6.5)
     assert loud.once(status=2 if error == "missing" else 3)["released"] == 2
-    loud.records.write_text(text)
+    away.rename(loud.records)
+    write(loud, at(5.5))
     clock.now = at(7.5)
     loud.once()
     loud.once()
@@ -395,11 +404,61 @@ def test_when_clocks_differ_records_are_kept_and_no_slot_is_released(loud: Agent
     write(loud, at(0.5), at(2.5))
     report = loud.once()
     assert report["released"] == 0
-    assert any("differ by" in message for message in report["messages"])
+    assert any("the server (" in message for message in report["messages"])
     loud.server.clock_offset = 0.0
     assert loud.once()["released"] == 4
     loud.once()
     assert sum(counts(loud)) == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("lifetime", [None, "5"])
+def test_without_the_server_a_clock_that_is_set_forward_releases_and_spends_nothing(
+    lifetime: str | None, restarts: bool, secret: Agent, clock: SlotClock
+) -> None:
+    secret.write_config(lifetime=lifetime)
+    secret.once()
+    secret.once()
+    spent = query(secret, "SELECT COUNT(*) FROM events")
+    assert spent == [(4,)]
+    secret.server.stop()
+    if restarts:
+        clock.restart()
+    clock.now, clock.jumped = at(4000.5), 3996.0 * LENGTH
+    write(secret, at(4.1))
+    for _ in range(2):
+        assert secret.once("--send-for", "0")["released"] == 0
+        assert "server" in secret.out
+    assert query(secret, "SELECT COUNT(*) FROM events") == spent
+    secret.server.start()
+    clock.now, clock.jumped = at(5.5), 0.0
+    secret.once()
+    assert query(secret, "SELECT COUNT(*) FROM events") == [(5,)]
+
+
+def test_without_the_server_slots_are_released_as_time_passes(
+    secret: Agent, clock: SlotClock
+) -> None:
+    secret.once()
+    secret.once()
+    secret.server.stop()
+    for slot in (5, 6, 9):
+        clock.now = at(slot + 0.5)
+        secret.run("once", "--send-for", "0")
+        assert query(secret, "SELECT MAX(sequence) FROM events") == [(slot - 1,)]
+
+
+def test_a_device_that_never_agreed_with_its_server_releases_no_slot_without_it(
+    secret: Agent, clock: SlotClock
+) -> None:
+    connection = sqlite3.connect(secret.state / "agent.sqlite")
+    with connection:
+        connection.execute("DELETE FROM agreed_time")
+    connection.close()
+    secret.server.stop()
+    report = secret.once("--send-for", "0")
+    assert report["released"] == 0
+    assert any("have never agreed on the time" in text for text in report["messages"])
 
 
 def test_nothing_is_released_before_the_study_begins(loud: Agent, clock: SlotClock) -> None:
@@ -444,7 +503,7 @@ def test_how_records_arrive_in_runs_and_batches_changes_no_sum(
 def test_the_status_of_an_open_slot_is_secret(secret: Agent) -> None:
     write(secret, at(4.1))
     secret.once()
-    secret.run("status", "--json")
+    secret.run("status", "--json", "--value-counts")
     document = json.loads(secret.out)
     (stream,) = document["streams"]
     assert stream["open_window"] == {"n_records": None, "unsketchable": None, "slots": None}

@@ -27,7 +27,7 @@ def write(path: Path, *slots: int) -> None:
 
 
 def test_a_window_over_several_files_stores_the_position_of_each(enrolled: Agent) -> None:
-    configure(enrolled, kind="csv", path="records.csv", replaced="follow")
+    configure(enrolled, kind="csv", path="records.csv", replaced="join_successors")
     write(enrolled.records, 0, 0)
     assert enrolled.once()["records_read"] == 2
     enrolled.records.rename(enrolled.folder / "records.csv.1")
@@ -35,7 +35,7 @@ def test_a_window_over_several_files_stores_the_position_of_each(enrolled: Agent
     assert enrolled.once()["records_read"] == 1
     # Neither is read again under any name.
     for name in ("records.csv.1", "records.csv"):
-        configure(enrolled, kind="csv", path=name, replaced="follow")
+        configure(enrolled, kind="csv", path=name, replaced="join_successors")
         assert enrolled.once()["records_read"] == 0
     assert sum(m.header.n_records or 0 for m in enrolled.server.stored.values()) == 3
 
@@ -61,6 +61,16 @@ def test_check_states_the_guarantee_and_takes_nothing_from_a_source(
     configure(enrolled, kind="stdin")
     assert enrolled.run("check") == 0, enrolled.err
     assert "each record is read at most once; can be lost: what was read" in enrolled.out
+
+
+def test_check_says_where_a_time_does_not_stand_first(enrolled: Agent) -> None:
+    sentence = "the column 'time' stands behind others"
+    enrolled.records.write_text("time,x,y\n")
+    assert enrolled.run("check") == 0, enrolled.err
+    assert sentence not in enrolled.out
+    enrolled.records.write_text("note,time,x,y\n")
+    assert enrolled.run("check") == 0, enrolled.err
+    assert sentence in enrolled.out
 
 
 def _samples() -> list[str]:

@@ -2,13 +2,12 @@
 
 What is released is compared with the records themselves: the plan spends so much that its noise
 is next to nothing, so each sketch shows exactly which records are in it.
-
-``SFUMATO_FAULTS=full`` for many more examples.
 """
 
 import functools
 import itertools
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from fractions import Fraction
@@ -23,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -32,11 +30,11 @@ from device_agent.agent import device, sending
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
 from device_agent.messages import UploadOutcome
-from device_agent.store import load_message, streams
+from device_agent.store import offer_sketch, streams
 from device_agent.store.journal import Journal, read_journal
 from device_agent.transport import ServerClient
 from shared.core import SketchAccumulator
-from shared.errors import SketchError
+from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule
 from shared.wire import decode_message, decode_payload, problem_types
 from tests.device_agent.conftest import make_plan
@@ -44,8 +42,8 @@ from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.faults import Crash, Faults, injecting
 from tests.device_agent.server import Server
+from tests.soak import small_and_soak
 
-FULL = os.environ.get("SFUMATO_FAULTS") == "full"
 NOW = BASE + 1000 * HOUR
 EPSILON = 10**9
 MOST_RELEASES = 7
@@ -85,8 +83,8 @@ class Agents(RuleBasedStateMachine):
         self.driver = Driver(
             folder,
             self.server,
-            budget=f'lifetime = "{MOST_RELEASES * EPSILON}"',
-            source='replaced = "follow"',
+            budget=f'per_record = "{EPSILON}"\nlifetime = "{MOST_RELEASES * EPSILON}"',
+            source='replaced = "join_successors"',
             clock=lambda: NOW + self.offset,
         )
         self.faults.disarm()
@@ -95,9 +93,10 @@ class Agents(RuleBasedStateMachine):
         self.slot = 0
         self.n_rotated = self.n_writes = 0
         self.is_up = True
-        self.is_all_read = False
         self.has_lost = False  # the server, restored from a backup
         self.bodies: dict[int, bytes] = {}
+        self.refused: set[int] = set()
+        """Numbers under which the server may say that it holds another sketch."""
         self.append(n=3, slots=0)
         self.once()
 
@@ -111,16 +110,15 @@ class Agents(RuleBasedStateMachine):
                 self.values.append((float(f"{x:.3f}"), float(f"{y:.3f}")))
                 file.write(f"{BASE + self.slot * HOUR},{x:.3f},{y:.3f}\n")
         self._touch()
-        self.is_all_read = False
 
-    @rule(line=st.sampled_from(["garbage", "1,x", ",y,z,1", "1700000000,nan,1", '"']))
+    @rule(
+        line=st.sampled_from(["garbage", "1,x", ",y,z,1", "1700000000,nan,1", '"', "", "time,x,y"])
+    )
     def append_garbage(self, line: str) -> None:
         with self.driver.records.open("a") as file:
-            # No two alike: a file that begins as one that was read is known as a copy of it.
-            file.write(f"{line}{len(self.values)}\n")
+            file.write(f"{line}\n")
         self._touch()
         self.values.append((np.nan, np.nan))
-        self.is_all_read = False
 
     @rule()
     def rotate(self) -> None:
@@ -128,14 +126,6 @@ class Agents(RuleBasedStateMachine):
         path = self.driver.records
         path.rename(path.with_name(f"records.csv.{self.n_rotated}"))
         path.write_text("time,x,y\n")
-        self._touch()
-
-    @precondition(lambda self: self.is_all_read)
-    @rule()
-    def truncate(self) -> None:
-        os.truncate(self.driver.records, 0)
-        with self.driver.records.open("a") as file:
-            file.write("time,x,y\n")
         self._touch()
 
     def _touch(self) -> None:
@@ -158,6 +148,7 @@ class Agents(RuleBasedStateMachine):
         if answer == "up":
             self.server.answers.clear()
         elif isinstance(answer, type):
+            self.refused |= {sequence} if answer is DuplicateUploadError else set()
             self.server.answers[sequence] = answer("is refused by this test", field="sketch")
         else:
             self.server.answers[sequence] = answer
@@ -198,7 +189,6 @@ class Agents(RuleBasedStateMachine):
             self.faults.disarm()
 
     def _note(self, report: OnceReport) -> None:
-        self.is_all_read = not report.errors
         ((generation,),) = query(
             self.driver.state, "SELECT value FROM meta WHERE key = 'generation'"
         )
@@ -206,7 +196,13 @@ class Agents(RuleBasedStateMachine):
             self.has_lost = False
 
     def _events(self) -> list[tuple[object, ...]]:
-        return query(self.driver.state, "SELECT stream, sequence FROM events ORDER BY id")
+        statement = "SELECT stream, sequence FROM events WHERE copy = 0 ORDER BY id"
+        return query(self.driver.state, statement)
+
+    def _n_spent(self) -> int:
+        """Count releases, also those that another copy has made as far as the server says."""
+        ((n_spent,),) = query(self.driver.state, "SELECT COALESCE(SUM(count), 0) FROM events")
+        return int(str(n_spent))
 
     def _is_suspended(self) -> bool:
         found = query(self.driver.state, "SELECT suspended FROM streams")
@@ -226,6 +222,8 @@ class Agents(RuleBasedStateMachine):
         )
         assert [sequence for _, sequence in events] == list(range(len(events)))
         assert len(events) <= MOST_RELEASES
+        # Of a copy it may hear when all is spent.
+        assert self._n_spent() - len(events) <= len(self.refused)
 
     @invariant()
     def what_was_sent_is_in_the_journal(self) -> None:
@@ -286,9 +284,8 @@ class Agents(RuleBasedStateMachine):
                 lift_suspension(self.driver.settings, stream="meter")
             for _ in range(3):
                 report = self.driver.once()
-            n_events = len(self._events())
             assert report.outbox.waiting == 0
-            if n_events < MOST_RELEASES:
+            if self._n_spent() < MOST_RELEASES:
                 assert report.errors == []
                 rows = query(
                     self.driver.state,
@@ -325,19 +322,26 @@ def explore(
         )
 
 
-def search(root: Path) -> None:
-    """Make many short explorations, for each long one begins with its smallest examples."""
-    for first in range(40):
-        folder = root / str(first)
+def search(root: Path, *, soon: int) -> None:
+    """Make many short explorations, for each long one begins with its smallest examples.
+
+    The one of the seed ``soon`` is made before all others.
+    """
+    for number, first in enumerate([soon, *range(40)]):
+        folder = root / str(number)
         folder.mkdir()
         explore(folder, n_examples=12, n_steps=40, first=first, phases=[Phase.generate])
 
 
-def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(tmp_path: Path) -> None:
-    if FULL:
-        explore(tmp_path, n_examples=1000, n_steps=50)
-    else:
-        explore(tmp_path, n_examples=20, n_steps=22, derandomize=True)
+@small_and_soak(
+    "choices",
+    {"n_examples": 12, "n_steps": 22, "derandomize": True},
+    {"n_examples": 1000, "n_steps": 50},
+)
+def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
+    choices: dict[str, Any], tmp_path: Path
+) -> None:
+    explore(tmp_path, **choices)
 
 
 def _forget_position(patch: pytest.MonkeyPatch) -> None:
@@ -363,36 +367,45 @@ def _believe_every_answer(patch: pytest.MonkeyPatch) -> None:
 
 def _draw_again_before_sending(patch: pytest.MonkeyPatch) -> None:
     count = itertools.count()
-    real = load_message
-    patch.setattr(sending, "load_message", lambda *a: real(*a)[:-1] + bytes([next(count) % 256]))
+
+    def offer(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> bytes:
+        return offer_sketch(connection, sketch_id, now=now)[:-1] + bytes([next(count) % 256])
+
+    patch.setattr(sending, "offer_sketch", offer)
 
 
 def _ignore_the_budget(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(globals(), "MOST_RELEASES", 3)  # few steps spend so much
-    patch.setattr(device, "require_within_budget", lambda *_: None)
+    patch.setattr(device, "require_within_budget", lambda *_, **__: None)
 
 
 def _send_before_noting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "catch_up", lambda *_: None)
 
 
+@small_and_soak("is_helped", True, False)
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "soon"),
     [
-        _forget_position,
-        _forget_event,
-        _commit_bit_by_bit,
-        _believe_every_answer,
-        _draw_again_before_sending,
-        _ignore_the_budget,
-        _send_before_noting,
+        (_forget_position, 2),
+        (_forget_event, 0),
+        (_send_before_noting, 0),
+        # These take many steps from any seed.
+        pytest.param(_commit_bit_by_bit, 0, marks=pytest.mark.soak),
+        pytest.param(_believe_every_answer, 3, marks=pytest.mark.soak),
+        pytest.param(_draw_again_before_sending, 0, marks=pytest.mark.soak),
+        pytest.param(_ignore_the_budget, 0, marks=pytest.mark.soak),
     ],
 )
 def test_a_planted_mistake_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None],
+    soon: int,
+    is_helped: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
     with pytest.raises(BaseException) as caught:  # noqa: PT011
-        search(tmp_path)
+        search(tmp_path, soon=soon if is_helped else 0)
     # One that breaks by itself proves nothing.
     assert not isinstance(caught.value, TypeError | AttributeError | NameError)

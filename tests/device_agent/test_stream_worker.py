@@ -37,7 +37,11 @@ class Breaking(RecordSource):
     breaks_at: BaseException | None = None
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], known: Sequence[KnownPosition]
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
     ) -> None:
         self.report = ReadingReport()
         self._n_dimensions = len(dimensions)

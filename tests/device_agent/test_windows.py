@@ -63,7 +63,8 @@ def model(
     last: int | None = None
     floor: int | None = None
     for i, time in enumerate(timestamps):
-        slot = None if math.isnan(time) else min(math.floor(time / LENGTH), NOW_SLOT)
+        # What is older than the plan's origin joins its first slot.
+        slot = None if math.isnan(time) else min(max(math.floor(time / LENGTH), 0), NOW_SLOT)
         is_later = slot is not None and last is not None and slot > last
         if members and is_later and len(members) >= least:
             assert first is not None
@@ -125,7 +126,7 @@ def test_slots_never_go_back_and_meet_only_behind_a_full_window(
     for _, window in outcome.windows:
         assert window.first_slot is not None
         assert window.last_slot is not None
-        assert window.first_slot <= window.last_slot <= NOW_SLOT
+        assert 0 <= window.first_slot <= window.last_slot <= NOW_SLOT
         if previous is not None:
             assert previous.last_slot is not None
             was_full = previous.n_records == least + more

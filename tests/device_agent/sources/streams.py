@@ -21,6 +21,13 @@ def make_stream(
     )
 
 
+DIGEST_KEY = bytes(range(32))
+
+
+def _offset_of(known: KnownPosition) -> int:
+    return int(known.position.place.get("offset", 0))
+
+
 class Reader:
     """Opens a stream's source, reads what is new, and remembers where it stands."""
 
@@ -35,7 +42,9 @@ class Reader:
         """Open the source as after a restart: whoever read it before has ended."""
         if self._source is not None:
             self._source.close()
-        self._source = open_source(self.stream, self.dimensions, list(self.known.values()))
+        known = list(self.known.values())
+        self._source = open_source(self.stream, self.dimensions, known, DIGEST_KEY)
+        self._note_changes(self._source)
         return self._source
 
     def poll(self, source: RecordSource, *, limit: int | None = None) -> list[float]:
@@ -48,7 +57,18 @@ class Reader:
             found += batch.values[:n_kept, 0].tolist()
             if n_kept < len(batch.values):
                 break
+        self._note_changes(source)
         return found
+
+    def _note_changes(self, source: RecordSource) -> None:
+        changes = source.take_changes()
+        for gone in changes.gone:
+            self.known.pop((self.stream.name, gone), None)
+        for position in changes.seen:
+            known = KnownPosition(stream=self.stream.name, position=position)
+            before = self.known.get((self.stream.name, position.source))
+            if before is None or _offset_of(before) < _offset_of(known):
+                self.known[self.stream.name, position.source] = known
 
     def remember(self, position_after: Callable[[int], Any], i: int) -> None:
         position = position_after(i)

@@ -1,4 +1,6 @@
+import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_agent.sources import Position, RecordSource
+from device_agent.sources import Position, RecordSource, known_files
+from device_agent.sources.known_files import KnownFiles
+from shared import file_identity
 from shared.errors import RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
@@ -51,18 +55,84 @@ def test_each_matching_file_is_consumed_once(folder: Path) -> None:
     assert reader.once() == []
 
 
-def test_a_copy_under_another_name_is_passed_over(folder: Path) -> None:
+def test_a_file_is_known_by_its_identity_and_not_by_what_it_holds(folder: Path) -> None:
     reader = make_reader(folder)
-    shutil.copy(put(folder, "a.csv", 1, 2), folder / "b.csv")
-    source = reader.open()
-    assert reader.poll(source) == [1, 2]
-    assert "b.csv: begins with records already read" in source.report.describe()[0]
-    source.close()
+    put(folder, "a.csv", 1, 2)
+    assert reader.once() == [1, 2]
+    # Another name, or one more, is the same file; what holds the same is another.
     (folder / "a.csv").rename(folder / "z.csv")
-    shutil.copy(folder / "z.csv", folder / "y.csv")
+    os.link(folder / "z.csv", folder / "y.csv")
+    assert reader.once() == []
+    shutil.copy(folder / "z.csv", folder / "c.csv")
+    assert reader.once() == [1, 2]
     with (folder / "y.csv").open("a") as file:
         file.write("3,0\n")
     assert reader.once() == [3]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_another_file_under_a_known_name_is_left_alone_unless_names_are_used_again(
+    stopped: bool, folder: Path
+) -> None:
+    put(folder, "a.csv", 1, 2)
+    for options, expected in (({}, []), ({"replaced": "join_successors"}, [1, 2, 3])):
+        reader = make_reader(folder, **options)
+        source = reader.open()
+        assert reader.poll(source) == [1, 2]
+        # As an editor saves it.
+        put(folder, ".new", 1, 2, 3).rename(folder / "a.csv")
+        if stopped:
+            source = reader.open()
+        assert reader.poll(source) == expected
+        said = "a.csv: is another file than the one that was read" in str(source.report.describe())
+        assert said is not bool(expected)
+        put(folder, ".new", 1, 2).rename(folder / "a.csv")
+
+
+def test_a_renamed_file_leaves_its_name_to_another(folder: Path) -> None:
+    reader = make_reader(folder)
+    put(folder, "a.csv", 1)
+    assert reader.once() == [1]
+    (folder / "a.csv").rename(folder / "b.csv")
+    put(folder, "a.csv", 2)
+    assert reader.once() == [2]
+
+
+@pytest.mark.parametrize("has_birth", [True, False])
+def test_files_that_are_gone_are_forgotten_before_they_are_many(
+    has_birth: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_files, "MOST_GONE", 3)
+    if not has_birth:
+        # As a file system that keeps no time of making.
+        monkeypatch.setattr(file_identity, "_find_statx", lambda: None)
+    reader = make_reader(folder)
+    away = folder.parent / "away"
+    away.mkdir()
+    for number in range(6):
+        path = put(folder, f"{number}.csv", number)
+        assert reader.once() == [number]
+        path.rename(away / path.name)
+    assert reader.once() == []
+    assert len(reader.known) == (3 if has_birth else 0)
+    if has_birth:
+        # One that comes back goes on.
+        (away / "5.csv").rename(folder / "back.csv")
+        assert reader.once() == []
+
+
+def test_a_folder_that_is_not_mounted_is_not_forgotten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_identity, "_find_statx", lambda: None)
+    reader = make_reader(folder)
+    put(folder, "a.csv", 1)
+    assert reader.once() == [1]
+    known = KnownFiles("meter", list(reader.known.values()))
+    known.drop_gone(set(), device=folder.stat().st_dev + 1)
+    assert known.take_changes().gone == ()
+    known.drop_gone(set(), device=folder.stat().st_dev)
+    assert len(known.take_changes().gone) == 1
 
 
 def test_a_bad_file_does_not_hold_up_the_others(folder: Path) -> None:
@@ -134,7 +204,8 @@ def test_a_file_that_changed_since_it_was_read_is_not_deleted(folder: Path) -> N
     put(folder, "a.csv", 2)
     tell_released(reader, source)
     assert (folder / "a.csv").exists()
-    assert reader.poll(source) == [2]
+    assert reader.poll(source) == []
+    assert "a.csv: the part that was already read has changed" in source.report.describe()[0]
     source.close()
 
 
@@ -151,7 +222,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         max_size=25,
     ),
 )
-def test_whatever_happens_to_names_each_record_is_read_once(
+def test_whatever_happens_to_names_each_record_of_each_file_is_read_once(
     files: list[int],
     actions: list[tuple[str, int]],
     tmp_path_factory: pytest.TempPathFactory,
@@ -160,22 +231,23 @@ def test_whatever_happens_to_names_each_record_is_read_once(
     folder.mkdir()
     reader = make_reader(folder)
     n_written = 0
+    expected: Counter[float] = Counter()
     for i, n in enumerate(files):
         put(folder, f"{i}.csv", *range(n_written, n_written + n))
         n_written += n
+    expected.update(range(n_written))
     found: list[float] = []
     source = reader.open()
     for i, (action, argument) in enumerate(actions):
         path = sorted(folder.iterdir())[argument % len(list(folder.iterdir()))]
         if action == "append":
-            # To the longest of the copies, or its content would fork.
-            group = [p for p in folder.iterdir() if _first(p) == _first(path)]
-            longest = max(group, key=lambda p: p.stat().st_size)
-            with longest.open("a") as file:
+            with path.open("a") as file:
                 file.write(f"{n_written},0\n")
+            expected[n_written] += 1
             n_written += 1
         elif action == "copy":
             shutil.copy(path, folder / f"copy{i}.csv")
+            expected.update(float(line.split(",")[0]) for line in path.read_text().split()[1:])
         elif action == "rename":
             path.rename(folder / f"renamed{i}.csv")
         elif action == "poll":
@@ -185,11 +257,7 @@ def test_whatever_happens_to_names_each_record_is_read_once(
             source = reader.open()
     found += reader.poll(source)
     source.close()
-    assert sorted(found) == list(range(n_written))
-
-
-def _first(path: Path) -> str:
-    return path.read_text().splitlines()[1]
+    assert Counter(found) == expected
 
 
 def test_positions_are_plain_values(folder: Path) -> None:

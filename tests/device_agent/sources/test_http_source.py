@@ -1,6 +1,8 @@
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.errors import RecordError
+from shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 
@@ -24,6 +26,7 @@ class Feed:
         self.body: bytes | None = None
         self.asked: list[str] = []
         self.authorization: str | None = None
+        self.drips = False
         self.may_answer = threading.Event()
         self.may_answer.set()
 
@@ -57,7 +60,12 @@ class serving:  # noqa: N801
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                n = 1 if feed.drips else max(1, len(body))
+                with suppress(ConnectionError):
+                    for i in range(0, len(body), n):
+                        self.wfile.write(body[i : i + n])
+                        # Each piece in time, and all of them never.
+                        time.sleep(0.02 * feed.drips)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -125,6 +133,10 @@ def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
     feed.headers = {"Retry-After": "7"}
     assert reader.poll(source) == []
     assert source.pause_s == 7
+    for asked, pause_s in (("0", 1), ("1000000000000", 3600), ("9" * 4000, 3600)):
+        feed.headers = {"Retry-After": asked}
+        assert reader.poll(source) == []
+        assert source.pause_s == pause_s
     feed.status = 200
     assert reader.poll(source) == [1]
     source.close()
@@ -147,9 +159,14 @@ def test_a_server_that_is_gone_is_asked_again_later() -> None:
         (200, b"987654", "gave no JSON object"),
         (200, b"{}", "gave no JSON object"),
         (200, b'{"records": 987654}', "gave records that are no list"),
-        (200, b'{"records": [], "next": [1]}', "gave records that are no list"),
+        (200, b'{"records": [], "next": [1]}', "gave a cursor that is no text"),
+        (200, b'{"records": [], "next": "\\ud800"}', "gave a cursor that is no text"),
+        (200, b'{"records": [], "records": []}', "gave 'records' twice"),
+        (200, b'{"records": [{"x": 1}', "gave no JSON object"),
+        (200, b'{"records": [{"x": 1}]} {}', "gave no JSON object"),
         (200, b"[" * 100_000, "gave no JSON object"),
-        (200, b" " * ((16 << 20) + 1), "gave a page of more than"),
+        (200, b'{"records": [' + b"1," * (1 << 17) + b"1]}", "gave a page of more than 131072"),
+        (204, b"", "answered 204"),
     ],
 )
 def test_a_wrong_answer_is_refused_without_its_values(
@@ -160,6 +177,30 @@ def test_a_wrong_answer_is_refused_without_its_values(
         make_reader(feed).once()
     assert named in str(caught.value)
     assert "987654" not in str(caught.value)
+
+
+HUGE = [
+    b'{"x": ' + b"9" * 5000 + b"}",
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"x": 1, "note": "' + b"a" * 3_000_000 + b'"}',
+    b'{"x": 1, "x": [{}, "]}", "\\"", "\\\\"]}',
+    b'"\xff"',
+    b"\x00",
+]
+
+
+@pytest.mark.parametrize("broken", HUGE)
+def test_a_record_that_cannot_be_read_is_a_matter_of_its_own(broken: bytes, feed: Feed) -> None:
+    feed.body = (
+        b'{"a": {"records": []}, "records": [{"x": 1},' + broken + b', {"x": 3}], "b": "]}"}'
+    )
+    assert [str(value) for value in make_reader(feed).once()] == ["1.0", "nan", "3.0"]
+
+
+def test_a_page_is_as_large_as_its_records_are_many(feed: Feed) -> None:
+    feed.body = b'{"records": [' + b",".join(HUGE[2:3] * 20) + b"]}"
+    reader = make_reader(feed)
+    assert len(reader.once()) == 20
 
 
 def test_a_page_that_shrank_is_refused(feed: Feed) -> None:
@@ -241,3 +282,25 @@ def test_what_stands_behind_a_question_mark_is_in_no_message(feed: Feed) -> None
     with pytest.raises(RecordError) as caught:
         make_reader(feed).once()
     assert "a=b" not in str(caught.value)
+
+
+def test_an_answer_that_drips_ends_in_time(feed: Feed) -> None:
+    feed.records, feed.drips = [{"x": 1, "note": "a" * 1000}], True
+    reader = make_reader(feed, timeout_s=0.3)
+    assert reader.once() == []
+    assert "did not answer (ReadTimeout)" in reader.messages[0]
+    feed.drips = False
+    assert make_reader(feed).once() == [1]
+
+
+def test_another_address_is_not_read_on_under_the_name_of_the_first(feed: Feed) -> None:
+    feed.records = [{"x": 1}]
+    reader = make_reader(feed)
+    assert reader.once() == [1]
+    with serving() as other:
+        other.records = feed.records
+        moved = make_reader(other)
+        moved.known = reader.known
+        with pytest.raises(LedgerError, match="the stream has read localhost:"):
+            moved.open()
+    assert other.asked == []

@@ -29,6 +29,13 @@ def test_the_example_of_a_source_is_a_source(
     assert reader.once() == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "gb18030", "shift_jis", "big5"])
+def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
+    encoding: str, tmp_path: Path
+) -> None:
+    make_stream(tmp_path, kind="csv", path="f", encoding=encoding)
+
+
 def test_unit_docstrings_hold() -> None:
     from device_agent import units
 
@@ -60,7 +67,13 @@ GOOD: dict[str, dict[str, Any]] = {
         ("csv", {"encoding": "nonsense"}, "encoding"),
         ("csv", {"delimiter": ";;"}, "delimiter"),
         ("csv", {"delimiter": '"'}, "delimiter"),
-        ("csv", {"multiline": "yes"}, "multiline"),
+        ("csv", {"multiline": True}, "multiline"),
+        ("csv", {"encoding": "iso2022_jp"}, "encoding"),
+        ("csv", {"encoding": "iso2022_kr"}, "encoding"),
+        ("csv", {"encoding": "hz"}, "encoding"),
+        ("csv", {"encoding": "utf-7"}, "encoding"),
+        ("csv", {"replaced": "follow"}, "replaced"),
+        ("folder", {"replaced": "rewritten"}, "replaced"),
         ("csv", {"missing": "maybe"}, "missing"),
         ("csv", {"header": [1]}, "header"),
         ("csv", {"timestamp_zone": "Mars/Olympus"}, "timestamp_zone"),

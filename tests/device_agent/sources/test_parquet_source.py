@@ -59,6 +59,36 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
     source.close()
 
 
+def test_a_time_that_no_other_unit_holds_is_for_its_record_alone(tmp_path: Path) -> None:
+    for unit, per_second, odd, expected in (
+        ("ns", 10**9, 1_500_000_001, 1.5),
+        ("ms", 1000, 2**62, np.nan),
+        ("ms", 1000, -(2**62), np.nan),
+        ("us", 10**6, None, np.nan),
+    ):
+        (tmp_path / "r.parquet").unlink(missing_ok=True)
+        pq.write_table(
+            pa.table({"x": [1, 2], "t": pa.array([per_second, odd], pa.timestamp(unit))}),
+            tmp_path / "r.parquet",
+        )
+        source = make_reader(tmp_path, timestamp="t").open()
+        batch = source.read_batch()
+        assert batch is not None
+        np.testing.assert_array_equal(batch.timestamps, [1, expected])
+        source.close()
+
+
+def test_text_that_is_none_is_for_its_record_alone(tmp_path: Path) -> None:
+    data = pa.py_buffer(b"1\xff2")
+    offsets = pa.py_buffer(np.array([0, 1, 2, 3], dtype=np.int32).tobytes())
+    write(tmp_path, x=[1, 2, 3], t=pa.StringArray.from_buffers(3, offsets, data))
+    source = make_reader(tmp_path, timestamp="t", timestamp_format="unix").open()
+    batch = source.read_batch()
+    assert batch is not None
+    np.testing.assert_array_equal(batch.timestamps, [1, np.nan, 2])
+    source.close()
+
+
 @pytest.mark.parametrize("times", [["1.5", "x"], [1.5, 1e300]])
 def test_times_may_be_text_or_numbers(times: list[Any], tmp_path: Path) -> None:
     write(tmp_path, x=[1, 2], t=times)
@@ -89,3 +119,15 @@ def test_what_is_no_parquet_or_lacks_a_column_is_refused(tmp_path: Path) -> None
     (tmp_path / "r.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(RecordError, match="is not a Parquet file"):
         make_reader(tmp_path).open()
+
+
+def test_a_fault_of_the_file_is_told_without_the_row_where_it_was_met(tmp_path: Path) -> None:
+    write(tmp_path, x=[float(i) for i in range(50_000)])
+    path = tmp_path / "r.parquet"
+    data = bytearray(path.read_bytes())
+    data[1000:1400] = bytes(400)
+    path.write_bytes(data)
+    with pytest.raises(RecordError) as caught:
+        make_reader(tmp_path).once()
+    told = str(caught.value).replace(str(path), "")
+    assert not any(character.isdigit() for character in told), told

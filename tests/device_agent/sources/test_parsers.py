@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.sources.interface import ReadingReport
-from device_agent.sources.line_file import find_line_ends
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import Block, Parsed, make_parser
+from device_agent.sources.line_cutter import LineCutter
+from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.parsers import Block, make_parser
 from tests.device_agent.sources.streams import make_stream
 
 number = st.one_of(
@@ -27,16 +27,17 @@ csv_line = st.one_of(cells, cells, cells, st.text(max_size=8), st.just("t,x,n,y"
 )
 
 
-def parse(data: bytes, n: int, **source: Any) -> tuple[Parsed, ReadingReport]:
+def parse(data: bytes, n: int, **source: Any) -> tuple[RecordTable, ReadingReport]:
     options = {"kind": "csv", "path": "f", "timestamp": "t", **source}
     if options["kind"] == "csv":
         options["header"] = ["t", "x", "n", "y"]
     stream = make_stream(Path("/"), **options)
     parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
     report = ReadingReport()
-    ends = find_line_ends(data, multiline=False)
-    assert len(ends) == n
-    return parser.parse(Block(data=data, ends=ends, line=1), report, "f"), report
+    block = LineCutter().feed(data)
+    assert block is not None
+    assert len(block.ends) == n
+    return parser.parse(block, report), report
 
 
 @given(lines=st.lists(csv_line, min_size=1, max_size=70), form=st.sampled_from(["unix", "iso8601"]))
@@ -47,12 +48,12 @@ def test_a_block_of_csv_is_read_as_its_lines_are_one_by_one(lines: list[bytes], 
     single = [parse(line + b"\n", 1, timestamp_format=form) for line in lines]
     for name in ("values", "timestamps"):
         np.testing.assert_array_equal(
-            getattr(whole.table, name),
-            np.concatenate([getattr(parsed.table, name) for parsed, _ in single]),
+            getattr(whole, name),
+            np.concatenate([getattr(table, name) for table, _ in single]),
         )
     assert report.n_unusable == sum(r.n_unusable for _, r in single)
     assert report.n_untimed == sum(r.n_untimed for _, r in single)
-    assert not np.isinf(whole.table.values).any()
+    assert not np.isinf(whole.values).any()
 
 
 json_value = st.one_of(
@@ -75,19 +76,20 @@ def test_a_block_of_json_is_read_as_its_lines_are_one_by_one(lines: list[bytes],
     single = [parse(line + b"\n", 1, **options) for line in lines]
     for name in ("values", "timestamps"):
         np.testing.assert_array_equal(
-            getattr(whole.table, name),
-            np.concatenate([getattr(parsed.table, name) for parsed, _ in single]),
+            getattr(whole, name),
+            np.concatenate([getattr(table, name) for table, _ in single]),
         )
     assert report.n_unusable == sum(r.n_unusable for _, r in single)
 
 
 def test_a_json_record_that_cannot_be_used_keeps_its_place() -> None:
     data = b'{"t":0,"x":1,"y":2}\n{"t":0,"x":true,"y":2}\nnonsense\n\n{"t":0,"x":"3","y":4}\n'
-    parsed, report = parse(data, 5, kind="jsonl", timestamp_format="unix")
+    table, report = parse(data, 5, kind="jsonl", timestamp_format="unix")
     nan = np.nan
-    np.testing.assert_array_equal(parsed.table.values, [[1, 2], [nan, 2], [nan, nan], [3, 4]])
-    assert report.unusable == [(2, "x"), (3, "x")]
-    assert report.untimed == [(3, "t")]
+    expected = [[1, 2], [nan, 2], [nan, nan], [nan, nan], [3, 4]]
+    np.testing.assert_array_equal(table.values, expected)
+    assert report.unusable == [(2, "x"), (3, "x"), (4, "x")]
+    assert report.untimed == [(3, "t"), (4, "t")]
 
 
 def test_fields_of_nested_objects_are_named_with_dots(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_fields_of_nested_objects_are_named_with_dots(tmp_path: Path) -> None:
     parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
     data = b'{"air": {"temp": 5}, "a.b": 6}\n'
     block = Block(data=data, ends=np.array([len(data)]), line=1)
-    assert parser.parse(block, ReadingReport(), "f").table.values.tolist() == [[5, 6]]
+    assert parser.parse(block, ReadingReport()).values.tolist() == [[5, 6]]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,8 @@ def test_times_are_read_in_their_format_and_zone(
     form: str, zone: str, text: str, seconds: float
 ) -> None:
     data = f"{text},1,a,2\n".encode()
-    parsed, _ = parse(data, 1, timestamp_format=form, timestamp_zone=zone)
-    np.testing.assert_array_equal(parsed.table.timestamps, [seconds])
+    table, _ = parse(data, 1, timestamp_format=form, timestamp_zone=zone)
+    np.testing.assert_array_equal(table.timestamps, [seconds])
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,6 @@ def test_units_are_converted(column: dict[str, Any], raw: str, value: float) -> 
     parser = make_parser(stream.source, RecordMapping(stream, ["x"]))  # type: ignore[arg-type]
     for line in (f"{raw}\n", f'"{raw}"\n'):
         data, report = line.encode(), ReadingReport()
-        parsed = parser.parse(Block(data=data, ends=np.array([len(data)]), line=1), report, "f")
-        np.testing.assert_allclose(parsed.table.values, [[value]], atol=1e-9)
+        table = parser.parse(Block(data=data, ends=np.array([len(data)]), line=1), report)
+        np.testing.assert_allclose(table.values, [[value]], atol=1e-9)
         assert report.n_unusable == int(np.isnan(value))

@@ -140,3 +140,24 @@ def test_a_missing_or_other_file_is_refused(database: sqlite3.Connection, tmp_pa
     (tmp_path / "r.db").rename(tmp_path / "moved.db")
     with pytest.raises(LedgerError, match=r"has read .*r\.db before"):
         moved.open()
+
+
+def test_an_expression_that_fails_at_a_value_is_named_with_how_to_guard_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE r (id INTEGER PRIMARY KEY, data)")
+        rows = [(1, '{"x": 1}'), (2, "987654,"), (3, '{"x": 3}')]
+        database.executemany("INSERT INTO r VALUES (?, ?)", rows)
+        database.commit()
+    bare = "json_extract(data, '$.x')"
+    guarded = f"CASE WHEN json_valid(data) THEN {bare} END"
+    for expression, is_guarded in ((bare, False), (guarded, True)):
+        query = f"SELECT id, {expression} AS x FROM r WHERE id > :last ORDER BY id LIMIT :n"
+        reader = Reader(make_stream(tmp_path, kind="sqlite", path="r.db", query=query, key="id"))
+        if is_guarded:
+            assert [str(x) for x in reader.once()] == ["1.0", "nan", "3.0"]
+            continue
+        with pytest.raises(RecordError, match="SQLITE_ERROR") as caught:
+            reader.once()
+        assert "guard it: CASE WHEN json_valid" in str(caught.value.fix)
+        assert "987654" not in str(caught.value)

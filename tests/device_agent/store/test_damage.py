@@ -1,13 +1,9 @@
-"""Files of the state damaged as disks do it, anywhere: what the agent must keep, whatever it finds.
-
-``SFUMATO_FAULTS=full`` for many more examples.
-"""
+"""Files of the state damaged anywhere, as disks do it: what the agent must keep in any case."""
 
 import functools
 import hashlib
 import importlib
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -31,18 +27,19 @@ from device_agent.store import (
     write_positions,
 )
 from device_agent.store.journal import Noted, read_journal
+from device_agent.store.places import PLACES_NAME, Places, read_places
 from shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.server import Server
+from tests.soak import small_and_soak
 
 # The package has a function of the same name.
 repair = importlib.import_module("device_agent.store.repair")
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
 NOW = BASE + 1000.0 * HOUR
-FULL = os.environ.get("SFUMATO_FAULTS") == "full"
 
 # What must be as it was, whatever was damaged.
 KEPT = {
@@ -74,6 +71,7 @@ class Template:
         self.driver.append(*range(N_SENT), lines=5)
         self.driver.once()
         self.older = (self.driver.state / DATABASE_NAME).read_bytes()
+        self.older_places = (self.driver.state / PLACES_NAME).read_bytes()
         self.driver.append(N_SENT, lines=5)
         self.driver.once(send=False)
         # The log is not moved into the database as long as another has that open.
@@ -157,12 +155,17 @@ of_the_database = st.lists(
     max_size=3,
 )
 of_the_journal = st.tuples(st.just(JOURNAL_NAME), st.sampled_from(_KINDS), _WHERE, _BIT)
+of_the_places = st.tuples(st.just(PLACES_NAME), st.sampled_from(("older", *_KINDS)), _WHERE, _BIT)
+beside_the_database = of_the_journal | of_the_places
 
 
 def damage(template: Template, harm: Harm) -> None:
     """Damage a file of the folder as disks do: a bit, a sector, the end, all since some time."""
     name, kind, where, bit = harm
     path = template.driver.state / name
+    if kind == "older" and name == PLACES_NAME:
+        path.write_bytes(template.older_places)
+        return
     if kind == "older":
         (template.driver.state / f"{DATABASE_NAME}-wal").write_bytes(b"")
         (template.driver.state / DATABASE_NAME).write_bytes(template.older)
@@ -257,7 +260,7 @@ def require_decided_by_the_owner(template: Template) -> None:
         refusal = None
     if refusal is not None:
         trusts_none = isinstance(refusal, LedgerError)
-        why = "the ledger cannot be trusted" if trusts_none else "Update this software"
+        why = "nothing is released until you decide" if trusts_none else "Update this software"
         assert why in str(refusal)
         assert template.driver.server.received == template.received
         assert (template.driver.state / JOURNAL_NAME).read_bytes() == noted
@@ -284,7 +287,7 @@ def explore(
         max_examples=n_examples,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        **{"derandomize": not FULL, **choices},
+        **choices,
     )(given(strategy)(check))()
 
 
@@ -304,7 +307,7 @@ def explore_journal(template: Template, **choices: Any) -> None:
         damage(template, harm)
         require_sound(template)
 
-    explore(of_the_journal, check, **choices)
+    explore(beside_the_database, check, **choices)
 
 
 def explore_both(template: Template, **choices: Any) -> None:
@@ -316,32 +319,63 @@ def explore_both(template: Template, **choices: Any) -> None:
         if is_gone:
             for name in _FILES:
                 (template.driver.state / name).unlink(missing_ok=True)
-        path = template.driver.state / JOURNAL_NAME
+        path = template.driver.state / harm[0]
         whole = path.read_bytes()
         damage(template, harm)
-        # Cut behind a line it is whole by all that can be known of it.
+        # Cut behind a line a journal is whole by all that can be known of it.
         left = path.read_bytes()
         assume(left not in {whole[: i + 1] for i, octet in enumerate(whole) if octet == 10})
-        assume(left)
+        assume(left not in (b"", whole))
         require_decided_by_the_owner(template)
 
-    explore(st.tuples(of_the_database, st.booleans(), of_the_journal), check, **choices)
+    explore(st.tuples(of_the_database, st.booleans(), beside_the_database), check, **choices)
 
 
+def explore_places(template: Template, **choices: Any) -> None:
+    def check(harm: Harm) -> None:
+        template.restore()
+        for name in _FILES:
+            (template.driver.state / name).unlink(missing_ok=True)
+        path = template.driver.state / PLACES_NAME
+        whole = path.read_bytes()
+        damage(template, harm)
+        assume(path.read_bytes() not in (b"", whole))
+        require_decided_by_the_owner(template)
+
+    explore(of_the_places, check, **choices)
+
+
+few_and_many = small_and_soak(
+    "choices", {"n_examples": 15, "derandomize": True}, {"n_examples": 300}
+)
+
+
+@small_and_soak("choices", {"n_examples": 30, "derandomize": True}, {"n_examples": 1500})
 def test_whatever_is_damaged_in_the_database_nothing_is_forgotten_doubled_or_drawn_again(
-    template: Template,
+    choices: dict[str, Any], template: Template
 ) -> None:
-    explore_database(template, n_examples=1500 if FULL else 60)
+    explore_database(template, **choices)
 
 
-def test_whatever_is_damaged_in_the_journal_it_is_made_again(template: Template) -> None:
-    explore_journal(template, n_examples=300 if FULL else 30)
+@few_and_many
+def test_whatever_is_damaged_in_journal_or_places_it_is_made_again(
+    choices: dict[str, Any], template: Template
+) -> None:
+    explore_journal(template, **choices)
 
 
+@few_and_many
 def test_whatever_is_damaged_in_both_nothing_sent_is_forgotten_or_nothing_is_done(
-    template: Template,
+    choices: dict[str, Any], template: Template
 ) -> None:
-    explore_both(template, n_examples=300 if FULL else 30)
+    explore_both(template, **choices)
+
+
+@few_and_many
+def test_without_a_database_nothing_is_done_by_damaged_places(
+    choices: dict[str, Any], template: Template
+) -> None:
+    explore_places(template, **choices)
 
 
 def _believe_every_page(patch: pytest.MonkeyPatch) -> None:
@@ -366,9 +400,9 @@ def saying(releases: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def _forget_what_was_spent(patch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, noted: Noted, **options: Any) -> int:
+    def build(folder: Path, noted: Noted, places: Places, **options: Any) -> int:
         with saying([]):
-            n_lost: int = real(folder, noted, **options)
+            n_lost: int = real(folder, noted, places, **options)
         return n_lost
 
     real = repair.build_database
@@ -392,12 +426,12 @@ def _believe_bytes_without_their_digest(patch: pytest.MonkeyPatch) -> None:
 
 
 def _release_again_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, noted: Noted, **options: Any) -> int:
+    def build(folder: Path, noted: Noted, _: Places, **options: Any) -> int:
         whole = [r for r in noted.iterate_releases() if r["sequence"] < N_SENT]
         stood = {name: {**row, "next_sequence": N_SENT} for name, row in noted.streams.items()}
-        kept = replace(noted, streams=stood, places={})
+        kept = replace(noted, streams=stood)
         with saying(whole):
-            n_lost: int = real(folder, kept, **options)
+            n_lost: int = real(folder, kept, Places(), **options)
         return n_lost
 
     real = repair.build_database
@@ -435,6 +469,13 @@ def _believe_a_journal_up_to_its_damage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair, "read_journal", read)
 
 
+def _believe_older_places(patch: pytest.MonkeyPatch) -> None:
+    def load(folder: Path, _: Noted) -> Places | None:
+        return read_places(folder)
+
+    patch.setattr(repair, "_load_places", load)
+
+
 Explore = Callable[..., None]
 
 
@@ -451,6 +492,7 @@ Explore = Callable[..., None]
         (_checkpoint_in_two_halves, explore_database),
         (_take_a_damaged_journal_for_none, explore_both),
         (_believe_a_journal_up_to_its_damage, explore_both),
+        (_believe_older_places, explore_places),
     ],
 )
 def test_a_planted_mistake_is_found_where_there_is_damage_and_not_seen_without(

@@ -1,6 +1,7 @@
 """What becomes of a state whose files were damaged: real ones, made by the real agent."""
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import JOURNAL_NAME
+from device_agent.store import JOURNAL_NAME, schema
 from device_agent.store.journal import read_journal
 from device_agent.store.streams import write_stream
 from shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
+from tests.device_agent.server import TOKEN
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
 
@@ -98,13 +100,13 @@ def forget_release(path: Path) -> None:
     connection.execute("DROP TRIGGER events_stay")
     connection.execute("DELETE FROM events WHERE id = (SELECT MAX(id) FROM events)")
     connection.execute("DELETE FROM outbox WHERE sequence = (SELECT MAX(sequence) FROM outbox)")
-    ((name, number, first, floor),) = connection.execute(
-        "SELECT name, next_sequence, first_record, floor_slot FROM streams"
+    ((study, name, number, first, floor),) = connection.execute(
+        "SELECT study, name, next_sequence, first_record, floor_slot FROM streams"
     )
     with connection:
         write_stream(
-            connection, name=name, next_sequence=number - 1, first_record=first, floor_slot=floor,
-            suspended=None,
+            connection, study=study, name=name, next_sequence=number - 1, first_record=first,
+            floor_slot=floor, suspended=None,
         )  # fmt: skip
     connection.close()
 
@@ -150,13 +152,13 @@ def test_without_a_journal_to_trust_nothing_is_released_until_the_owner_decides(
 ) -> None:
     overwrite(used.state / JOURNAL_NAME)
     harm(used.state / "agent.sqlite")
-    before = {path.name: path.read_bytes() for path in used.state.iterdir()}
+    before = {p.name: p.read_bytes() for p in used.state.rglob("*") if p.is_file()}
     received = len(used.server.received)
     for arguments in (("once",), ("run",), ("init", "--token", "x"), ("forget", "--yes")):
         assert used.run(*arguments) == 3
         assert "the ledger cannot be trusted" in used.err
         assert "--records-may-be-released-again" in used.err
-    assert {path.name: path.read_bytes() for path in used.state.iterdir()} == before
+    assert {p.name: p.read_bytes() for p in used.state.rglob("*") if p.is_file()} == before
     assert len(used.server.received) == received
     used.run("forget", "--yes", "--also-the-ledger", "--records-may-be-released-again")
     assert [path.name for path in used.state.iterdir()] == ["lock"]
@@ -194,14 +196,113 @@ def test_a_torn_last_line_of_the_journal_is_a_power_cut_and_no_damage(used: Agen
     assert events(used) == before
 
 
-def test_a_database_of_a_later_release_is_neither_used_nor_set_aside(used: Agent) -> None:
-    connection = sqlite3.connect(used.state / "agent.sqlite")
-    connection.execute("PRAGMA user_version = 2")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (schema.VERSION + 1, "Update this software"),
+        (schema.VERSION + 1000, "Update this software"),
+        (-1, "nothing was changed"),
+    ],
+)
+def test_a_full_outbox_of_another_release_is_neither_used_nor_set_aside(
+    version: int, said: str, used: Agent
+) -> None:
+    write_version(used, version)
+    before = {p.name: p.read_bytes() for p in used.state.rglob("*") if p.is_file()}
+    for arguments in (
+        ("once",),
+        ("run",),
+        ("check",),
+        ("status",),
+        ("budget",),
+        ("rotate-key",),
+        ("forget", "--yes"),
+        ("init", "--token", TOKEN),
+        ("resume", "meter", "--i-understand"),
+        ("export", "meter", "3", "--to", str(used.folder / "sketch")),
+    ):
+        assert used.run(*arguments) == 2, arguments
+        assert said in used.err
+    assert {p.name: p.read_bytes() for p in used.state.rglob("*") if p.is_file()} == before
+    write_version(used, schema.VERSION)
+    assert used.once()["sent"] == N_WAITING
+
+
+def write_version(agent: Agent, version: int) -> None:
+    connection = sqlite3.connect(agent.state / "agent.sqlite")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    before = (used.state / "agent.sqlite").read_bytes()
+
+
+def test_an_older_journal_is_brought_up_to_the_ledger(used: Agent) -> None:
+    journal = used.state / JOURNAL_NAME
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[: len(lines) // 2]))
+    before = events(used)
+    used.once()
+    require_nothing_forgotten(used, before)
+    remove(used.state / "agent.sqlite")
+    used.once()
+    assert events(used) == before
+
+
+def test_an_older_database_beside_its_journal_forgets_nothing(
+    enrolled: Agent, tmp_path: Path
+) -> None:
+    enrolled.append(0, lines=5)
+    enrolled.once("--no-send")
+    kept = tmp_path / "older.sqlite"
+    shutil.copy(enrolled.state / "agent.sqlite", kept)
+    enrolled.append(1, 2, lines=5)
+    enrolled.once()
+    before = events(enrolled)
+    for left in enrolled.state.glob("agent.sqlite*"):
+        left.unlink()
+    shutil.copy(kept, enrolled.state / "agent.sqlite")
+    enrolled.server.stop()
+    enrolled.run("once", "--send-for", "0")
+    assert events(enrolled) == before
+    enrolled.server.start()
+    assert enrolled.once()["released"] == 0
+    assert all(len(seen) == 1 for seen in bodies(enrolled).values())
+    assert len(enrolled.server.stored) == 3
+
+
+@pytest.mark.parametrize("harm", [remove, None])
+def test_the_journal_of_another_device_is_not_believed(
+    harm: Callable[[Path], None] | None, used: Agent
+) -> None:
+    original = used.state
+    used.state = used.folder / "other"
+    used.write_config(state_dir="other")
+    used.server.tokens[TOKEN] = 1
+    used.init()
+    foreign = (used.state / JOURNAL_NAME).read_bytes()
+    used.state = original
+    used.write_config()
+    (used.state / JOURNAL_NAME).write_bytes(foreign)
+    if harm is not None:
+        harm(used.state / "agent.sqlite")
+    received = len(used.server.received)
+    for command in ("once", "run"):
+        assert used.run(command) == 3
+    assert len(used.server.received) == received
+
+
+def test_a_ledger_and_journal_that_are_gone_are_missed_by_the_server_at_once(used: Agent) -> None:
+    remove(used.state / "agent.sqlite")
+    remove(used.state / JOURNAL_NAME)
     assert used.run("once") == 2
-    assert "Update this software" in used.err
-    assert (used.state / "agent.sqlite").read_bytes() == before
+    assert used.run("init", "--token", TOKEN) == 3
+    assert "this ledger never sent (meter 0-2)" in used.err
+    received = len(used.server.received)
+    used.server.stop()
+    assert used.once("--send-for", "0", status=3)["released"] == 0
+    used.server.start()
+    assert used.once(status=3)["released"] == 0
+    assert len(used.server.received) == received
+    ((spent,),) = query(used.state, "SELECT SUM(count) FROM events")
+    assert spent == N_SENT
 
 
 def test_a_foreign_file_in_a_folder_that_never_held_a_device_is_left_alone(agent: Agent) -> None:

@@ -1,0 +1,125 @@
+"""Places in files: how far a file was read, and whether that part is still as it was."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from device_agent.sources.digests import DigestKey, RunningDigest
+from device_agent.sources.interface import Position
+from shared.errors import LedgerError
+
+_CHUNK_BYTES = 1 << 20
+TAIL_BYTES = 256
+"""Number of bytes before a place that are compared whenever reading goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePlace:
+    """A place in a file: bytes and lines before it, and the running digest of those bytes."""
+
+    offset: int
+    line: int
+    running: RunningDigest
+
+    def advance(self, file: BinaryIO, *, offset: int, line: int) -> FilePlace:
+        """Return a later place of the same file, of which the bytes between are read.
+
+        Raises
+        ------
+        LedgerError
+            It has become shorter.
+        """
+        running, done = self.running.copy(), self.offset
+        while done < offset:
+            chunk = os.pread(file.fileno(), min(_CHUNK_BYTES, offset - done), done)
+            if not chunk:
+                raise refuse_changed(str(file.name))
+            running.update(chunk)
+            done += len(chunk)
+        return FilePlace(offset=offset, line=line, running=running)
+
+    def to_position(
+        self, source: str, key: DigestKey, *, path: str, generation: int = 0
+    ) -> Position:
+        """Return it in the form that is stored."""
+        place: dict[str, int | str] = {
+            "offset": self.offset,
+            "line": self.line,
+            "digest": self.running.hexdigest(),
+            "key": key.key_id,
+            "path": path,
+        }
+        if generation:
+            place["generation"] = generation
+        return Position(source=source, place=place)
+
+
+def begin(key: DigestKey) -> FilePlace:
+    """Return the place at the start of a file."""
+    return FilePlace(offset=0, line=0, running=key.begin())
+
+
+def resume(
+    file: BinaryIO, position: Position, key: DigestKey, *, name: str, is_same: bool = True
+) -> FilePlace:
+    """Return the place of a position in a file; one pass over the part that was read.
+
+    Parameters
+    ----------
+    file, name
+        The file, and what messages call it.
+    position
+        What is known of it.
+    key
+        Of the digests.
+    is_same
+        Whether its identity says that it is the file that was read. Then a digest under a key that
+        was erased, which nobody can check, is no reason to refuse it.
+
+    Raises
+    ------
+    LedgerError
+        It is shorter than what was read, or begins with something else.
+    """
+    place = position.place
+    offset, line = int(place["offset"]), int(place["line"])
+    if os.fstat(file.fileno()).st_size < offset:
+        raise refuse_changed(name)
+    found = begin(key).advance(file, offset=offset, line=line)
+    if place["key"] != key.key_id:
+        if is_same:
+            return found
+        raise LedgerError(
+            "cannot be told from another file: what was read of it was noted before `forget`",
+            field=name,
+            fix="give new records a file of their own",
+        )
+    if found.running.hexdigest() != place["digest"]:
+        raise refuse_changed(name)
+    return found
+
+
+def refuse_changed(name: str) -> LedgerError:
+    """Return the complaint about a file whose part that was read is no longer as it was."""
+    return LedgerError(
+        "the part that was already read has changed, or the file has become shorter; "
+        "nothing was released",
+        field=name,
+        fix="put the file back as it was and only append to it, or give new records another file "
+        "name; rotate by renaming, never by truncating (copytruncate), and state "
+        'replaced = "join_successors"',
+    )
+
+
+def refuse_replaced(name: str) -> LedgerError:
+    """Return the complaint about another file in the place of one that was read."""
+    return LedgerError(
+        "is another file than the one that was read: its records may have been counted already; "
+        "nothing was released",
+        field=name,
+        fix='put the file back; or state replaced = "join_successors" if files are rotated by '
+        'renaming and none repeats records, or replaced = "rewritten" if one file is always '
+        "written anew with all that it held before",
+    )

@@ -1,0 +1,77 @@
+"""The secret under which digests of raw records are kept, in a file of mode 0600.
+
+Without it nobody who finds a position can try out which records it was made from. So it goes when
+the device is forgotten; what was noted under it can then be checked by nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from device_agent.store.places import sync_folder
+from shared.errors import ConfigError, StoreError
+
+DIGEST_KEY_NAME = "digest.key"
+_KEY_BYTES = 32
+
+
+def load_digest_key(folder: Path) -> bytes:
+    """Return the secret of a study's folder, 32 bytes; made where there is none.
+
+    One that is damaged is made anew: files are known by their identity then, and no digest under
+    the old one is believed.
+
+    Raises
+    ------
+    ConfigError
+        Others may read it.
+    StoreError
+        It cannot be read or made.
+    """
+    path = folder / DIGEST_KEY_NAME
+    try:
+        found = _read(path)
+        return found if found is not None else _create(path)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be read or written ({error.strerror})",
+            field=str(path),
+            fix="free space on the disk, or make the folder writable for this user",
+        ) from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if os.fstat(file).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigError(
+                "can be read by others", field=str(path), fix=f"run `chmod 600 {path}`"
+            )
+        data = os.read(file, _KEY_BYTES + 1)
+    finally:
+        os.close(file)
+    return data if len(data) == _KEY_BYTES else None
+
+
+def _create(path: Path) -> bytes:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, secrets.token_bytes(_KEY_BYTES))
+        os.fsync(file)
+    finally:
+        os.close(file)
+    # Where two make it at the same moment the last one stays: digests under the other are believed
+    # by nobody, which harms nothing.
+    os.replace(part, path)
+    sync_folder(path.parent)
+    found = _read(path)
+    assert found is not None
+    return found

@@ -1,0 +1,71 @@
+"""Errors of a disk that is full, or cannot be written now: they may pass, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+from shared.errors import DiskError, StoreError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PASSING = (errno.EIO, errno.EROFS, errno.EBUSY, errno.ENFILE, errno.EMFILE)
+_SQLITE_PASSING = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+)
+_LEAST_FREE = 1 << 16
+
+
+def describe_failure(
+    error: OSError | sqlite3.Error, *, folder: Path | None, field: str, fix: str
+) -> StoreError:
+    """Return the error that stands for a file that could not be read or written.
+
+    Parameters
+    ----------
+    folder
+        The folder of the file, to look how much space there is; None if it is not known.
+    field, fix
+        The name of the file, and what helps where the disk is not at fault.
+
+    Returns
+    -------
+    StoreError
+        A ``DiskError`` where the same may succeed later, as soon as there is space.
+    """
+    text = error.strerror if isinstance(error, OSError) else str(error)
+    if not _may_pass(error):
+        return StoreError(f"cannot be read or written ({text})", field=field, fix=fix)
+    if not _is_full(error, folder):
+        fix = "see whether the disk is sound and may be written; nothing is lost, so try again then"
+        return DiskError(f"cannot be written now ({text})", field=field, fix=fix)
+    where = "" if folder is None else f" of {folder}"
+    return DiskError(
+        f"cannot be written: the disk is full ({text})",
+        field=field,
+        fix=f"free space on the disk{where}; nothing is lost, and it goes on then",
+    )
+
+
+def _may_pass(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (*_FULL, *_PASSING)
+    # The lower byte is the error, the others say more of it.
+    return getattr(error, "sqlite_errorcode", -1) & 0xFF in _SQLITE_PASSING or "full" in str(error)
+
+
+def _is_full(error: OSError | sqlite3.Error, folder: Path | None) -> bool:
+    if "full" in str(error) or (isinstance(error, OSError) and error.errno in _FULL):
+        return True
+    # SQLite calls it an I/O error where it was its log that did not fit.
+    try:
+        found = os.statvfs(folder) if folder is not None else None
+    except OSError:
+        return False
+    return found is not None and found.f_bavail * found.f_frsize < _LEAST_FREE

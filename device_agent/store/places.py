@@ -1,0 +1,115 @@
+"""Places that each stream had read to at its last release: beside the journal, no history.
+
+The journal alone could not say where to go on after the database is lost, and a history of places
+would tell how much was read at each run. So the last places stand in one small file, replaced as a
+whole before the journal notes the release that they belong to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PLACES_NAME = "places"
+_DIGEST_CHARACTERS = 64
+
+StreamKey = tuple[str, str]
+"""Study in hexadecimal, and the stream's name."""
+
+
+@dataclass(kw_only=True)
+class Places:
+    """The places of every stream, and of which release they are.
+
+    Parameters
+    ----------
+    n_releases
+        How many releases, of all streams, had happened.
+    rows
+        By stream and source: the place, as the database holds it.
+    """
+
+    n_releases: int = 0
+    rows: dict[StreamKey, dict[str, str]] = field(default_factory=dict)
+
+    def take(self, connection: sqlite3.Connection, streams: Iterable[StreamKey]) -> None:
+        """Replace the places of some streams with those of the database."""
+        for study, stream in streams:
+            found = connection.execute(
+                "SELECT source, place FROM positions WHERE study = ? AND stream = ?"
+                " ORDER BY source",
+                (bytes.fromhex(study), stream),
+            )
+            self.rows[study, stream] = {row["source"]: row["place"] for row in found}
+
+
+def collect_places(connection: sqlite3.Connection, n_releases: int) -> Places:
+    """Return the places that a database holds, of all streams."""
+    places = Places(n_releases=n_releases)
+    keys = connection.execute("SELECT DISTINCT study, stream FROM positions").fetchall()
+    places.take(connection, [(row["study"].hex(), row["stream"]) for row in keys])
+    return places
+
+
+def read_places(folder: Path) -> Places | None:
+    """Read the places of a folder; None where they are missing or damaged.
+
+    Raises
+    ------
+    OSError
+        The file is there and cannot be read.
+    """
+    try:
+        data = (folder / PLACES_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, _, text = data.partition(b" ")
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        return None
+    document = json.loads(text)
+    rows: dict[StreamKey, dict[str, str]] = {}
+    for study, stream, source, place in document["places"]:
+        rows.setdefault((study, stream), {})[source] = place
+    return Places(n_releases=document["releases"], rows=rows)
+
+
+def write_places(folder: Path, places: Places) -> None:
+    """Replace the file; it is on the disk, whole, when this returns.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; the one before is as it was.
+    """
+    rows = [
+        [study, stream, source, place]
+        for (study, stream), found in places.rows.items()
+        for source, place in found.items()
+    ]
+    document = {"releases": places.n_releases, "places": rows}
+    text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    part = folder / f"{PLACES_NAME}.part"
+    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(hashlib.sha256(text).hexdigest().encode() + b" " + text)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.replace(part, folder / PLACES_NAME)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of a folder's files are on the disk."""
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,248 @@
+"""One record may say what it likes: all that is released, but for its own share, is the same.
+
+The real agent, from raw bytes to stored sketches. The plans spend so much that the noise is next to
+nothing, so that each sketch shows the sum it was made from.
+"""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from device_agent.store import load_digest_key
+from shared.core import SketchAccumulator
+from shared.plan import WindowRule
+from shared.wire import decode_message, decode_payload
+from tests.device_agent.conftest import make_plan
+from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.server import Server, running
+from tests.device_agent.sources.raw_sources import Pages, Raw, to_csv, to_json
+
+NOW = BASE + 20 * HOUR + 7.0
+NOISE = 60
+"""No coordinate's noise is larger, but once in more releases than all tests draw."""
+LOUD: dict[str, Any] = {
+    "epsilon": Fraction(10**9),
+    "mechanism": "discrete-laplace",
+    "window": WindowRule(kind="time", origin=BASE, length_s=HOUR),
+}
+PLANS: dict[str, dict[str, Any]] = {
+    "replace-one": LOUD | {"least_records": 3, "most_records": 8},
+    "add-remove-one": LOUD
+    | {"neighbouring": "add-remove-one", "least_records": None, "most_records": 50},
+}
+N, ODD = 40, 17
+RECORDS = [
+    Raw(time=BASE + i * HOUR // 3, id=i + 1, x=i / 8 - 2, note="" if i % 2 else "a")
+    for i in range(N)
+]
+
+Write = Callable[[Path, list[Raw]], None]
+
+
+def write_csv(folder: Path, records: list[Raw]) -> None:
+    (folder / "r").write_bytes(b"time,x,y\n" + to_csv(_with_y(records)))
+
+
+def write_jsonl(folder: Path, records: list[Raw]) -> None:
+    (folder / "r").write_bytes(b"".join(_to_json(r) + b"\n" for r in records))
+
+
+def write_folder(folder: Path, records: list[Raw]) -> None:
+    for path in (folder / "in").iterdir():
+        # As it is for the first run of a device: no other file, and no other identity.
+        path.unlink()
+    for i in range(0, N, 10):
+        part = [r for r in records if i < r.id <= i + 10]
+        (folder / "in" / f"{i}").write_bytes(b"time,x,y\n" + to_csv(_with_y(part)))
+
+
+def write_sqlite(folder: Path, records: list[Raw]) -> None:
+    (folder / "r.db").unlink(missing_ok=True)
+    with closing(sqlite3.connect(folder / "r.db")) as database:
+        database.execute("CREATE TABLE r (k INTEGER PRIMARY KEY, time, x, y)")
+        rows = [(r.id, r.time, r.x, 1.0) for r in records]
+        database.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", rows)
+        database.commit()
+
+
+def _with_y(records: list[Raw]) -> list[Raw]:
+    return [Raw(time=r.time, id=r.id, x=r.x, note="1") for r in records]
+
+
+def _to_json(record: Raw) -> bytes:
+    text = to_json(Raw(time=record.time, id=record.id, x=record.x, note=1))
+    return text.replace(b'"t"', b'"time"', 1).replace(b'"note"', b'"y"')
+
+
+class JsonPages(Pages):
+    """Pages of these records."""
+
+    def put(self, records: Any) -> None:
+        """See the base."""
+        super().put(records)
+        self.pages = [
+            p.replace(b'{"t"', b'{"time"')
+            .replace(b'"note": ""', b'"y": 1')
+            .replace(b'"note": "a"', b'"y": 1')
+            for p in self.pages
+        ]
+
+
+QUERY = "SELECT k, time, x, y FROM r WHERE k > :last ORDER BY k LIMIT :n"
+KINDS: dict[str, tuple[str, Write | None, list[Any]]] = {
+    "csv": ('kind = "csv"\npath = "r"', write_csv, [b"time,x,y", b'"', b"\xff", b"9" * 70_000]),
+    "jsonl": (
+        'kind = "jsonl"\npath = "r"',
+        write_jsonl,
+        [b"9" * 5000, b"[" * 3000, b'"', b'"a","time":9'],
+    ),
+    "folder": ('kind = "folder"\npath = "in"', write_folder, [b"x,y\x00", b'"a']),
+    "sqlite": (
+        f'kind = "sqlite"\npath = "r.db"\nkey = "k"\nquery = "{QUERY}"',
+        write_sqlite,
+        ["9" * 5000, b"\xff", "a\0"],
+    ),
+    "http": ('kind = "http"\nurl = "URL"', None, [b"9" * 5000, b"[" * 3000 + b"]" * 3000]),
+}
+
+
+class World:
+    """One device, put back to where it was enrolled before each run."""
+
+    def __init__(self, folder: Path, server: Server, source: str) -> None:
+        self.server = server
+        self.driver = Driver(
+            folder,
+            server,
+            budget=f'per_record = "{10**9}"',
+            clock=lambda: NOW,
+        )
+        text = self.driver.config.read_text()
+        head = text[: text.index("[streams.source]")]
+        times = 'timestamp = "time"\ntimestamp_format = "unix"\n'
+        self.driver.config.write_text(f"{head}[streams.source]\n{source}\n{times}")
+        self.driver.enrol()
+        # The secret of the digests too is the same in each run.
+        load_digest_key(self.driver.keys)
+        self._template = folder / "template"
+        shutil.copytree(self.driver.state, self._template)
+
+    def release(self) -> dict[str, Any]:
+        """Run once; return all that is public of it, and the sums."""
+        shutil.rmtree(self.driver.state)
+        shutil.copytree(self._template, self.driver.state)
+        self.server.stored.clear()
+        report = self.driver.once(send=False)
+        assert report.errors == []
+        with closing(sqlite3.connect(self.driver.state / "agent.sqlite")) as database:
+            rows = database.execute(
+                "SELECT sequence, n_records, first_slot, last_slot, n_bytes, message FROM outbox"
+                " ORDER BY sequence"
+            ).fetchall()
+            events = database.execute("SELECT stream, sequence, epsilon FROM events").fetchall()
+            streams = database.execute(
+                "SELECT name, next_sequence, first_record, floor_slot FROM streams"
+            ).fetchall()
+            positions = database.execute("SELECT place FROM positions ORDER BY source").fetchall()
+        return {
+            "sketches": [row[:-1] for row in rows],
+            "sums": [self._decode(row[-1]) for row in rows],
+            "events": events,
+            "streams": streams,
+            "n_positions": len(positions),
+            "places": sorted(_without_bytes(place) for (place,) in positions),
+        }
+
+    def _decode(self, message: bytes) -> Any:
+        plan = self.server.plan
+        return decode_payload(
+            decode_message(message).payload,
+            width=plan.payload_width,
+            n_coordinates=plan.n_coordinates,
+        )
+
+
+def _without_bytes(place: str) -> list[tuple[str, Any]]:
+    """Return a position without what follows from the length and the bytes of a record."""
+    found: dict[str, Any] = json.loads(place)
+    return sorted(
+        (name, value) for name, value in found.items() if name not in ("offset", "digest")
+    )
+
+
+@pytest.fixture(params=PLANS)
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[World, Callable[[list[Raw]], None]]]:
+    (tmp_path / "in").mkdir()
+    source, write, _ = KINDS[kind]
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with ExitStack() as stack:
+        server = stack.enter_context(running(make_plan(**PLANS[request.param])))
+        put: Callable[[list[Raw]], None]
+        if write is None:
+            pages = JsonPages()
+            source = source.replace("URL", stack.enter_context(pages.serving()))
+            put = pages.put
+        else:
+            write_here = write
+
+            def put(records: list[Raw]) -> None:
+                write_here(tmp_path, records)
+
+        yield World(tmp_path, server, source), put
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_released_apart_from_one_record_depends_on_it_in_nothing(
+    kind: str, world: tuple[World, Callable[[list[Raw]], None]]
+) -> None:
+    device, put = world
+    put(RECORDS)
+    before = device.release()
+    assert len(before["sums"]) >= 4
+    is_secret = device.server.plan.releases_count
+    for text in KINDS[kind][2]:
+        odd = RECORDS[ODD]
+        records = list(RECORDS)
+        records[ODD] = Raw(time=odd.time, id=odd.id, x=text, note=odd.note)
+        put(records)
+        after = device.release()
+        for what in ("sketches", "events", "streams", "n_positions", "places"):
+            assert after[what] == before[what], (text, what)
+        _require_share(device, before["sums"], after["sums"], is_secret, removed=False)
+    if is_secret:
+        put(RECORDS[:ODD] + RECORDS[ODD + 1 :])
+        after = device.release()
+        for what in ("sketches", "events", "streams", "n_positions"):
+            assert after[what] == before[what], what
+        _require_share(device, before["sums"], after["sums"], is_secret, removed=True)
+
+
+def _require_share(
+    device: World, before: list[Any], after: list[Any], is_secret: bool, *, removed: bool
+) -> None:
+    """Check that the sums differ in the one record's window alone, by its feature alone."""
+    plan = device.server.plan
+    (device_id,) = device.server.devices
+    exact = SketchAccumulator(plan.operator(device_id + b"/meter"))
+    exact.add(np.array([[RECORDS[ODD].x, 1.0]]))
+    share = exact.sums
+    if is_secret:
+        # An unusable record still counts; one that is not there does not.
+        share = np.append(share, plan.release.count_scale if removed else 0)
+    differing = []
+    for i, (one, other) in enumerate(zip(before, after, strict=True)):
+        difference = np.asarray(one, dtype=np.int64) - np.asarray(other, dtype=np.int64)
+        if np.abs(difference).max() > 2 * NOISE:
+            differing.append(i)
+            assert np.abs(difference - share).max() <= 2 * NOISE
+    assert len(differing) == 1
