@@ -8,14 +8,16 @@ from aggregator.decoding.density import GaussianMixture
 from aggregator.decoding.diagnosis import (
     Diagnosis,
     compute_agreement,
-    compute_noise_floor,
     diagnose,
-    is_at_noise_floor,
 )
-from aggregator.decoding.gaussians import Atoms
+from aggregator.decoding.ellipsoids import Ellipsoids
+from aggregator.decoding.gathering import gather_evidence
+from aggregator.decoding.gaussians import Target
+from aggregator.decoding.judging import judge
+from aggregator.decoding.ladder import Candidate
 from aggregator.decoding.levenberg import Fitted
 from aggregator.decoding.pooling import Clusters
-from aggregator.decoding.problem import DecodingProblem
+from aggregator.decoding.problem import DecodingProblem, Vector
 from aggregator.decoding.solution import Solution
 
 __all__ = ["assemble_pooled_solution", "describe_density"]
@@ -23,10 +25,12 @@ __all__ = ["assemble_pooled_solution", "describe_density"]
 
 def assemble_pooled_solution(
     problem: DecodingProblem,
+    target: Target,
     fits: Sequence[Fitted],
+    candidates: Sequence[Candidate],
     clusters: Clusters,
-    density: Atoms,
     *,
+    plan_unit: Vector,
     solver: str,
 ) -> Solution:
     """Put centroids, shares, spreads and a density into data units, and say how good they are.
@@ -34,48 +38,65 @@ def assemble_pooled_solution(
     Parameters
     ----------
     problem : DecodingProblem
-        What was solved.
+        What was solved, in the units of the fits.
+    target : Target
+        The same, as the fits had it.
     fits : sequence of Fitted
-        Of k atoms each, at least one; residual and agreement are theirs.
+        Round ones of k atoms each, at least one; agreement is theirs.
+    candidates : sequence of Candidate
+        All models, by rising PRESS; the residual is that of the first.
     clusters : Clusters
         What k-means on the pool found.
-    density : Atoms
-        The mixture to show.
+    plan_unit : float64 (d,)
+        The plan's scale, data units.
     solver : str
         Name and version.
     """
-    best = min(fits, key=lambda fit: fit.objective)
-    order = np.argsort(-clusters.shares, kind="stable")
-    centroids = problem.centre + problem.unit * clusters.centroids[order]
+    clusters = clusters.sort()
+    best, m = candidates[0], problem.n_frequencies
+    fitted = best.fitted.atoms
     found = Diagnosis(
-        atom="round clusters",
-        n_parameters=problem.n_clusters * (problem.n_dimensions + 2),
-        residual=best.misfit / problem.n_frequencies,
-        replicate_residuals=tuple(fit.misfit / problem.n_frequencies for fit in fits),
-        fitted_weights=best.atoms.weights,
-        centres=problem.centre + problem.unit * best.atoms.centres,
+        atom="clusters",
+        n_parameters=best.n_parameters,
+        residual=best.fitted.misfit / m,
+        replicate_residuals=tuple(fit.misfit / m for fit in fits),
+        fitted_weights=fitted.weights,
+        centres=problem.centre + problem.unit * fitted.centres,
         shares=clusters.shares,
         n_failures=0,
-        predicts=True,
+        is_judged=True,
+    )
+    agreement = compute_agreement(problem, found)
+    evidence = gather_evidence(
+        problem, target, candidates, clusters, agreement=agreement, plan_unit=plan_unit
     )
     return Solution(
-        centroids=np.clip(centroids, problem.lower, problem.upper),
-        weights=clusters.shares[order],
+        centroids=np.clip(
+            problem.centre + problem.unit * clusters.centroids, problem.lower, problem.upper
+        ),
+        weights=clusters.shares,
         residual=found.residual,
-        noise_floor=compute_noise_floor(problem, found),
-        at_noise_floor=is_at_noise_floor(problem, found),
+        noise_floor=best.floor / m,
+        at_noise_floor=best.is_at_floor,
         n_replicates=len(fits),
         replicate_residuals=found.replicate_residuals,
-        agreement=compute_agreement(problem, found),
+        agreement=agreement,
         solver=solver,
         warnings=diagnose(problem, found),
-        succeeded=bool(np.sum(best.atoms.weights) > 0.0),
-        spreads=problem.unit * clusters.spreads[order],
-        mixture=describe_density(problem, density),
+        succeeded=bool(np.sum(fitted.weights) > 0.0),
+        spreads=problem.unit * clusters.spreads,
+        mixture=describe_density(problem, _find_unslanted(candidates)),
+        evidence=evidence,
+        verdict=judge(problem, evidence),
     )
 
 
-def describe_density(problem: DecodingProblem, atoms: Atoms) -> GaussianMixture:
+def _find_unslanted(candidates: Sequence[Candidate]) -> Ellipsoids:
+    """Return the best mixture whose covariances are diagonal; round fits always are."""
+    return next(c for c in candidates if c.kind != "full").fitted.atoms
+
+
+def describe_density(problem: DecodingProblem, atoms: Ellipsoids) -> GaussianMixture:
     """Put a mixture into data units, heaviest atom first, weights summing to 1."""
     total = float(np.sum(atoms.weights))
     weights = atoms.weights / total if total > 0.0 else np.full(len(atoms), 1.0 / len(atoms))
@@ -83,5 +104,5 @@ def describe_density(problem: DecodingProblem, atoms: Atoms) -> GaussianMixture:
     return GaussianMixture(
         weights=weights[order],
         means=(problem.centre + problem.unit * atoms.centres)[order],
-        variances=atoms.variances[order, None] * problem.unit**2,
+        variances=atoms.variances[order] * problem.unit**2,
     )

@@ -9,7 +9,7 @@ __all__ = ["ClusterChoice"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusterChoice:
-    """What each number of clusters leaves unexplained, and which one to use.
+    """Misfit left by each number of clusters, and the recommended number.
 
     Parameters
     ----------
@@ -19,6 +19,8 @@ class ClusterChoice:
         What the noise alone would leave of each.
     recommended : int
         The number of clusters to use.
+    least, most : int
+        Any number from the one to the other is a fair reading of the sketch.
     reaches_floor : bool
         Whether it explains all but noise.
     statement : str
@@ -28,5 +30,7 @@ class ClusterChoice:
     residuals: Vector
     noise_floors: Vector
     recommended: int
+    least: int
+    most: int
     reaches_floor: bool
     statement: str

@@ -20,6 +20,11 @@ _EXACT: Final = 1e-5
 # Share of the signal's energy that a further cluster must explain to be worth its while, where no
 # number of clusters explains all.
 _WORTHWHILE: Final = 0.01
+# And what a fair reading may leave, or must gain.
+_ROUGHLY: Final = 0.05
+_GAIN: Final = 0.002
+_OF_PLACES: Final = 8.0
+_OF_PARAMETER: Final = 0.5
 
 
 def choose_n_clusters(
@@ -32,6 +37,8 @@ def choose_n_clusters(
 
     Recommends the least number whose residual is as low as noise allows, but for chance; if there
     is none, the least whose residual is within a hundredth of the signal's energy of the lowest.
+    The range goes from there, or from where all but a twentieth of the signal is explained if that
+    is less, to the last number that explained more than chance would.
 
     Parameters
     ----------
@@ -87,6 +94,8 @@ def _recommend(problem: DecodingProblem, residuals: Vector, floors: Vector) -> C
             residuals=residuals,
             noise_floors=floors,
             recommended=1,
+            least=1,
+            most=1,
             reaches_floor=True,
             statement="the sketch cannot be told from noise: it shows no clusters",
         )
@@ -105,10 +114,29 @@ def _recommend(problem: DecodingProblem, residuals: Vector, floors: Vector) -> C
             f"{recommended} clusters leave {left:.1%} of the signal unexplained, and more, up to "
             f"{len(residuals)}, hardly less: there is structure that round clusters do not show"
         )
+    least, most = _find_range(problem, residuals, recommended, signal)
+    if least < most:
+        statement += f"; any number from {least} to {most} is a fair reading"
     return ClusterChoice(
         residuals=residuals,
         noise_floors=floors,
         recommended=recommended,
+        least=least,
+        most=most,
         reaches_floor=bool(at_floor.size),
         statement=statement,
     )
+
+
+def _find_range(
+    problem: DecodingProblem, residuals: Vector, recommended: int, signal: float
+) -> tuple[int, int]:
+    """Return the least and the largest number of clusters that are a fair reading."""
+    rough = np.flatnonzero(residuals - residuals[-1] <= _ROUGHLY * signal)
+    least = min(recommended, int(rough[0]) + 1)
+    # What one more atom explains of noise alone, at the best of thousands of places.
+    chance = (_OF_PLACES + _OF_PARAMETER * (problem.n_dimensions + 2)) / problem.n_frequencies
+    allowance = chance * problem.noise_variance + _EXACT * signal
+    gained = np.flatnonzero(-np.diff(residuals) > max(allowance, _GAIN * signal))
+    most = int(gained[-1]) + 2 if gained.size else 1
+    return least, max(recommended, most)

@@ -42,13 +42,17 @@ class GaussianMixture:
         """Refuse what is no density."""
         n_atoms = len(self.weights)
         if self.means.ndim != 2 or len(self.means) != n_atoms:
-            raise DecodingError("is (K, d) for K weights", field="means", fix="give one row each")
+            raise DecodingError(
+                "must be (K, d) for K weights", field="means", fix="give one row each"
+            )
         if self.variances.shape != self.means.shape:
             raise DecodingError("has the shape of means", field="variances", fix="reshape it")
         if not (np.all(self.variances > 0.0) and np.all(np.isfinite(self.variances))):
-            raise DecodingError("is finite and > 0", field="variances", fix="widen the atoms")
+            raise DecodingError("must be finite and > 0", field="variances", fix="widen the atoms")
         if not (np.all(self.weights >= 0.0) and np.isclose(np.sum(self.weights), 1.0)):
-            raise DecodingError("is >= 0 and sums to 1", field="weights", fix="divide by the sum")
+            raise DecodingError(
+                "must be >= 0 and sum to 1", field="weights", fix="divide by the sum"
+            )
 
     @property
     def n_dimensions(self) -> int:

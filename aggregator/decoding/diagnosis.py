@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from aggregator.decoding.problem import DecodingProblem, Vector
-from shared.privacy.utility import predict_relative_sse
 
 __all__ = [
     "Diagnosis",
@@ -32,10 +31,6 @@ _DEVIATIONS: Final = 3.0
 _LARGEST_MISFIT: Final = 0.06
 # What is left of the signal's energy by a fit that explains all.
 _EXACT: Final = 1e-5
-# Relative SSE that is worth a warning when it is the best to be expected.
-_POOR: Final = 1.5
-# Stands for no noise at all.
-_LEAST_VARIANCE: Final = 1e-15
 # Weights below this share of an equal share are taken for none.
 _SMALLEST_SHARE: Final = 1e-3
 # Point masses explain spread clusters with total weight below 1, but a total this far off means
@@ -47,7 +42,7 @@ _AGREEMENT: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Diagnosis:
-    """What a solver found, as the warnings need it.
+    """Findings of a solver that warnings are made of.
 
     Parameters
     ----------
@@ -67,8 +62,8 @@ class Diagnosis:
         Weights of the answer's centroids, summing to 1 or to nothing.
     n_failures : int
         Steps in which an optimiser failed.
-    predicts : bool
-        Whether the quality band of `shared.privacy.utility` was measured with this solver.
+    is_judged : bool
+        Whether a verdict says how well the fit explains the sketch; otherwise warnings have to.
     """
 
     atom: str
@@ -79,7 +74,7 @@ class Diagnosis:
     centres: Vector
     shares: Vector
     n_failures: int
-    predicts: bool = False
+    is_judged: bool = False
 
 
 def compute_noise_floor(problem: DecodingProblem, found: Diagnosis) -> float:
@@ -94,7 +89,7 @@ def compute_noise_floor(problem: DecodingProblem, found: Diagnosis) -> float:
 
 
 def is_at_noise_floor(problem: DecodingProblem, found: Diagnosis) -> bool:
-    """Tell whether the residual is as low as noise allows, but for chance and rounding."""
+    """Return whether the residual is as low as noise allows, but for chance and rounding."""
     allowance = _compute_chance(problem) + _EXACT * compute_signal(problem)
     return bool(found.residual <= compute_noise_floor(problem, found) + allowance)
 
@@ -136,7 +131,6 @@ def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
     """
     candidates = (
         _warn_no_signal(problem),
-        _warn_noise(problem, found),
         _warn_misfit(problem, found),
         _warn_empty(found),
         _warn_total(found),
@@ -160,24 +154,9 @@ def _is_noise_alone(problem: DecodingProblem) -> bool:
     return compute_signal(problem) <= _compute_chance(problem)
 
 
-def _warn_noise(problem: DecodingProblem, found: Diagnosis) -> str | None:
-    if not found.predicts or _is_noise_alone(problem):
-        return None
-    band = predict_relative_sse(
-        snr=compute_signal(problem) / max(problem.noise_variance, _LEAST_VARIANCE),
-        n_frequencies=problem.n_frequencies,
-        n_clusters=problem.n_clusters,
-        n_dimensions=problem.n_dimensions,
-    )
-    if band.low < _POOR and math.isfinite(band.high):
-        return None
-    return (
-        f"the sketch is too poor for {problem.n_clusters} clusters: {band.describe()}; fewer "
-        "clusters, more frequencies, more records or a larger epsilon help"
-    )
-
-
 def _warn_misfit(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    if found.is_judged:
+        return None
     floor = compute_noise_floor(problem, found)
     allowance = _compute_chance(problem) + _LARGEST_MISFIT * compute_signal(problem)
     if found.residual <= floor + allowance:
@@ -212,7 +191,11 @@ def _warn_total(found: Diagnosis) -> str | None:
 
 def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
     n_replicates = len(found.replicate_residuals)
-    if n_replicates < 2 or compute_agreement(problem, found) * n_replicates > 1.5:
+    if (
+        found.is_judged
+        or n_replicates < 2
+        or compute_agreement(problem, found) * n_replicates > 1.5
+    ):
         return None
     return (
         f"only one of {n_replicates} replicates reached the lowest residual: more replicates may "

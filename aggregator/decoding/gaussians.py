@@ -48,7 +48,7 @@ LARGEST_WEIGHT: Final = 8.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """What is to be explained, in the units of `aggregator.decoding.atoms`.
+    """Sketch to be explained, in the units of `aggregator.decoding.atoms`.
 
     Parameters
     ----------
@@ -66,6 +66,8 @@ class Target:
         Least and largest L = ln s.
     noise_variance : float
         Per complex coordinate.
+    sampling_variance : float
+        The part of it that the sampling of records makes.
     """
 
     sketch: Single
@@ -76,6 +78,7 @@ class Target:
     upper: Vector
     log_variance_bounds: tuple[float, float]
     noise_variance: float
+    sampling_variance: float = 0.0
 
     @property
     def n_dimensions(self) -> int:
@@ -91,6 +94,17 @@ class Target:
         """Return the same target with another sketch."""
         return replace(self, sketch=sketch)
 
+    def shorten(self, n_frequencies: int) -> "Target":
+        """Return the same target without the frequencies from a number on."""
+        m, n = self.n_frequencies, n_frequencies
+        return replace(
+            self,
+            sketch=np.concatenate([self.sketch[:n], self.sketch[m : m + n]]),
+            turns=np.ascontiguousarray(self.turns[:, :n]),
+            frequencies=np.ascontiguousarray(self.frequencies[:, :n]),
+            squares=self.squares[:n],
+        )
+
     @property
     def energy(self) -> float:
         """|z|^2."""
@@ -103,7 +117,7 @@ class Target:
 
     @cached_property
     def has_weak_noise(self) -> bool:
-        """Whether chance in the noise's energy is small against the signal."""
+        """True where chance in the noise's energy is small against the signal."""
         chance = self.noise_variance * math.sqrt(self.n_frequencies)
         return chance <= _WEAK * self.signal_energy
 
@@ -188,6 +202,7 @@ def prepare_target(problem: DecodingProblem) -> Target:
         # A box too small for the frequencies would have the bounds cross.
         log_variance_bounds=(min(math.log(_LEAST_TURN / typical), largest - 1.0), largest),
         noise_variance=float(problem.noise_variance),
+        sampling_variance=min(float(problem.sampling_variance), float(problem.noise_variance)),
     )
 
 

@@ -56,7 +56,13 @@ def _single(centre: Vector, log_variance: float, weight: float) -> Atoms:
 
 
 def expand(
-    target: Target, fitted: Fitted, n_more: int, *, jitter: float, rng: np.random.Generator
+    target: Target,
+    fitted: Fitted,
+    n_more: int,
+    *,
+    jitter: float,
+    rng: np.random.Generator,
+    thorough: bool = False,
 ) -> tuple[Fitted, NDArray[np.intp]]:
     """Apply the `n_more` best splits and adds.
 
@@ -72,6 +78,8 @@ def expand(
         Standard deviation of the noise on the logarithm of each gain.
     rng : numpy.random.Generator
         Of directions, starts and that noise.
+    thorough : bool
+        Whether narrow atoms are looked for in the whole box.
 
     Returns
     -------
@@ -79,7 +87,7 @@ def expand(
         The larger mixture, and which of its atoms are new or have changed.
     """
     splits = propose_splits(target, fitted, rng)
-    adds = propose_adds(target, fitted, n_more, rng)
+    adds = propose_adds(target, fitted, n_more, rng, thorough=thorough)
     gains = np.concatenate([splits.gains, adds.gains])
     gains = gains * np.exp(jitter * rng.normal(size=len(gains)))
     chosen = np.argsort(-gains, kind="stable")[:n_more]
@@ -104,6 +112,7 @@ def grow(
     jitter: float,
     rng: np.random.Generator,
     monitor: Monitor,
+    thorough: bool = False,
 ) -> Fitted:
     """Grow a mixture from one atom to `n_atoms`.
 
@@ -117,7 +126,7 @@ def grow(
         Atoms gained in a round, as a share of those there.
     n_iterations : int
         Steps of descent after each round.
-    jitter, rng
+    jitter, rng, thorough
         As in `expand`.
     monitor : Monitor
         Told of the share of the atoms that is there.
@@ -126,7 +135,12 @@ def grow(
     while len(fitted.atoms) < n_atoms:
         wanted = math.ceil(share * len(fitted.atoms))
         fitted, touched = expand(
-            target, fitted, min(n_atoms - len(fitted.atoms), wanted), jitter=jitter, rng=rng
+            target,
+            fitted,
+            min(n_atoms - len(fitted.atoms), wanted),
+            jitter=jitter,
+            rng=rng,
+            thorough=thorough,
         )
         fitted = refine(
             target, fitted, n_iterations=2, tolerance=1e-2, monitor=monitor, chosen=touched
@@ -137,7 +151,13 @@ def grow(
 
 
 def cycle(
-    target: Target, fitted: Fitted, n_cycles: int, *, rng: np.random.Generator, monitor: Monitor
+    target: Target,
+    fitted: Fitted,
+    n_cycles: int,
+    *,
+    rng: np.random.Generator,
+    monitor: Monitor,
+    thorough: bool = False,
 ) -> Fitted:
     """Exchange atoms: expand, refine, prune back, and keep what lowers the objective.
 
@@ -147,7 +167,7 @@ def cycle(
     n_atoms = len(fitted.atoms)
     n_more, jitter = max(1, n_atoms // 4), 0.0
     for i in range(n_cycles):
-        trial, touched = expand(target, fitted, n_more, jitter=jitter, rng=rng)
+        trial, touched = expand(target, fitted, n_more, jitter=jitter, rng=rng, thorough=thorough)
         trial = refine(
             target, trial, n_iterations=2, tolerance=1e-3, monitor=monitor, chosen=touched
         )

@@ -4,6 +4,7 @@ Our own fifty lines rather than scikit-learn's, whose threads add in no fixed or
 same decode could give other bits; and a worker stays small.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,13 +14,15 @@ from numpy.typing import NDArray
 from aggregator.decoding.problem import Vector
 from aggregator.decoding.solver import Monitor
 
-__all__ = ["Clustering", "cluster"]
+__all__ = ["Clustering", "cluster", "measure_inertia"]
 
 _CHUNK: Final = 4096
 _MOST_ITERATIONS: Final = 100
 _TOLERANCE: Final = 1e-5
 _SUBSET_PER_CLUSTER: Final = 200
 _LEAST_SUBSET: Final = 4000
+_NEAR: Final = 1.01
+_MOST_RUNS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,7 +36,7 @@ class Clustering:
 
 def cluster(
     samples: Vector,
-    start: Vector,
+    starts: Sequence[Vector],
     *,
     n_restarts: int,
     rng: np.random.Generator,
@@ -41,33 +44,45 @@ def cluster(
 ) -> Clustering:
     """Cluster samples from given centroids and from k-means++ starts; the lowest inertia is kept.
 
+    All starts take their first steps on a subset; those that end there within a hundredth of the
+    best one, four at most, go on with all samples.
+
     Parameters
     ----------
     samples : float64 (n, d)
         In units in which distances are meant.
-    start : float64 (k, d)
-        Centroids of one of the runs.
+    starts : sequence of float64 (k, d)
+        Centroids to begin at, at least one, all of the same k.
     n_restarts : int
-        Further runs, which choose their start and take their first steps on a subset.
+        Further runs, which choose their start on the subset.
     rng : numpy.random.Generator
         Of subset and starts.
     monitor : Monitor
         Asked at every step whether to go on.
     """
     points = samples.astype(np.float32)
-    n_clusters = len(start)
+    n_clusters = len(starts[0])
     size = min(len(points), max(_LEAST_SUBSET, _SUBSET_PER_CLUSTER * n_clusters))
     # Samples come in no order that matters, but by member: a subset is drawn.
-    subset = points[rng.choice(len(points), size=size, replace=False)]
-    trials = [
-        _descend(subset, _start_plus_plus(subset, n_clusters, rng), monitor)
-        for _ in range(n_restarts)
+    subset = points
+    if size < len(points):
+        subset = points[rng.choice(len(points), size=size, replace=False)]
+    begun = [
+        *starts,
+        *(_start_plus_plus(subset, n_clusters, rng) for _ in range(n_restarts)),
     ]
-    starts = [start]
-    if trials:
-        starts.append(min(trials, key=lambda trial: trial.inertia).centroids)
-    runs = [_descend(points, first, monitor) for first in starts]
+    trials = [_descend(subset, start, monitor) for start in begun]
+    if size == len(points):
+        return min(trials, key=lambda trial: trial.inertia)
+    trials.sort(key=lambda trial: trial.inertia)
+    near = [trial for trial in trials if trial.inertia <= _NEAR * trials[0].inertia]
+    runs = [_descend(points, trial.centroids, monitor) for trial in near[:_MOST_RUNS]]
     return min(runs, key=lambda run: run.inertia)
+
+
+def measure_inertia(samples: Vector, centroids: Vector) -> float:
+    """Compute the mean squared distance of samples (n, d) to the nearest of centroids (k, d)."""
+    return _assign(samples.astype(np.float32), centroids)[1]
 
 
 def _start_plus_plus(
@@ -76,6 +91,9 @@ def _start_plus_plus(
     """Choose distinct starts, each with probability proportional to its squared distance."""
     chosen = np.empty((n_clusters, points.shape[1]))
     chosen[0] = points[rng.integers(len(points))]
+    # About the middle, where the squares cancel least.
+    moved = points - points.mean(axis=0)
+    norms = np.einsum("nd,nd->n", moved, moved)
     squares = np.sum((points - chosen[0]) ** 2, axis=1, dtype=np.float64)
     n_tries = 2 + int(np.log(n_clusters))
     for i in range(1, n_clusters):
@@ -85,11 +103,9 @@ def _start_plus_plus(
             break
         tries = np.searchsorted(total, rng.uniform(0.0, total[-1], size=n_tries))
         tries = np.minimum(tries, len(points) - 1)
-        options = [
-            np.minimum(squares, np.sum((points - points[t]) ** 2, axis=1, dtype=np.float64))
-            for t in tries
-        ]
-        best = int(np.argmin([option.sum() for option in options]))
+        distances = norms[tries][:, None] + norms - 2.0 * (moved[tries] @ moved.T)
+        options = np.minimum(squares, np.maximum(distances, 0.0))
+        best = int(np.argmin(options.sum(axis=1)))
         chosen[i], squares = points[tries[best]], options[best]
     return chosen
 

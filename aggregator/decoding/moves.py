@@ -25,8 +25,18 @@ _SHARES: Final = (0.08, 0.2, 0.35, 0.55, 0.75)
 _N_CURVATURE_DIRECTIONS: Final = 2
 # Neither child may have less than a twentieth of the parent's weight.
 _LARGEST_SKEW: Final = 0.9
-_N_ADDS: Final = 48
-_N_ASCENT_STEPS: Final = 12
+_N_NEAR: Final = 24
+_N_ANYWHERE: Final = 24
+_N_ASCENT_STEPS: Final = 16
+_N_WIDE_STEPS: Final = 10
+# Starts for a box this many atoms (or wavelengths / 2 pi) wide. A wider one has more, in proportion
+# to its width in up to three dimensions, up to these numbers of starts and of features of them.
+_USUAL_WIDTH: Final = 30.0
+_MOST_ANYWHERE: Final = 1000
+_MOST_FEATURES: Final = 100_000
+_MOST_DIMENSIONS: Final = 3
+# The widest start sees this share of the frequencies.
+_SEEN: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,44 +176,73 @@ def _dot(left: Single, right: Single) -> Vector:
     return products
 
 
-def propose_adds(target: Target, fitted: Fitted, n_wanted: int, rng: np.random.Generator) -> Adds:
-    """Find new atoms that the residual asks for, by ascent from half near and half random points.
+def propose_adds(
+    target: Target,
+    fitted: Fitted,
+    n_wanted: int,
+    rng: np.random.Generator,
+    *,
+    thorough: bool = False,
+) -> Adds:
+    """Find new atoms that the residual asks for, by ascent from points near atoms and anywhere.
 
-    The gain of an atom is <E, r>+^2 / |E|^2, at the weight <E, r>+ / |E|^2.
+    The gain of an atom is <E, r>+^2 / |E|^2, at the weight <E, r>+ / |E|^2. Those that start
+    anywhere are wide at first, so that only low frequencies draw them, and shrink on their way:
+    narrow ones would see nothing beyond the next few wavelengths. A thorough search has as many as
+    point masses would need.
     """
-    centres, variances = _draw_starts(target, fitted.atoms, rng)
+    centres, first, last = _draw_starts(target, fitted.atoms, rng, thorough=thorough)
     m, d = target.n_frequencies, target.n_dimensions
-    logs = np.log(variances)
     real, imaginary = fitted.residual[:m], fitted.residual[m:]
-    envelope = _compute_envelopes(target, variances)
-    # An upper bound of the curvature of Re <E, r> in any direction, on average over them.
-    sizes = envelope @ (np.hypot(real, imaginary) * target.squares)
-    steps = d / np.maximum(sizes, np.finfo(np.float32).tiny)
-    for _ in range(_N_ASCENT_STEPS):
+    sizes = np.hypot(real, imaginary) * target.squares
+    for i in range(_N_ASCENT_STEPS):
+        logs = first + min(1.0, i / _N_WIDE_STEPS) * (last - first)
+        envelope = _compute_envelopes(target, np.exp(logs))
+        # An upper bound of the curvature of Re <E, r> in any direction, on average over them.
+        steps = d / np.maximum(envelope @ sizes, np.finfo(np.float32).tiny)
         phases = compute_phases(target, centres)
         slopes = envelope * (np.cos(phases) * imaginary - np.sin(phases) * real)
         gradient = slopes @ target.frequencies.T
         centres = np.clip(
             centres + (steps[:, None] * gradient).astype(np.float64), target.lower, target.upper
         )
-    rows = compute_gaussians(target, centres, logs)
+    rows = compute_gaussians(target, centres, last)
     energies = np.maximum(_dot(rows, rows), np.finfo(np.float32).tiny)
     weights = np.maximum((rows @ fitted.residual).astype(np.float64) / energies, 0.0)
-    found = Atoms(centres=centres, log_variances=logs, weights=weights)
+    found = Atoms(centres=centres, log_variances=last, weights=weights)
     return _keep_apart(found, weights**2 * energies, n_wanted)
 
 
-def _draw_starts(target: Target, atoms: Atoms, rng: np.random.Generator) -> tuple[Vector, Vector]:
-    """Draw points near atoms and anywhere in the box, and variances about the usual one."""
-    n_near, d = _N_ADDS // 2, target.n_dimensions
-    near = rng.integers(len(atoms), size=n_near)
-    spread = 1.5 * np.sqrt(atoms.variances[near])[:, None]
-    beside = atoms.centres[near] + spread * rng.normal(size=(n_near, d))
-    anywhere = rng.uniform(target.lower, target.upper, size=(_N_ADDS - n_near, d))
-    centres = np.clip(np.concatenate([beside, anywhere]), target.lower, target.upper)
+def _draw_starts(
+    target: Target, atoms: Atoms, rng: np.random.Generator, *, thorough: bool
+) -> tuple[Vector, Vector, Vector]:
+    """Draw points near atoms and anywhere in the box; log-variances to begin and to end with."""
     usual = float(np.median(atoms.log_variances))
-    logs = usual + rng.uniform(np.log(0.3), np.log(3.0), size=_N_ADDS)
-    return centres, np.exp(np.clip(logs, *target.log_variance_bounds))
+    n_anywhere, d = _count_anywhere(target, 0.0 if thorough else usual), target.n_dimensions
+    near = rng.integers(len(atoms), size=_N_NEAR)
+    spread = 1.5 * np.sqrt(atoms.variances[near])[:, None]
+    beside = atoms.centres[near] + spread * rng.normal(size=(_N_NEAR, d))
+    anywhere = rng.uniform(target.lower, target.upper, size=(n_anywhere, d))
+    centres = np.clip(np.concatenate([beside, anywhere]), target.lower, target.upper)
+    least, largest = target.log_variance_bounds
+    last = usual + rng.uniform(np.log(0.3), np.log(3.0), size=len(centres))
+    last = np.clip(last, least, largest)
+    widest = min(-float(np.log(np.quantile(target.squares, _SEEN))), largest)
+    first = last.copy()
+    wider = np.maximum(widest - last[_N_NEAR:], 0.0)
+    # Every other one: all of them would end in the same few places.
+    first[_N_NEAR:] += rng.uniform(0.0, 1.0, size=n_anywhere) * wider * (np.arange(n_anywhere) % 2)
+    return centres, first, last
+
+
+def _count_anywhere(target: Target, log_variance: float) -> int:
+    """Count the starts that the box needs, for atoms of a usual log-variance."""
+    length = max(1.0, float(np.exp(log_variance / 2.0)))
+    widths = np.maximum((target.upper - target.lower) / length, 1.0)
+    width = float(np.exp(np.mean(np.log(widths))))
+    wanted = _N_ANYWHERE * (width / _USUAL_WIDTH) ** min(target.n_dimensions, _MOST_DIMENSIONS)
+    most = min(_MOST_ANYWHERE, _MOST_FEATURES // target.n_frequencies)
+    return max(_N_ANYWHERE, round(min(most, wanted)))
 
 
 def _keep_apart(found: Atoms, gains: Vector, n_wanted: int) -> Adds:

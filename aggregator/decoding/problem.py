@@ -50,6 +50,10 @@ class DecodingProblem:
         E|noise_j|^2 per complex coordinate of `sketch`, privacy noise and sampling together; >= 0.
     n_clusters : int
         k >= 1, with k (d + 1) <= 2 m.
+    sampling_variance : float
+        The part of `noise_variance` that comes of the records being a sample, (1 - |z|^2) / n. It
+        is not independent between coordinates, as the noise of privacy is; 0 treats all as if it
+        were.
 
     Raises
     ------
@@ -70,6 +74,7 @@ class DecodingProblem:
     unit: Vector
     noise_variance: float
     n_clusters: int
+    sampling_variance: float = 0.0
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse what cannot be decoded."""
@@ -99,20 +104,21 @@ class DecodingProblem:
         n_dimensions, n_frequencies = self.frequencies.shape
         if n_dimensions < 1 or n_frequencies < 1:
             raise DecodingError(
-                f"is (d, m) with d, m >= 1, not {self.frequencies.shape}",
+                f"must be (d, m) with d, m >= 1, not {self.frequencies.shape}",
                 field="frequencies",
                 fix="take it from the plan",
             )
         if self.sketch.size != n_frequencies:
             raise DecodingError(
-                f"has one coordinate per frequency, {n_frequencies}, not {self.sketch.size}",
+                f"must have one coordinate per frequency, {n_frequencies}, not {self.sketch.size}",
                 field="sketch",
                 fix="use the frequencies of the plan that made the sketch",
             )
         for name in ("lower", "upper", "centre", "unit"):
-            if getattr(self, name).size != n_dimensions:
+            size = getattr(self, name).size
+            if size != n_dimensions:
                 raise DecodingError(
-                    f"has one entry per dimension, {n_dimensions}, not {getattr(self, name).size}",
+                    f"must have one entry per dimension, {n_dimensions}, not {size}",
                     field=name,
                     fix="give it in the order of the plan's dimensions",
                 )
@@ -121,12 +127,14 @@ class DecodingProblem:
         wrong = np.flatnonzero(self.lower >= self.upper)
         if wrong.size:
             raise DecodingError(
-                f"need lower < upper, broken in dimension {wrong[0]}",
+                f"must be lower < upper, broken in dimension {wrong[0]}",
                 field="lower, upper",
                 fix="exchange the bounds or drop a dimension that does not vary",
             )
         if np.any(self.unit <= 0.0):
-            raise DecodingError("is > 0", field="unit", fix="use the plan's scale per dimension")
+            raise DecodingError(
+                "must be > 0", field="unit", fix="use the plan's scale per dimension"
+            )
         reach = np.maximum(np.abs(self.lower - self.centre), np.abs(self.upper - self.centre))
         if not np.all(reach @ np.abs(self.frequencies) <= _LARGEST_PHASE):
             raise DecodingError(
@@ -138,9 +146,16 @@ class DecodingProblem:
     def _check_noise(self) -> None:
         if not (math.isfinite(self.noise_variance) and self.noise_variance >= 0.0):
             raise DecodingError(
-                "is finite and >= 0",
+                "must be finite and >= 0",
                 field="noise_variance",
                 fix="compute it from the plan's noise and the number of records",
+            )
+        # One may be a rounded sum that has the other in it.
+        if not 0.0 <= self.sampling_variance <= self.noise_variance * (1.0 + 1e-9):
+            raise DecodingError(
+                "lies between 0 and noise_variance",
+                field="sampling_variance",
+                fix="give the share of the noise that sampling makes, or leave it out",
             )
 
     def _check_modulus(self) -> None:
@@ -148,7 +163,8 @@ class DecodingProblem:
         largest = float(np.max(np.abs(self.sketch)))
         if largest > limit:
             raise DecodingError(
-                f"has modulus <= 2 + 20 sqrt(noise_variance) = {limit:.3g}, not {largest:.3g}",
+                f"must have modulus <= 2 + 20 sqrt(noise_variance) = {limit:.3g}, "
+                f"not {largest:.3g}",
                 field="sketch",
                 fix=(
                     "divide the sum by amplitude, share of features and number of records, or "
@@ -158,15 +174,17 @@ class DecodingProblem:
 
     def _check_n_clusters(self) -> None:
         if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int | np.integer):
-            raise DecodingError("is an integer", field="n_clusters", fix="give a whole number")
+            raise DecodingError("must be an integer", field="n_clusters", fix="give a whole number")
         if self.n_clusters < 1:
             raise DecodingError(
-                f"is >= 1, not {self.n_clusters}", field="n_clusters", fix="ask for at least one"
+                f"must be >= 1, not {self.n_clusters}",
+                field="n_clusters",
+                fix="ask for at least one",
             )
         most = 2 * self.n_frequencies // (self.n_dimensions + 1)
         if self.n_clusters > most:
             raise DecodingError(
-                f"has k (d + 1) <= 2 m: the sketch supports {most}, not {self.n_clusters}",
+                f"must be at most {most}, not {self.n_clusters}: k clusters need k (d + 1) <= 2 m",
                 field="n_clusters",
                 fix="ask for fewer clusters or plan more frequencies",
             )
@@ -178,13 +196,15 @@ def _freeze(name: str, value: Any, dtype: type[np.generic], n_axes: int) -> NDAr
         array = np.array(value, dtype=dtype, order="C")
     except (TypeError, ValueError) as error:
         raise DecodingError(
-            f"is an array of {dtype.__name__}", field=name, fix="give numbers"
+            f"must be an array of {dtype.__name__}", field=name, fix="give numbers"
         ) from error
     if array.ndim != n_axes:
-        raise DecodingError(f"has {n_axes} axes, not {array.ndim}", field=name, fix="reshape it")
+        raise DecodingError(
+            f"must have {n_axes} axes, not {array.ndim}", field=name, fix="reshape it"
+        )
     if not np.all(np.isfinite(array)):
         raise DecodingError(
-            "is finite", field=name, fix="find where the infinite or missing value comes from"
+            "must be finite", field=name, fix="find where the infinite or missing value comes from"
         )
     array.flags.writeable = False
     return array

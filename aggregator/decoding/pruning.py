@@ -13,6 +13,7 @@ from aggregator.decoding.problem import Vector
 __all__ = ["Merges", "compute_drop_costs", "propose_merges", "prune"]
 
 _RIDGE = 1e-7
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +38,7 @@ class Merges:
 def prune(
     target: Target, fitted: Fitted, n_atoms: int, *, jitter: float, rng: np.random.Generator
 ) -> Fitted:
-    """Apply the cheapest drop or merge until `n_atoms` are left.
+    """Apply the cheapest drops and merges until `n_atoms` are left, a quarter of them at a time.
 
     Parameters
     ----------
@@ -57,12 +58,30 @@ def prune(
         merges = propose_merges(target, fitted)
         costs = np.concatenate([drops, np.maximum(merges.costs, 0.0)])
         costs = costs * np.exp(jitter * rng.normal(size=len(costs)))
-        cheapest = int(np.argmin(costs))
-        if cheapest < len(drops):
-            fitted = _drop(target, fitted, cheapest)
-        else:
-            fitted = _merge(target, fitted, merges, cheapest - len(drops))
+        n_wanted = max(1, (len(drops) - n_atoms) // _ROUNDS)
+        dropped, merged = _choose_moves(costs, merges.partners, n_wanted)
+        fitted = _apply(target, fitted, merges, dropped, merged)
     return fitted
+
+
+def _choose_moves(
+    costs: Vector, partners: NDArray[np.intp], n_wanted: int
+) -> tuple[list[int], list[int]]:
+    """Choose the cheapest moves that touch different atoms: atoms to drop, and to merge."""
+    n_atoms = len(partners)
+    dropped: list[int] = []
+    merged: list[int] = []
+    touched: set[int] = set()
+    for move in np.argsort(costs, kind="stable"):
+        i, is_drop = int(move) % n_atoms, move < n_atoms
+        involved = {i} if is_drop else {i, int(partners[i])}
+        if touched & involved:
+            continue
+        touched |= involved
+        (dropped if is_drop else merged).append(i)
+        if len(dropped) + len(merged) == n_wanted:
+            break
+    return dropped, merged
 
 
 def compute_drop_costs(rows: Single, weights: Vector) -> Vector:
@@ -123,13 +142,6 @@ def _match_moments(target: Target, atoms: Atoms, partners: NDArray[np.intp]) -> 
     return Atoms(centres=centres, log_variances=logs, weights=total)
 
 
-def _drop(target: Target, fitted: Fitted, index: int) -> Fitted:
-    """Drop an atom and refit all weights, not below zero."""
-    left = np.delete(np.arange(len(fitted.atoms)), index)
-    atoms, rows = fitted.atoms.take(left), fitted.rows[left]
-    return evaluate(target, atoms.weigh(fit_weights(target, rows)))
-
-
 def fit_weights(target: Target, rows: Single) -> Vector:
     """Solve min |z - a E|^2 over a >= 0 through the K x K Gram matrix: float64 (K,)."""
     gram = (rows @ rows.T).astype(np.float64)
@@ -143,8 +155,14 @@ def fit_weights(target: Target, rows: Single) -> Vector:
     return fit_nonnegative(factor.astype(np.float64), reduced).weights
 
 
-def _merge(target: Target, fitted: Fitted, merges: Merges, index: int) -> Fitted:
-    """Put the merged atom in the place of both."""
-    gone = [index, int(merges.partners[index])]
+def _apply(
+    target: Target, fitted: Fitted, merges: Merges, dropped: list[int], merged: list[int]
+) -> Fitted:
+    """Put merged atoms in the place of both; where atoms are dropped, refit all weights."""
+    gone = [*dropped, *merged, *(int(merges.partners[i]) for i in merged)]
     left = np.delete(np.arange(len(fitted.atoms)), gone)
-    return evaluate(target, fitted.atoms.take(left).join(merges.merged.take(np.array([index]))))
+    atoms = fitted.atoms.take(left).join(merges.merged.take(np.array(merged, dtype=np.intp)))
+    if dropped:
+        rows = compute_unit_atoms(target, atoms)
+        atoms = atoms.weigh(fit_weights(target, rows))
+    return evaluate(target, atoms)

@@ -1,4 +1,4 @@
-"""The default decoder: Gaussian mixtures fitted to the sketch, then k-means on what they say.
+"""The default decoder: Gaussian mixtures fitted to the sketch, then k-means on what they hold.
 
 `README.md` beside this file tells it step by step.
 """
@@ -10,31 +10,18 @@ from typing import ClassVar
 import numpy as np
 
 from aggregator.decoding.answer import assemble_pooled_solution
+from aggregator.decoding.choice import ClusterChoice
 from aggregator.decoding.choosing import choose_n_clusters
-from aggregator.decoding.ensemble import (
-    Member,
-    compute_floor,
-    fit_clusters,
-    fit_over_complete,
-    perturb_members,
-    weigh_members,
-)
-from aggregator.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
-from aggregator.decoding.levenberg import Fitted
-from aggregator.decoding.pooling import pool_clusters
+from aggregator.decoding.ensemble import fit_clusters
+from aggregator.decoding.gaussians import measure_in_wavelengths, prepare_target
+from aggregator.decoding.ladder import climb
+from aggregator.decoding.pooling import choose_members, pool_clusters
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.settings import check_count, check_flag
 from aggregator.decoding.solution import Solution
 from aggregator.decoding.solver import Monitor
 
 __all__ = ["MixtureDecoder"]
-
-# With so many the pool's own chance is small against what the noise leaves open.
-_N_DRAWS = 48
-_UNEXPLAINED = 1e-5
-# Where noise is not weak, richer mixtures explain more of the noise than of what was left, unless
-# k atoms leave several times its energy.
-_CLEARLY = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +31,12 @@ class MixtureDecoder:
     Parameters
     ----------
     n_replicates : int
-        Most fits of k atoms under noise; fewer are made once the same best one was found three
-        times. Three at most where noise is weak.
+        Most round fits under noise; fewer are made once the same best one was found three times.
+        Six at most where noise is weak.
     choose : bool
         Take the problem's number of clusters as the most there may be, find out how many the sketch
-        can tell apart, and recover so many. The solution says why in `choice`.
+        can tell apart, and recover so many, or fewer if the verdict on so many is worse than rough.
+        The solution says why in `choice`.
 
     Raises
     ------
@@ -62,7 +50,7 @@ class MixtureDecoder:
     changes may grow to another local optimum where noise leaves several that are equally good.
     """
 
-    name: ClassVar[str] = "mixture/1"
+    name: ClassVar[str] = "mixture/2"
 
     n_replicates: int = 12
     choose: bool = False
@@ -86,21 +74,52 @@ class MixtureDecoder:
             return self._solve(problem, rng, monitor)
         for_choice, for_fits = rng.spawn(2)
         choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
-        chosen = replace(problem, n_clusters=choice.recommended)
-        solution = self._solve(chosen, for_fits, monitor.part(0.5, 1.0))
-        return replace(solution, choice=choice)
+        return self._solve_choice(problem, choice, for_fits, monitor.part(0.5, 1.0))
+
+    def _solve_choice(
+        self,
+        problem: DecodingProblem,
+        choice: ClusterChoice,
+        rng: np.random.Generator,
+        monitor: Monitor,
+    ) -> Solution:
+        """Recover as many clusters as were recommended, or fewer if so many come out too poor."""
+        n_clusters, asked = choice.recommended, choice.recommended
+        while True:
+            part = monitor.part(0.0, 1.0 - 0.5 * n_clusters / (asked + 1))
+            solution = self._solve(replace(problem, n_clusters=n_clusters), rng.spawn(1)[0], part)
+            word = "sound" if solution.verdict is None else solution.verdict.word
+            if word in ("sound", "rough") or n_clusters == 1:
+                break
+            n_clusters = max(1, n_clusters * 2 // 3)
+        monitor.reach(1.0)
+        if n_clusters == asked:
+            return replace(solution, choice=choice)
+        lowered = replace(
+            choice,
+            recommended=n_clusters,
+            least=min(choice.least, n_clusters),
+            most=n_clusters,
+            statement=f"the sketch is too poor for {asked} clusters, which would explain it best: "
+            f"{n_clusters} are the most that it supports",
+        )
+        return replace(solution, choice=lowered)
 
     def _solve(
         self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
     ) -> Solution:
         # Bad input may overflow single precision; every step checks what it keeps instead.
         with np.errstate(all="ignore"):
-            return self._recover(measure_in_wavelengths(problem), rng, monitor)
+            return self._recover(problem, measure_in_wavelengths(problem), rng, monitor)
 
     def _recover(
-        self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
+        self,
+        stated: DecodingProblem,
+        problem: DecodingProblem,
+        rng: np.random.Generator,
+        monitor: Monitor,
     ) -> Solution:
-        for_fits, for_members, for_pool = rng.spawn(3)
+        for_fits, for_ladder, for_members, for_pool = rng.spawn(4)
         target = prepare_target(problem)
         fits = fit_clusters(
             target,
@@ -109,45 +128,14 @@ class MixtureDecoder:
             rng=for_fits,
             monitor=monitor.part(0.0, 0.5),
         )
+        candidates = climb(target, fits, rng=for_ladder, monitor=monitor.part(0.5, 0.9))
+        members = choose_members(target, candidates, for_members)
         best = min(fits, key=lambda fit: fit.objective)
-        members = _find_members(target, fits, best, for_members, monitor.part(0.5, 0.9))
         clusters = pool_clusters(
-            target, members, best.atoms, rng=for_pool, monitor=monitor.part(0.9, 1.0)
+            target, members, best.atoms.centres, rng=for_pool, monitor=monitor.part(0.9, 1.0)
         )
-        densest = max(members, key=lambda member: member.share).fitted
         solution = assemble_pooled_solution(
-            problem, fits, clusters, densest.atoms, solver=self.name
+            problem, target, fits, candidates, clusters, plan_unit=stated.unit, solver=self.name
         )
         monitor.reach(1.0)
         return solution
-
-
-def _find_members(
-    target: Target, fits: list[Fitted], best: Fitted, rng: np.random.Generator, monitor: Monitor
-) -> list[Member]:
-    """Choose what is pooled: over-complete fits where k atoms leave more than noise, or the fits.
-
-    Under noise each member is replaced by draws about it.
-    """
-    weak = target.has_weak_noise
-    for_fits, for_draws = rng.spawn(2)
-    n_clusters = len(best.atoms)
-    excess = best.misfit - compute_floor(target, n_clusters)
-    noise = target.n_frequencies * target.noise_variance
-    if excess > max((1.0 if weak else _CLEARLY) * noise, _UNEXPLAINED * target.signal_energy):
-        members = fit_over_complete(
-            target, n_clusters, rng=for_fits, monitor=monitor.part(0.0, 0.8)
-        )
-    elif weak:
-        members = [Member(fitted=best, share=1.0)]
-    else:
-        members = weigh_members(target, fits)
-    if weak:
-        return members
-    return perturb_members(
-        target,
-        members,
-        n_draws=_N_DRAWS,
-        rng=for_draws,
-        monitor=monitor.part(0.8, 1.0),
-    )

@@ -42,7 +42,7 @@ def create_solver(name: str = default_solver, **settings: Any) -> Solver:
     if name not in solver_factories:
         known = ", ".join(sorted(solver_factories))
         raise DecodingError(
-            f"is one of {known}, not {name!r}", field="solver", fix=f"use {default_solver!r}"
+            f"must be one of {known}, not {name!r}", field="solver", fix=f"use {default_solver!r}"
         )
     factory = solver_factories[name]
     known_settings = [field.name for field in dataclasses.fields(factory)]

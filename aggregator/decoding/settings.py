@@ -14,7 +14,7 @@ def check_count(field: str, value: object, limit: int) -> None:
         Naming the field.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-        rule = f"is an integer from 1 to {limit}, not {value!r}"
+        rule = f"must be an integer from 1 to {limit}, not {value!r}"
         raise DecodingError(rule, field=field, fix="give a whole number")
 
 
@@ -40,5 +40,5 @@ def check_flag(field: str, value: object) -> None:
         Naming the field.
     """
     if not isinstance(value, bool):
-        rule = f"is true or false, not {value!r}"
+        rule = f"must be true or false, not {value!r}"
         raise DecodingError(rule, field=field, fix="leave it out to use the default")

@@ -14,7 +14,10 @@ from aggregator.decoding.diagnosis import (
     diagnose,
     is_at_noise_floor,
 )
+from aggregator.decoding.evidence import Evidence
+from aggregator.decoding.judging import judge_without_evidence
 from aggregator.decoding.problem import DecodingProblem, Vector
+from aggregator.decoding.verdict import Verdict
 
 __all__ = ["Fit", "Solution", "assemble_solution"]
 
@@ -57,6 +60,10 @@ class Solution:
         A density that explains the sketch, of k atoms or more; None from a solver of point masses.
     choice : ClusterChoice, optional
         Why there are so many clusters, if the solver was to choose.
+    evidence : Evidence, optional
+        What the answer is judged by; None from a solver of point masses.
+    verdict : Verdict, optional
+        How far to trust the answer.
     """
 
     centroids: Vector
@@ -73,6 +80,8 @@ class Solution:
     spreads: Vector | None = None
     mixture: GaussianMixture | None = None
     choice: ClusterChoice | None = None
+    evidence: Evidence | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +151,7 @@ def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: 
         solver=solver,
         warnings=diagnose(problem, found),
         succeeded=bool(has_mass and np.isfinite(residual)),
+        verdict=judge_without_evidence(solver),
     )
 
 

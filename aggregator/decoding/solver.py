@@ -99,7 +99,7 @@ class Monitor:
         self._report()
 
     def reach(self, fraction: float) -> None:
-        """Tell that this fraction is done; it never falls."""
+        """Report the fraction that is done; it never falls."""
         self.check()
         if fraction > self._reached:
             self._reached = min(1.0, fraction)

@@ -25,7 +25,7 @@ def valid_fields() -> dict[str, Any]:
     ("field", "value", "named"),
     [
         ("n_clusters", 0, "n_clusters"),
-        ("n_clusters", 5, "supports 4"),
+        ("n_clusters", 5, "at most 4"),
         ("n_clusters", 2.0, "n_clusters"),
         ("n_clusters", True, "n_clusters"),
         ("sketch", np.full(6, np.nan + 0j), "sketch"),

@@ -208,7 +208,9 @@ def test_too_much_noise_for_so_many_clusters_is_said(make_problem: MakeProblem) 
     problem = make_problem(
         CORNERS, n_clusters=5, n_frequencies=40, half_width=9.0, noise_variance=0.3
     )
-    assert any("too poor for 5 clusters" in text for text in solve(problem).warnings)
+    verdict = solve(problem).verdict
+    assert verdict is not None
+    assert verdict.word in ("doubtful", "do not use")
 
 
 def test_an_empty_sketch_is_a_failure_in_a_field(make_problem: MakeProblem) -> None:
@@ -269,7 +271,9 @@ def test_fewer_frequencies_than_dimensions_decode_without_failing(
     problem = make_problem(np.full((1, 8), 3.5), n_clusters=1, n_frequencies=5, half_width=4.0)
     solution = solve(problem)
     assert_is_whole(solution, problem)
-    assert any("m / (k d)" in text for text in solution.warnings)
+    assert solution.verdict is not None
+    assert not solution.verdict.is_usable
+    assert "m / (k d)" in solution.verdict.sentence
 
 
 def test_bounds_that_exclude_the_data_are_noticed(make_problem: MakeProblem) -> None:

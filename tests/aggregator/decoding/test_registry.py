@@ -9,7 +9,7 @@ from shared.errors import DecodingError
 def test_the_default_solver_is_registered_and_carries_its_version() -> None:
     assert default_solver in solver_factories
     assert create_solver() == MixtureDecoder()
-    assert create_solver().name == "mixture/1"
+    assert create_solver().name == "mixture/2"
     assert create_solver("cl-ompr").name == "cl-ompr/1"
 
 
