@@ -19,7 +19,7 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:
-    """Tell whether an ETag is among those of If-None-Match; compared weakly, as RFC 9110 asks."""
+    """Return whether an ETag is among those of If-None-Match; compared weakly, as RFC 9110 asks."""
     if if_none_match is None:
         return False
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]

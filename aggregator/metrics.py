@@ -1,4 +1,4 @@
-"""What the server counts, in the form that Prometheus reads.
+"""The server's counts, in the form that Prometheus reads.
 
 Labels have few values that are known beforehand: never an identity, a name or an address.
 """

@@ -1,4 +1,4 @@
-"""What the operator of a server may set: as options, ``SFUMATO_...`` variables, or in a TOML file.
+"""Settings of a server: options, ``SFUMATO_...`` variables, or a TOML file.
 
 An option outweighs a variable, and a variable the file. Nothing here changes a result or a
 guarantee; what does stands in the plan.
@@ -118,7 +118,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Say where settings come from, the strongest first."""
+        """Return the sources of settings, the strongest first."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @field_validator("proxies")

@@ -1,4 +1,4 @@
-"""What routes ask for: the services, a key's scope, pages and identities."""
+"""Dependencies of the routes: the services, a key's scope, pages and identities."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from aggregator.api.schemas import HEX_64
 from aggregator.ports import KeyRecord, PageKey
 from aggregator.services import Services
 from shared.errors import ConfigError
@@ -56,9 +57,7 @@ Enroller = Annotated[KeyRecord, Depends(require_enroller)]
 OPERATOR: list[Any] = [Depends(require_operator)]
 ANALYST: list[Any] = [Depends(require_analyst)]
 
-Identity = Annotated[
-    str, Path(pattern="^[0-9a-f]{64}$", description="64 lower-case hexadecimal digits")
-]
+Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
 Page = Annotated[
     str | None, Query(description="`next_page` of the page before; opaque", max_length=400)
 ]

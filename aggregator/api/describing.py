@@ -17,6 +17,7 @@ _SPECIAL: dict[tuple[str, str], set[str]] = {
         "plan-invalid",
         "plan-mismatch",
         "privacy-invalid",
+        "store-conflict",
         "study-withdrawn",
         "unsupported-version",
     },

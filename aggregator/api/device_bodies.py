@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggregator.api.device_schemas import DeviceDetailsBody
+from aggregator.api.device_schemas import DeviceDetailsBody, RangeBody, StreamBody
 from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
-from aggregator.ports import DeviceRecord
+from aggregator.ports import DeviceRecord, StreamRecord
 from aggregator.services.device_keys import key_id_of
 from aggregator.services.roster import DeviceDetails, DeviceSummary
 
@@ -22,16 +22,20 @@ def to_map(summary: DeviceSummary) -> dict[str, Any]:
         "enrolled": to_rfc3339(device.enrolled),
         "last_seen": maybe_rfc3339(device.last_seen),
         "n_sketches": device.n_sketches,
-        "streams": [
-            {
-                "stream": stream.stream,
-                "last_sequence": stream.last_sequence,
-                "last_slot": stream.last_slot,
-            }
-            for stream in summary.streams
-        ],
+        "streams": [to_stream(record).model_dump() for record in summary.streams],
         "heartbeat": _heartbeat_of(device),
     }
+
+
+def to_stream(record: StreamRecord) -> StreamBody:
+    """Return how far a stream has come."""
+    return StreamBody(
+        stream=record.stream,
+        last_sequence=record.last_sequence,
+        last_slot=record.last_slot,
+        n_missing=record.n_missing,
+        missing=[RangeBody(first=first, last=last) for first, last in record.missing],
+    )
 
 
 def to_details(found: DeviceDetails) -> DeviceDetailsBody:

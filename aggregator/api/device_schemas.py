@@ -1,4 +1,4 @@
-"""What goes over the wire as JSON about devices, and about what was refused."""
+"""JSON bodies about devices, and about what was refused."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 
-from aggregator.api.schemas import Hex, Items, Request, Signature, SmallText
+from aggregator.api.schemas import Composed, Hex, Items, Request, Signature, SmallText
 from shared.core.text import PLAIN_TEXT
 
-StreamName = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PLAIN_TEXT)]
+StreamName = Annotated[
+    str, StringConstraints(min_length=1, max_length=64, pattern=PLAIN_TEXT), Composed
+]
 Sequence = Annotated[StrictInt, Field(ge=0, lt=1 << 53)]
-ShortText = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=PLAIN_TEXT)]
+ShortText = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=PLAIN_TEXT), Composed
+]
 
 _ID = "5f" * 32
 _TIME = "2026-03-01T12:00:00.000000Z"
+_STREAM: dict[str, Any] = {
+    "stream": "main",
+    "last_sequence": 4,
+    "last_slot": 491,
+    "n_missing": 2,
+    "missing": [{"first": 1, "last": 2}],
+}
 _HEARTBEAT: dict[str, Any] = {
     "agent": "0.1.0",
     "engine": "avx2",
@@ -29,12 +40,25 @@ _HEARTBEAT: dict[str, Any] = {
 }
 
 
+class RangeBody(BaseModel):
+    """Sequence numbers from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
 class StreamBody(BaseModel):
-    """How far a stream has come."""
+    """The progress of a stream, and which of its sketches below that are not stored.
+
+    A device may send in any order, and one that was refused for good stays missing. `n_missing`
+    counts all; `missing` names the lowest 100 ranges.
+    """
 
     stream: str
     last_sequence: int
     last_slot: int | None
+    n_missing: int
+    missing: list[RangeBody]
 
 
 class ExclusionRequest(Request):
@@ -76,11 +100,11 @@ class PlanRefusalRequest(Request):
 
     study: Hex
     rule: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_.\-]{1,100}$")]
-    detail: Annotated[str, StringConstraints(max_length=500, pattern=PLAIN_TEXT)]
+    detail: Annotated[str, StringConstraints(max_length=500, pattern=PLAIN_TEXT), Composed]
 
 
 class HeartbeatRequest(Request):
-    """What a device says of itself."""
+    """A device's report on itself."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _HEARTBEAT})
 
@@ -93,7 +117,7 @@ class HeartbeatRequest(Request):
 
 
 class HeartbeatBody(BaseModel):
-    """What a device last said of itself, and when by the server's clock."""
+    """A device's last report on itself, and its time by the server's clock."""
 
     agent: str
     engine: str
@@ -114,14 +138,14 @@ class MomentBody(BaseModel):
 
 
 class DeviceStatusBody(BaseModel):
-    """What a device learns about itself."""
+    """The facts that a device learns about itself."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
                 "device_id": "9b" * 32,
                 "study_id": _ID,
-                "streams": [{"stream": "main", "last_sequence": 4, "last_slot": 491}],
+                "streams": [_STREAM],
                 "server_time": 1772366400.0,
                 "generation": "0c" * 16,
             }
@@ -143,7 +167,7 @@ _DEVICE: dict[str, Any] = {
     "enrolled": _TIME,
     "last_seen": _TIME,
     "n_sketches": 3,
-    "streams": [{"stream": "main", "last_sequence": 4, "last_slot": 491}],
+    "streams": [_STREAM],
     "heartbeat": _HEARTBEAT | {"received": _TIME},
 }
 
@@ -249,7 +273,7 @@ class RevocationRequest(Request):
 
 
 class RefusalBody(BaseModel):
-    """How often sketches were refused with one problem."""
+    """The number of sketches that were refused with one problem."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"problem": "signature-invalid", "count": 2}}
@@ -260,14 +284,14 @@ class RefusalBody(BaseModel):
 
 
 class PlanRefusalBody(BaseModel):
-    """How many devices say in their last heartbeat that their owner's rule refuses the plan."""
+    """The number of devices whose last heartbeat says that their owner's rule refuses the plan."""
 
     rule: str
     n_devices: int
 
 
 class RefusalsBody(Items[RefusalBody]):
-    """What was refused: sketches by the server, and the plan by devices' owners."""
+    """Refusals: sketches by the server, and the plan by devices' owners."""
 
     model_config = ConfigDict(
         json_schema_extra={

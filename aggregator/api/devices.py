@@ -15,7 +15,7 @@ from aggregator.api.dependencies import (
     decode_page,
     encode_page,
 )
-from aggregator.api.device_bodies import to_details, to_map
+from aggregator.api.device_bodies import to_details, to_map, to_stream
 from aggregator.api.device_schemas import (
     DeviceBody,
     DeviceDetailsBody,
@@ -27,7 +27,6 @@ from aggregator.api.device_schemas import (
     RevocationRequest,
     RotationBody,
     RotationRequest,
-    StreamBody,
 )
 from aggregator.api.schemas import Paged, maybe_rfc3339
 from aggregator.api.signing import Device, Signed
@@ -39,19 +38,15 @@ router = APIRouter(prefix="/v1", tags=["devices"])
 
 @router.get("/devices/me")
 async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusBody:
-    """Tell a device how far its streams have come; it signs the request by RFC 9421."""
+    """Describe the streams of the device that signs the request (RFC 9421).
+
+    After a server was put back from a backup `missing` names what a device should send again.
+    """
     status = await services.devices.describe(signed)
     return DeviceStatusBody(
         device_id=status.device.device_id.hex(),
         study_id=status.device.study_id.hex(),
-        streams=[
-            StreamBody(
-                stream=record.stream,
-                last_sequence=record.last_sequence,
-                last_slot=record.last_slot,
-            )
-            for record in status.streams
-        ],
+        streams=[to_stream(record) for record in status.streams],
         server_time=status.server_time,
         generation=status.generation.hex(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -19,10 +19,9 @@ from shared.wire import problem_document
 
 router = APIRouter(prefix="/v1", tags=["decodes"])
 
-_POLL_S = 0.5
 _LONGEST_S = 600
-_MOST_OF_KEY = 8
-_MOST = 128
+_MOST_OF_KEY = 256
+_MOST = 1024
 _RETRY_AFTER_S = 10.0
 _EXAMPLE = (
     'event: state\ndata: {"state": "running", "progress": 0.0}\n\n'
@@ -33,15 +32,14 @@ _EXAMPLE = (
 
 
 class EventStreams:
-    """Counts the streams of this process, and ends them when it stops."""
+    """Counts the streams of this process."""
 
     def __init__(self) -> None:
-        self.stop = asyncio.Event()
         self._of_key: Counter[str] = Counter()
 
     @property
     def n_open(self) -> int:
-        """How many there are."""
+        """Number of open streams."""
         return self._of_key.total()
 
     @contextmanager
@@ -68,11 +66,11 @@ class EventStreams:
             self._of_key[key_id] -= 1
 
 
-async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[EventStreams]:
+async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
     """Hold a place until the answer has ended, or its reader has gone away."""
     streams: EventStreams = request.app.state.streams
     with streams.open(key.key_id):
-        yield streams
+        yield
 
 
 async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) -> DecodeRecord:
@@ -87,14 +85,14 @@ async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) ->
 )
 async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
-    streams: Annotated[EventStreams, Depends(hold_stream)],
+    _place: Annotated[None, Depends(hold_stream)],
     services: ServicesDep,
     key: Analyst,
     seconds: Annotated[
         int, Query(ge=0, le=_LONGEST_S, description="after which the stream ends anyway")
     ] = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Tell of a decode as it goes on, by server-sent events, whichever process works on it.
+    """Stream a decode's events as it goes on, whichever process works on it (server-sent events).
 
     `state` and `progress` say how far it is; `result`, the last, holds the decode when it has
     ended, however it did; `problem`, the last too, says why nothing more is told: the key was
@@ -102,27 +100,19 @@ async def stream_events(
     """
     told = found
     end = asyncio.get_running_loop().time() + seconds
-    yield _to_event(told, "state")
-    while told.finished is None:
-        pause = min(_POLL_S, end - asyncio.get_running_loop().time())
-        if pause <= 0:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(streams.stop.wait(), pause)
-        if streams.stop.is_set():
-            return
-        try:
-            await services.keys.require_still(key)
-            now = await services.decodes.get(told.decode_id)
-        except SketchError as error:
-            # The answer has begun, so its status can no longer say it.
-            yield ServerSentEvent(event="problem", data=problem_document(error))
-            return
-        if now.state != told.state:
-            yield _to_event(now, "state")
-        elif now.progress != told.progress:
-            yield _to_event(now, "progress")
-        told = now
+    with services.watch.follow(told, key):
+        yield _to_event(told, "state")
+        while told.finished is None:
+            try:
+                now = await services.watch.next(told, key, until=end)
+            except SketchError as error:
+                # The answer has begun, so its status can no longer say it.
+                yield ServerSentEvent(event="problem", data=problem_document(error))
+                return
+            if now is None:
+                return
+            yield _to_event(now, "progress" if now.state == told.state else "state")
+            told = now
     yield ServerSentEvent(event="result", data=to_body(told))
 
 

@@ -15,7 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shared.core.text import PLAIN_TEXT
+from aggregator.api.schemas import HEX_16, HEX_64, HEX_128
+from aggregator.logs import describe_cause
+from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from shared.errors import (
     ConfigError,
     MediaTypeError,
@@ -79,7 +81,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(SketchError)
     async def answer_refusal(request: Request, error: SketchError) -> ProblemJSONResponse:
         if isinstance(error, TransportError) and not isinstance(error, OverloadedError):
-            log.warning("unavailable", reason=type(error.__cause__).__name__)
+            log.warning("unavailable", reason=describe_cause(error))
         return problem_response(error, request.scope)
 
     @app.exception_handler(RequestValidationError)
@@ -118,17 +120,31 @@ class Unforeseen:
             await answer_problem(failure, scope, receive, send)
 
 
+_DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
+_WHERE_IDS_ARE = {
+    "study": "`sfumato study list` shows the ids of studies; a name or the start of an id is none",
+    "device": "`sfumato device list STUDY` shows the ids of devices",
+    "key": "`sfumato key list` shows the ids of keys",
+}
+"""By the last part of a field."""
+
+
 def _to_config_error(found: Any) -> ConfigError:
     where = [str(part) for part in found["loc"]]
     # The first part says where in the request; the name of the field is what people know.
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
-    if found.get("ctx", {}).get("pattern") == PLAIN_TEXT:
-        return ConfigError(
-            "must have no control character", field=field, fix="write it in one line"
-        )
     rule = found["msg"].removeprefix("Value error, ")
+    pattern = found.get("ctx", {}).get("pattern")
+    if pattern == PLAIN_TEXT or rule == PLAIN_TEXT_RULE:
+        return ConfigError(PLAIN_TEXT_RULE, field=field, fix=PLAIN_TEXT_FIX)
+    if pattern in _DIGITS:
+        return ConfigError(
+            f"must be {_DIGITS[pattern]} lower-case hexadecimal digits",
+            field=field,
+            fix=_WHERE_IDS_ARE.get(where[-1], "send it in full"),
+        )
     return ConfigError(rule[:1].lower() + rule[1:], field=field, fix="see /docs")
 
 

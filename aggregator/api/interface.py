@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from starlette.routing import BaseRoute
 
 from aggregator.api import (
     decodes,
@@ -41,7 +43,7 @@ from aggregator.services import Services
 
 @dataclass(frozen=True, kw_only=True)
 class InterfaceLimits:
-    """What the interface takes at once.
+    """Limits on what the interface takes at once.
 
     Parameters
     ----------
@@ -78,6 +80,34 @@ class _Described(FastAPI):
         return self.openapi_schema
 
 
+@cache
+def _list_routes() -> Sequence[BaseRoute]:
+    """Return the routes, which hold nothing of a server: those of one process share them.
+
+    To make them takes longer than all else that a server needs.
+    """
+    app = FastAPI(
+        dependencies=[Depends(require_media_type)], openapi_url=None, docs_url=None, redoc_url=None
+    )
+    for module in (
+        # First, for routes are tried in order and nothing is asked for as often as an upload.
+        sketches,
+        studies,
+        plans,
+        tokens,
+        enrolments,
+        devices,
+        snapshots,
+        decodes,
+        events,
+        keys,
+        operations,
+        problems,
+    ):
+        app.include_router(module.router)
+    return tuple(app.routes)
+
+
 def create_interface(
     services: Services, limits: InterfaceLimits, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
@@ -102,29 +132,13 @@ def create_interface(
         redoc_url=None,
         # A redirect would be built from the Host field, and lose what was sent.
         redirect_slashes=False,
-        dependencies=[Depends(require_media_type)],
+        routes=list(_list_routes()),
     )
     queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
     app.state.services = services
     app.state.queue = queue
     app.state.streams = EventStreams()
     app.state.metrics = Metrics()
-    for module in (
-        # First, for routes are tried in order and nothing is asked for as often as an upload.
-        sketches,
-        studies,
-        plans,
-        tokens,
-        enrolments,
-        devices,
-        snapshots,
-        decodes,
-        events,
-        keys,
-        operations,
-        problems,
-    ):
-        app.include_router(module.router)
     add_problem_handlers(app)
     # The one added last is the outermost.
     app.add_middleware(HeadAsGet)

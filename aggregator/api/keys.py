@@ -16,6 +16,7 @@ from aggregator.api.dependencies import (
     encode_page,
 )
 from aggregator.api.schemas import (
+    HEX_16,
     AuditBody,
     Items,
     KeyBody,
@@ -29,9 +30,7 @@ from aggregator.ports import AuditRecord, KeyRecord
 
 router = APIRouter(prefix="/v1", tags=["operators"], dependencies=OPERATOR)
 
-KeyIdentity = Annotated[
-    str, Path(pattern="^[0-9a-f]{16}$", description="16 lower-case hexadecimal digits")
-]
+KeyIdentity = Annotated[str, Path(pattern=HEX_16, description="16 lower-case hexadecimal digits")]
 
 
 @router.post("/keys", status_code=201)

@@ -1,4 +1,4 @@
-"""What a body may be: the types that a call's description names, and no other."""
+"""Media types of bodies: those that a call's description names, and no other."""
 
 from __future__ import annotations
 

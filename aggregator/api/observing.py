@@ -1,4 +1,4 @@
-"""What a middleware that looks at finished requests shares with the others."""
+"""The common part of middleware that looks at finished requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the server is alive and ready, and what it counts."""
+"""Liveness, readiness and metrics of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study is measured by: its plan, and the frequencies that follow from it."""
+"""The plan of a study, and the frequencies that follow from it."""
 
 from __future__ import annotations
 

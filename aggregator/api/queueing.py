@@ -1,13 +1,12 @@
-"""How many requests are inside at once: some are worked on, some wait, others come again."""
+"""Bounded queue of requests: some are worked on, some wait, others come again."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator.api.body_limit import study_of_upload
 from aggregator.api.handlers import answer_problem
@@ -46,6 +45,15 @@ class RequestQueue:
         """The requests that are inside and not worked on."""
         return self.n_inside - self.n_running
 
+    def leave(self) -> None:
+        """Count one request less."""
+        self.n_inside -= 1
+
+    def end_turn(self, turns: asyncio.Semaphore) -> None:
+        """Give a turn to who waits for it."""
+        self.n_running -= 1
+        turns.release()
+
     def require_room(self) -> None:
         """Refuse one more request than may be inside.
 
@@ -83,11 +91,12 @@ class Door:
         except TransportError as error:
             await answer_problem(error, scope, receive, send, close=True)
             return
+        place = _Place(queue.leave)
         queue.n_inside += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, place.follow(scope, send))
         finally:
-            queue.n_inside -= 1
+            place.give_up()
 
 
 class Turn:
@@ -105,16 +114,40 @@ class Turn:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        async with self._choose_turn(scope):
-            self._queue.n_running += 1
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._queue.n_running -= 1
+        queue = self._queue
+        turns = queue.turns if study_of_upload(scope) is None else queue.uploads
+        await turns.acquire()
+        queue.n_running += 1
+        place = _Place(lambda: queue.end_turn(turns))
+        try:
+            await self._app(scope, receive, place.follow(scope, send))
+        finally:
+            place.give_up()
 
-    def _choose_turn(self, scope: Scope) -> AbstractAsyncContextManager[Any]:
-        """Return what a request waits for."""
-        if EVENTS_PATH.match(scope["path"]):
-            # A stream of events works for a moment now and then; it would keep a turn for minutes.
-            return nullcontext()
-        return self._queue.turns if study_of_upload(scope) is None else self._queue.uploads
+
+class _Place:
+    """A turn: held until the answer has ended or, for a stream of events, has begun.
+
+    A stream works for a moment now and then, and would keep its place for minutes.
+    """
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave: Callable[[], None] | None = leave
+
+    def give_up(self) -> None:
+        """Let go of it, if that was not done."""
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    def follow(self, scope: Scope, send: Send) -> Send:
+        """Return the ``send`` that lets go of it when the time has come."""
+        if not EVENTS_PATH.match(scope["path"]):
+            return send
+
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.give_up()
+            await send(message)
+
+        return send_on

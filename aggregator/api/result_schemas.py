@@ -1,4 +1,4 @@
-"""What goes over the wire as JSON about snapshots, decodes, privacy and utility."""
+"""JSON bodies about snapshots, decodes, privacy and utility."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SNAPSHOT: dict[str, Any] = {
     "excluded_devices": [],
     "created": _TIME,
 }
-_PRIVACY: dict[str, Any] = {
+_PROMISE: dict[str, Any] = {
     "epsilon": "1",
     "delta": "0",
     "neighbouring": "replace-one",
@@ -36,6 +36,28 @@ _PRIVACY: dict[str, Any] = {
     "scale": "4503599627370496/1518500",
     "statement": "Each sketch is epsilon = 1 differentially private under replace-one ...",
     "max_records_per_person": "unknown",
+    "people": [
+        {
+            "n_records": 20,
+            "n_windows": 10,
+            "epsilon": "200",
+            "delta": "0",
+            "multiple_epsilon": "200",
+            "multiple_delta": "0",
+        }
+    ],
+}
+_PRIVACY: dict[str, Any] = {
+    **_PROMISE,
+    "public": [
+        {
+            "what": "sequence numbers",
+            "detail": "How many sketches each stream has released so far, and their order.",
+            "seen_by": "analysts, and whoever is given a sketch",
+        }
+    ],
+    "unprotected": ["that and when a device takes part, and how many records it has"],
+    "warnings": [],
 }
 
 
@@ -171,7 +193,7 @@ class DimensionBody(BaseModel):
 
 
 class QualityBody(BaseModel):
-    """What the rule of thumb predicts."""
+    """The prediction of the rule of thumb."""
 
     features_per_parameter: float
     snr_per_parameter: float
@@ -196,19 +218,47 @@ class MixtureBody(BaseModel):
 
 
 class ChoiceBody(BaseModel):
-    """What 1, 2, ... clusters leave unexplained, what noise alone would, and how many to use."""
+    """Choice of the number of clusters: residual of 1, 2, ... clusters, noise floor, advice.
+
+    From `least` to `most` clusters any number is a fair reading of the sketch.
+    """
 
     residuals: list[float]
     noise_floors: list[float]
     recommended: int
+    least: int | None = None
+    most: int | None = None
     reaches_floor: bool
     statement: str
 
 
-class PrivacyBody(BaseModel):
-    """What a study promises."""
+class PersonBody(BaseModel):
+    """Privacy loss of a person with several records, in one window or several.
 
-    model_config = ConfigDict(json_schema_extra={"example": _PRIVACY})
+    `epsilon` is at `delta`, that of one sketch; `multiple_delta` holds at `multiple_epsilon`, the
+    epsilon of one sketch times records and windows. Decimals, rounded up.
+    """
+
+    n_records: int
+    n_windows: int
+    epsilon: str
+    delta: str
+    multiple_epsilon: str
+    multiple_delta: str
+
+
+class PublicFactBody(BaseModel):
+    """Something that devices and sketches show, and no noise hides."""
+
+    what: str
+    detail: str
+    seen_by: str
+
+
+class PromiseBody(BaseModel):
+    """Privacy promise of a study: for one record, and for people with several."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _PROMISE})
 
     epsilon: str
     delta: str
@@ -217,14 +267,51 @@ class PrivacyBody(BaseModel):
     scale: str
     statement: str
     max_records_per_person: int | Literal["unknown"]
+    people: list[PersonBody]
+
+
+class PrivacyBody(PromiseBody):
+    """Privacy statement of a study: promise, public facts, exclusions, warnings."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _PRIVACY})
+
+    public: list[PublicFactBody]
+    unprotected: list[str]
+    warnings: list[str]
+
+
+class VerdictBody(BaseModel):
+    """The trust that an answer deserves, in one of four words and a sentence."""
+
+    word: Literal["sound", "rough", "doubtful", "do not use"]
+    sentence: str
+
+
+class EvidenceBody(BaseModel):
+    """Evidence behind the verdict; `stabilities` and `resolutions` are by centroid."""
+
+    residual_deviations: float
+    held_out: float
+    disagreement: float
+    worst_disagreement: float
+    agreement: float
+    snr_per_parameter: float
+    features_per_parameter: float
+    spread_over_scale: float
+    edge_share: float
+    model: str
+    stabilities: list[float]
+    resolutions: list[float]
 
 
 class ResultBody(BaseModel):
     """Centroids with weights, and how far they can be trusted.
 
-    What a decoder does not give, or an earlier release did not, is null.
+    The verdict comes first. `band` is this result's own, derived from its evidence. A centroid that
+    is not `resolved` cannot be told from noise. What a decoder does not give is null.
     """
 
+    verdict: VerdictBody | None = None
     dimensions: list[DimensionBody]
     centroids: list[list[float]]
     weights: list[float]
@@ -241,7 +328,9 @@ class ResultBody(BaseModel):
     snr: float
     quality: QualityBody
     band: BandBody | None = None
-    privacy: PrivacyBody
+    evidence: EvidenceBody | None = None
+    resolved: list[bool] | None = None
+    privacy: PromiseBody
     seconds: float
 
 
@@ -256,7 +345,7 @@ class DecodeBody(BaseModel):
                 "progress": 0.4,
                 "snapshot_id": "21" * 32,
                 "n_clusters": 5,
-                "decoder": "mixture/1",
+                "decoder": "mixture/2",
                 "seed": 0,
                 "created": _TIME,
                 "started": _TIME,
@@ -282,7 +371,7 @@ class DecodeBody(BaseModel):
 
 
 class UtilityBody(BaseModel):
-    """How useful the sketches of a study are together.
+    """The utility of the sketches of a study together.
 
     No noise energy where no record is, or none that can be told from the noise of their number; no
     band where no number of clusters was asked about.

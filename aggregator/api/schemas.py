@@ -1,4 +1,4 @@
-"""What goes over the wire as JSON, with an example of each."""
+"""JSON bodies of the interface, with an example of each."""
 
 from __future__ import annotations
 
@@ -15,16 +15,31 @@ from pydantic import (
     StringConstraints,
 )
 
-from shared.core.text import PLAIN_TEXT
+from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_RULE, is_plain
 
 T = TypeVar("T")
 
 _ID = "5f" * 32
 _TIME = "2026-03-01T12:00:00.000000Z"
 
-Hex = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-Signature = Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")]
-SmallText = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN_TEXT)]
+HEX_64 = "^[0-9a-f]{64}$"
+HEX_128 = "^[0-9a-f]{128}$"
+HEX_16 = "^[0-9a-f]{16}$"
+Hex = Annotated[str, StringConstraints(pattern=HEX_64)]
+Signature = Annotated[str, StringConstraints(pattern=HEX_128)]
+
+
+def _require_composed(text: str) -> str:
+    if not is_plain(text):
+        raise ValueError(PLAIN_TEXT_RULE)
+    return text
+
+
+Composed = AfterValidator(_require_composed)
+"""Rule for text that is shown to people, beyond what a pattern can express."""
+SmallText = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN_TEXT), Composed
+]
 Labels = dict[SmallText, SmallText]
 _BELOW_2_53 = 1 << 53
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
@@ -70,7 +85,7 @@ class Paged(Items[T], Generic[T]):
 
 
 class StudyRequest(Request):
-    """A study to be created."""
+    """A study to be created; `allow_same_plan` where a study of another name has the plan."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -81,6 +96,7 @@ class StudyRequest(Request):
 
     name: SmallText
     plan: dict[str, Any]
+    allow_same_plan: bool = False
 
 
 class StateRequest(Request):
@@ -127,8 +143,14 @@ class StudyBody(BaseModel):
     last_arrival: str | None
 
 
+class CreatedBody(StudyBody):
+    """A study that was created, and what is to be said against its plan."""
+
+    warnings: list[str]
+
+
 class NoticeBody(BaseModel):
-    """What a device learns about its study: its life cycle, and none of its counts."""
+    """A study as its devices see it: its life cycle, and none of its counts."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -334,7 +356,7 @@ class NewKeyBody(KeyBody):
 
 
 class AuditBody(BaseModel):
-    """What an operator did; ``actor`` is a key, or `local` for a command on the database."""
+    """An action of an operator; ``actor`` is a key, or `local` for a command on the database."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -26,6 +26,7 @@ from aggregator.api.device_schemas import (
 )
 from aggregator.api.result_schemas import BandBody, PrivacyBody, UtilityBody
 from aggregator.api.schemas import (
+    CreatedBody,
     NoticeBody,
     Paged,
     StateRequest,
@@ -42,6 +43,7 @@ from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
 from aggregator.services.utility import describe_band
 from shared.errors import ForbiddenError, UnreadVersionError
+from shared.plan import find_cautions
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -49,16 +51,24 @@ _MOST_CLUSTERS = 1_000_000
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
-@router.post("", status_code=201, responses={200: {"model": StudyBody}})
+@router.post("", status_code=201, responses={200: {"model": CreatedBody}})
 async def create_study(
     body: StudyRequest, services: ServicesDep, key: Operator, response: Response
-) -> StudyBody:
-    """Create a study from a name and a plan; 200 if it is there already."""
-    summary, is_new = await services.studies.create(body.name, body.plan, actor=key.key_id)
+) -> CreatedBody:
+    """Create a study from a name and a plan; 200 if it is there already.
+
+    409 where a study of another name has the plan, which the answer names: a device that takes part
+    in both spends twice. `allow_same_plan` makes it all the same. `warnings` say what is odd about
+    the plan, such as an epsilon that protects next to nothing.
+    """
+    summary, is_new = await services.studies.create(
+        body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
+    )
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
-    return _to_body(summary)
+    _, plan = await services.studies.get_plan(summary.study.study_id)
+    return CreatedBody(**_to_body(summary).model_dump(), warnings=list(find_cautions(plan)))
 
 
 @router.get("", dependencies=ANALYST)
@@ -156,7 +166,7 @@ async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
 
 @router.get("/{study}/privacy")
 async def get_privacy(study: Identity, services: ServicesDep) -> PrivacyBody:
-    """Say what the study promises."""
+    """Return the study's statement of privacy."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
     return PrivacyBody.model_validate(describe_privacy(plan))
 

@@ -1,4 +1,4 @@
-"""What the commands share: parsing, settings, and errors as one line with an exit status."""
+"""Common parts of the commands: parsing, settings, and errors as one line with exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic_settings import SettingsConfigDict
 
 from aggregator.logs import describe_cause
 from aggregator.settings import Settings
-from shared.errors import ConfigError, SketchError, TransportError
+from shared.errors import ConfigError, SketchError, TransportError, UnpreparedError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -59,7 +59,7 @@ def run(
         return body(arguments)
     except SketchError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
-        if isinstance(error, TransportError) and error.__cause__:
+        if isinstance(error, TransportError | UnpreparedError) and error.__cause__:
             print(f"  {describe_cause(error)}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     except KeyboardInterrupt:

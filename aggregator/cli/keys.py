@@ -104,7 +104,7 @@ def _create(arguments: argparse.Namespace) -> None:
 
 
 async def _create_locally(arguments: argparse.Namespace) -> dict[str, Any]:
-    async with open_services(arguments) as services:
+    async with open_services(arguments, create=True) as services:
         secret, record = await services.keys.create(name=arguments.name, scope=arguments.scope)
     return {"key": secret} | _describe_key(record)
 

@@ -15,13 +15,15 @@ from shared.errors import ConfigError
 
 
 @asynccontextmanager
-async def open_services(arguments: argparse.Namespace) -> AsyncIterator[Services]:
-    """Open the database that the options name.
+async def open_services(
+    arguments: argparse.Namespace, *, create: bool = False
+) -> AsyncIterator[Services]:
+    """Open the database that the options name; ``create`` makes a SQLite file that is not there.
 
     Raises
     ------
     ConfigError
-        It lies in the memory of another process, or is of another schema version.
+        It lies in the memory of another process, is not there, or is of another schema version.
     TransportError
         It does not answer.
     """
@@ -34,7 +36,10 @@ async def open_services(arguments: argparse.Namespace) -> AsyncIterator[Services
         )
     store = open_store(settings.database_url)
     try:
-        await prepare_database(store)
+        if create:
+            await prepare_database(store)
+        else:
+            await store.require_ready()
         yield create_services(store, SystemClock())
     finally:
         await store.close()

@@ -9,6 +9,7 @@ from aggregator.cli.arguments import add_database, create_parser, read_settings,
 from aggregator.ports import LOCAL_ACTOR, SystemClock
 from aggregator.services.audit import write_entry
 from aggregator.storage import SqlStore, migrate_database, open_store
+from aggregator.storage.schema import require_file
 from aggregator.storage.sql.engine import mapped_errors
 from shared.errors import ConfigError
 
@@ -51,6 +52,9 @@ async def _migrate(arguments: argparse.Namespace) -> int:
     if not isinstance(store, SqlStore):
         raise ConfigError("in memory has no schema", field="database", fix="give a database")
     try:
+        if arguments.new_generation:
+            # What was restored is there.
+            require_file(store.engine)
         with mapped_errors():
             version = await migrate_database(store.engine, arguments.to)
         print(f"schema version {version or 'none'}")

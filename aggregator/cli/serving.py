@@ -18,9 +18,9 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
-from aggregator.api.events import EventStreams
 from aggregator.app import create_app
 from aggregator.cli.arguments import add_database, create_parser, read_settings, run
+from aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
 from aggregator.logs import configure_logging
 from aggregator.services import Services
 from aggregator.settings import MEMORY, Settings
@@ -99,13 +99,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     _require_certificate(settings)
     configure_logging(settings.log_format)
     share_one_heap()
-    if settings.database_url != MEMORY:
-        # Before the server starts, so that what is wrong is said in one line.
-        asyncio.run(_prepare(settings.database_url))
+    allow_many_connections()
+    # First, for what is refused must leave no database behind.
     with _listen(settings) as listener:
+        if settings.database_url != MEMORY:
+            # Before the server starts, so that what is wrong is said in one line.
+            asyncio.run(_prepare(settings.database_url))
         app = create_app(settings)
         config = uvicorn.Config(
             app,
+            http=BoundedProtocol,
+            timeout_keep_alive=KEEP_ALIVE_S,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -238,7 +242,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._settings = settings
         self._services: Services = app.state.services
-        self._streams: EventStreams = app.state.streams
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then print the address."""
@@ -253,7 +256,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; streams of events end first, for they would be waited for."""
-        self._streams.stop.set()
+        self._services.watch.close()
         await super().shutdown(sockets)
 
     async def _announce(self, url: str) -> str:

@@ -1,10 +1,10 @@
-"""What services ask of the outside: a store and a clock, and the records that pass between.
+"""The ports of the services: a store and a clock, and the records that pass between.
 
 Importable by every other part of `aggregator` but settings; imports none of them.
 """
 
 from aggregator.ports.clock import Clock, SystemClock
-from aggregator.ports.devices import DeviceRecord, RetiredKeyRecord, StreamRecord
+from aggregator.ports.devices import MOST_RANGES, DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.ports.limbs import join_limbs, split_limbs
 from aggregator.ports.records import (
     LOCAL_ACTOR,
@@ -27,6 +27,7 @@ from aggregator.ports.store import PreparedMerge, Store, Transaction
 
 __all__ = [
     "LOCAL_ACTOR",
+    "MOST_RANGES",
     "AuditRecord",
     "Clock",
     "DecodeRecord",

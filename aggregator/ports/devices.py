@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+MOST_RANGES = 100
+"""Ranges of missing sequence numbers that are named in a stream; all are counted."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRecord:
@@ -41,11 +44,21 @@ class DeviceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRecord:
-    """How far a stream of a device has come."""
+    """The progress of a stream of a device.
+
+    Parameters
+    ----------
+    n_missing
+        Sequence numbers below the last one under which no sketch is stored.
+    missing
+        Ranges of them, first and last, in ascending order: the lowest ``MOST_RANGES``.
+    """
 
     stream: str
     last_sequence: int
     last_slot: int | None
+    n_missing: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

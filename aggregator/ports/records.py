@@ -1,4 +1,4 @@
-"""What is stored, as frozen values; identities and digests are bytes, times seconds since 1970."""
+"""Stored records, as frozen values; identities and digests are bytes, times seconds since 1970."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AuditAction = Literal[
     "device.revoke",
 ]
 LOCAL_ACTOR = "local"
-"""Who acts by a command on the database itself, without a key."""
+"""The actor of a command on the database itself, without a key."""
 PageKey = tuple[float, bytes]
 """Where a page ends: the time and identity of its last item."""
 
@@ -62,7 +62,7 @@ class StudyRecord:
     n_records: int = 0
 
     def accepts_sketches(self, now: float) -> bool:
-        """Tell whether a sketch may be stored now."""
+        """Return whether a sketch may be stored now."""
         if self.state == "closed":
             return self.accept_until is not None and now < self.accept_until
         return self.state == "open"
@@ -124,7 +124,7 @@ class SketchRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RefusalRecord:
-    """How often sketches of a study were refused with one problem."""
+    """The number of sketches of a study that were refused with one problem."""
 
     problem: str
     count: int
@@ -142,11 +142,11 @@ class Selection:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a device with these labels is in the selection."""
+        """Return whether a device with these labels is in the selection."""
         return all(labels.get(name) == value for name, value in self.labels.items())
 
     def contains_slots(self, first: int | None, last: int | None) -> bool:
-        """Tell whether all slots of a sketch are in the selection."""
+        """Return whether all slots of a sketch are in the selection."""
         if self.first_slot is not None and (first is None or first < self.first_slot):
             return False
         return self.last_slot is None or (last is not None and last <= self.last_slot)
@@ -192,7 +192,7 @@ class SketchTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class ExcludedSketches:
-    """What became of the sketches of an excluded device.
+    """The outcome of an exclusion for the sketches of a device.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ class AuditRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreTotals:
-    """How much a store holds; decodes by state, those states alone that occur."""
+    """The amounts that a store holds; decodes by state, those states alone that occur."""
 
     n_studies: int
     n_devices: int

@@ -1,4 +1,4 @@
-"""What services ask of a store.
+"""The port of the store, as services use it.
 
 Methods named ``add_`` return false, and change nothing, where the identity is already taken.
 """
@@ -30,7 +30,7 @@ from aggregator.ports.records import (
 
 
 class PreparedMerge(Protocol):
-    """What one transaction prepared for another of the same store."""
+    """A merge that one transaction prepared for another of the same store."""
 
 
 class Transaction(Protocol):
@@ -52,6 +52,10 @@ class Transaction(Protocol):
 
     async def get_study(self, study_id: bytes) -> StudyRecord | None:
         """Return a study."""
+        ...
+
+    async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
+        """Return the studies of a plan that were not withdrawn, the oldest first."""
         ...
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
@@ -184,6 +188,10 @@ class Transaction(Protocol):
 
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""
+        ...
+
+    async def count_streams(self, device_id: bytes) -> int:
+        """Count the streams of a device, in a time that does not grow with its sketches."""
         ...
 
     async def list_streams_of(
@@ -379,7 +387,7 @@ class Transaction(Protocol):
         ...
 
     async def has_leasable_decode(self, *, now: float) -> bool:
-        """Tell whether a decode waits for a worker."""
+        """Return whether a decode waits for a worker."""
         ...
 
     async def lease_decode(
@@ -427,6 +435,10 @@ class Transaction(Protocol):
         """Return an API key, revoked or not."""
         ...
 
+    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
+        """Return the API key with a hash, revoked or not."""
+        ...
+
     async def touch_key(self, key_id: str, *, now: float) -> None:
         """Note when a key was last used; a time before the noted one changes nothing."""
         ...
@@ -459,7 +471,7 @@ class Store(Protocol):
 
     @property
     def has_one_writer(self) -> bool:
-        """Whether transactions that write wait for each other, whatever they write."""
+        """True if transactions that write wait for each other, whatever they write."""
         ...
 
     def begin(self, *, write: bool = False) -> AbstractAsyncContextManager[Transaction]:

@@ -1,4 +1,4 @@
-"""What the server does, without saying over which wire or into which store.
+"""The server's services, independent of the wire and of the store.
 
 Importable by the interfaces (api, ui) and the wiring. Services speak to the ports; they know
 neither HTTP nor SQL.

@@ -1,4 +1,4 @@
-"""Who signed a message: looked up for many at once, and remembered."""
+"""Signers of messages: looked up for many at once, and remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doing for many callers at once what would cost each of them as much alone."""
+"""Group commit: run the items of many callers, such as uploads, in one batch."""
 
 from __future__ import annotations
 

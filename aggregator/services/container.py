@@ -21,12 +21,13 @@ from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
 from aggregator.services.studies import StudyService
 from aggregator.services.tallies import Tallies
+from aggregator.services.watching import DecodeWatch
 from aggregator.services.withdrawal import WithdrawalService
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceLimits:
-    """What services allow; see :class:`aggregator.settings.Settings` for each.
+    """Limits of the services; see :class:`aggregator.settings.Settings` for each.
 
     Rates are requests a second; a burst is how many may come at once before they count.
     """
@@ -58,6 +59,7 @@ class Services:
     sketches: SketchService
     snapshots: SnapshotService
     decodes: DecodeService
+    watch: DecodeWatch
     jobs: JobService
     keys: KeyService
     audit: AuditService
@@ -79,8 +81,10 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
     readiness = Readiness(store)
     withdrawals = WithdrawalService(store, clock)
     snapshots = SnapshotService(store, clock, plans)
+    decodes = DecodeService(store, clock, plans, snapshots)
     devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
     keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
+    key_service = KeyService(store, clock, tallies=tallies, rate=keys)
     return Services(
         store=store,
         clock=clock,
@@ -104,8 +108,9 @@ def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = N
             rate=devices,
         ),
         snapshots=snapshots,
-        decodes=DecodeService(store, clock, plans, snapshots),
+        decodes=decodes,
+        watch=DecodeWatch(decodes, key_service),
         jobs=JobService(store, clock, plans),
-        keys=KeyService(store, clock, tallies=tallies, rate=keys),
+        keys=key_service,
         audit=AuditService(store),
     )

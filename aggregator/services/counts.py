@@ -1,4 +1,4 @@
-"""How many records a selection holds: exact where that is public, estimated where it is secret."""
+"""Number of records in a selection: exact where public, estimated where secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecordCount:
 
     @property
     def is_clear(self) -> bool:
-        """Whether there are records beyond what noise alone would show."""
+        """True if there are records beyond what noise alone would show."""
         return self.n_records > 0 and self.n_records >= _CLEAR * self.standard_error
 
     @property

@@ -66,6 +66,11 @@ class DecodeService:
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
+        if n_clusters < 1:
+            # Before the selection is frozen: that it holds nothing yet is not what is wrong.
+            raise DecodingError(
+                "must be at least 1", field="n_clusters", fix="ask for at least one"
+            )
         name = decoder or default_solver
         solver = require_solver(name, settings)
         snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)

@@ -40,7 +40,7 @@ class SignedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceStatus:
-    """What a device learns about itself."""
+    """The facts that a device learns about itself."""
 
     device: DeviceRecord
     streams: Sequence[StreamRecord]
@@ -191,7 +191,7 @@ class DeviceService:
             return await require_device(transaction, device_id), True
 
     async def describe(self, request: SignedRequest) -> DeviceStatus:
-        """Tell a device how far its streams have come."""
+        """Describe to a device how far its streams have come."""
         device = await self.authenticate(request)
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import structlog
 
+from aggregator.logs import describe_cause
 from aggregator.ports import Clock, Store
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.readiness import Readiness
@@ -191,6 +192,6 @@ class Merger:
                 is_away = False
             except TransportError as error:
                 if not is_away:
-                    reason = type(error.__cause__).__name__
+                    reason = describe_cause(error)
                     log.warning("merging waits for the database", reason=reason)
                 is_away = True

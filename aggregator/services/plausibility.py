@@ -1,14 +1,16 @@
-"""What no honest device can send: counts, sums and windows that the plan makes impossible."""
+"""Plausibility: refuse counts, sums and windows that the plan makes impossible."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.ports import SketchRecord
 from shared.errors import ImplausibleSketchError, TooEarlyError
 from shared.plan import SketchPlan
+from shared.privacy.plausibility import bound_squared_norm
 from shared.wire import CLOCK_LEEWAY_S, SketchHeader, decode_payload
 
 
@@ -18,7 +20,8 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
     Raises
     ------
     ImplausibleSketchError
-        The payload's length, the number of records, the slots or a coordinate cannot be.
+        The payload's length, the number of records, the slots or a coordinate cannot be, or the
+        coordinates cannot be so large together.
     """
     _require(
         header.payload_length == plan.payload_bytes,
@@ -49,17 +52,38 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "must be given for windows by time" if by_time else "must be null for windows by count",
     )
     sums = decode_payload(payload, width=plan.payload_width, n_coordinates=plan.n_coordinates)
+    _require_each(sums, header.n_records, plan)
+    _require_together(sums, header.n_records, plan)
+
+
+def _require_each(sums: NDArray[np.int64], n_records: int | None, plan: SketchPlan) -> None:
     # Not the absolute value: that of the least 64-bit integer is negative.
-    largest = plan.largest_coordinate(header.n_records)
+    largest = plan.largest_coordinate(n_records)
     if not plan.releases_count and -largest <= sums.min() and sums.max() <= largest:
         return
-    low, high = plan.coordinate_limits(header.n_records)
+    low, high = plan.coordinate_limits(n_records)
     outside = np.flatnonzero((sums < low) | (sums > high))
     _require(
         not outside.size,
         "payload",
         f"has a coordinate beyond {high[outside[0]] if outside.size else 0}, the most that these "
         "records and the noise can reach",
+    )
+
+
+def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: SketchPlan) -> None:
+    """Bound what a device that lies can do; an honest sketch is refused once in 2^40 times."""
+    if n_records is None:
+        # The most that the released number leaves possible: noise beyond its bound is never seen.
+        reached = int(sums[-1]) + plan.mechanism.noise_bound
+        n_records = min(plan.most_records, max(0, reached) // plan.release.count_scale)
+    features = sums[: 2 * plan.n_frequencies].astype(np.float64)
+    limit = bound_squared_norm(plan.privacy_target, plan.mechanism, n_records=n_records)
+    _require(
+        float(features @ features) <= limit,
+        "payload",
+        f"is longer than {math.sqrt(limit):.6g}, the most that the coordinates of {n_records} "
+        "records and their noise reach together",
     )
 
 

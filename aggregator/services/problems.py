@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from aggregator.decoding.choice import ClusterChoice
 from aggregator.decoding.density import GaussianMixture
+from aggregator.decoding.evidence import Evidence
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.solution import Solution
+from aggregator.decoding.verdict import Verdict
 from aggregator.ports import SnapshotRecord
-from aggregator.services.privacy import describe_privacy
+from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from aggregator.services.utility import describe_band, form_sketch
+from aggregator.services.utility import form_sketch
 from shared.plan import SketchPlan
 from shared.privacy.utility import predict_quality
 
@@ -43,6 +47,8 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
         unit=plan.scale,
         noise_variance=snapshot.noise_energy + sampling,
         n_clusters=n_clusters,
+        # Masks add their part to every coordinate by itself; records are common to all.
+        sampling_variance=max(0.0, 1.0 - snapshot.signal_energy) / n_effective,
     )
 
 
@@ -77,14 +83,37 @@ def describe_solution(
             "largest_relative_sse": quality.largest_relative_sse,
             "statement": quality.describe(),
         },
-        # Measured with the mixture decoder, and told with its answers alone.
-        "band": (
-            None
-            if solution.mixture is None
-            else describe_band(plan, snr=snapshot.snr, n_clusters=len(solution.weights))
-        ),
-        "privacy": describe_privacy(plan),
+        "verdict": _describe_verdict(solution.verdict),
+        "band": _describe_band(solution.verdict),
+        "evidence": _describe_evidence(solution.evidence),
+        "resolved": None if solution.evidence is None else solution.evidence.resolved.tolist(),
+        "privacy": describe_promise(plan),
         "seconds": seconds,
+    }
+
+
+def _describe_verdict(verdict: Verdict | None) -> dict[str, Any] | None:
+    return None if verdict is None else {"word": verdict.word, "sentence": verdict.sentence}
+
+
+def _describe_band(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    is_known = math.isfinite(verdict.high)
+    return {
+        "low": verdict.low,
+        "high": verdict.high if is_known else None,
+        "statement": verdict.describe_band(),
+    }
+
+
+def _describe_evidence(evidence: Evidence | None) -> dict[str, Any] | None:
+    if evidence is None:
+        return None
+    return {
+        field.name: value.tolist() if isinstance(value, np.ndarray) else value
+        for field in fields(evidence)
+        if (value := getattr(evidence, field.name)) is not None and field.name != "resolved"
     }
 
 
@@ -105,6 +134,8 @@ def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
         "residuals": choice.residuals.tolist(),
         "noise_floors": choice.noise_floors.tolist(),
         "recommended": choice.recommended,
+        "least": choice.least,
+        "most": choice.most,
         "reaches_floor": choice.reaches_floor,
         "statement": choice.statement,
     }

@@ -1,4 +1,4 @@
-"""How often one sender may ask: a token bucket each, in the memory of this process."""
+"""Rate limits of senders: a token bucket each, in the memory of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the database can be used: asked for by name, and known before the first request."""
+"""Readiness of the database: checked by name, and known before the first request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Readiness:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests get through."""
+        """True if requests get through."""
         return self._reason is None
 
     def require_open(self) -> None:
@@ -41,7 +41,7 @@ class Readiness:
             raise _as_unavailable(self._reason)
 
     async def require(self) -> None:
-        """Ask the database itself.
+        """Query the database itself.
 
         Raises
         ------

@@ -23,7 +23,7 @@ from shared.errors import (
 from shared.wire import SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
-"""What a message may be longer than its payload."""
+"""Number of bytes by which a message may be longer than its payload."""
 _MOST_LIMITS = 4096
 
 

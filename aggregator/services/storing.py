@@ -153,7 +153,7 @@ class UploadWriter:
         present: SketchRecord | None,
         neighbours: _Neighbours,
     ) -> bool:
-        """Tell whether an upload is new; raise the reason if it is refused."""
+        """Return whether an upload is new; raise the reason if it is refused."""
         message = upload.message
         study = require_present(study)
         device = require_author(message, device)
@@ -169,6 +169,7 @@ class UploadWriter:
         if upload.implausible is not None:
             raise upload.implausible
         plan = await self._plans.get(study)
+        await _require_share(transaction, device, plan, is_first=neighbours == (None, None))
         require_disjoint(message.header, *neighbours, most_records=plan.most_records)
         # Last, for what is refused for good must not be sent again.
         require_begun(message.header, plan, now=now)
@@ -277,11 +278,32 @@ def _require_open(study: StudyRecord, now: float) -> None:
         raise StudyClosedError("accepts no more sketches", field="study")
 
 
+async def _require_share(
+    transaction: Transaction, device: DeviceRecord, plan: SketchPlan, *, is_first: bool
+) -> None:
+    """Keep a device from taking the place of others; ``is_first`` in its stream."""
+    fix = "exclude the device if it lies; otherwise publish a study that allows each device more"
+    if device.n_sketches >= plan.most_sketches_per_device:
+        raise StudyClosedError(
+            f"are {plan.most_sketches_per_device} for one device, and this one has sent them all",
+            field="most_sketches_per_device",
+            fix=fix,
+        )
+    most = plan.most_streams_per_device
+    if is_first and await transaction.count_streams(device.device_id) >= most:
+        raise StudyClosedError(
+            f"are {most} for one device, and this one has that many",
+            field="most_streams_per_device",
+            fix=fix,
+        )
+
+
 def _study_full(plan: SketchPlan) -> StudyClosedError:
     return StudyClosedError(
         f"holds {plan.most_sketches} sketches, the most that its plan allows",
         field="most_sketches",
-        fix="publish a new study",
+        fix="exclude the devices that fill it (`sfumato device list` counts the sketches of each), "
+        "which makes room, or publish a new study",
     )
 
 

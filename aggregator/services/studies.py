@@ -20,7 +20,7 @@ from aggregator.ports.records import StudyState
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.tallies import Tallies
-from shared.errors import ConfigError, StaleVersionError
+from shared.errors import ConfigError, StaleVersionError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
 from shared.wire import compute_study_id
 
@@ -46,12 +46,24 @@ class StudyService:
         self._tallies = tallies
 
     async def create(
-        self, name: str, plan_json: Mapping[str, Any], *, actor: str = LOCAL_ACTOR
+        self,
+        name: str,
+        plan_json: Mapping[str, Any],
+        *,
+        allow_same_plan: bool = True,
+        actor: str = LOCAL_ACTOR,
     ) -> tuple[StudySummary, bool]:
         """Create a study, or return the one that has this name and plan; and whether it is new.
 
+        Parameters
+        ----------
+        allow_same_plan
+            Whether a study of another name may have the plan already.
+
         Raises
         ------
+        StoreError
+            Another study has the plan.
         ConfigError, PlanError, PrivacyError, UnsupportedVersionError
             The name or a field of the plan breaks its rule.
         """
@@ -71,6 +83,8 @@ class StudyService:
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
+            if not allow_same_plan:
+                await _require_new_plan(transaction, record)
             is_new = await transaction.add_study(record)
             if is_new:
                 await write_entry(
@@ -179,6 +193,18 @@ class StudyService:
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.count_plan_refusals(study_id)
+
+
+async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> None:
+    others = await transaction.find_studies_of_plan(record.plan_digest)
+    if others and record.study_id not in {other.study_id for other in others}:
+        known = others[0]
+        raise StoreError(
+            f"is that of study {known.study_id.hex()}, {known.name!r}",
+            field="plan",
+            fix="use that study, or send allow_same_plan = true if the same records are to be "
+            "released, and paid for, once more",
+        )
 
 
 async def _summarise(transaction: Transaction, study: StudyRecord) -> StudySummary:

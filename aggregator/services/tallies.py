@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import structlog
 
+from aggregator.logs import describe_cause
 from aggregator.ports import Store
 from shared.errors import TransportError
 
@@ -71,4 +72,4 @@ class Tallies:
             try:
                 await self.flush()
             except TransportError as error:
-                log.warning("counts wait for the database", reason=type(error.__cause__).__name__)
+                log.warning("counts wait for the database", reason=describe_cause(error))

@@ -1,4 +1,4 @@
-"""How sketches are weighed, and how useful the global sketch is that they make."""
+"""Weights of sketches, and the utility of the global sketch that they make."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_
 
 @dataclass(frozen=True, kw_only=True)
 class Utility:
-    """How useful a global sketch is.
+    """The utility of a global sketch.
 
     Parameters
     ----------

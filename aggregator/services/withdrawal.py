@@ -20,7 +20,7 @@ class WithdrawalService:
         self._store = store
         self._clock = clock
         self.is_due = False
-        """Whether this process knows of something to be removed."""
+        """True if this process knows of something to be removed."""
 
     async def withdraw(
         self, study_id: bytes, *, name: str, actor: str = LOCAL_ACTOR

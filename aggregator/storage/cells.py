@@ -47,7 +47,7 @@ class Cell:
     devices: int
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether every number is the same."""
+        """Return whether every number is the same."""
         return (
             isinstance(other, Cell)
             and self.moments == other.moments
@@ -82,7 +82,7 @@ def encode_devices(devices: int) -> bytes:
 
 
 def has_device(devices: bytes, number: int) -> bool:
-    """Tell whether the bit of a device is set."""
+    """Return whether the bit of a device is set."""
     return number // 8 < len(devices) and bool(devices[number // 8] >> number % 8 & 1)
 
 

@@ -107,7 +107,7 @@ def between(lower: Node, upper: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True)
 class Cover:
-    """What makes up a range of slots.
+    """The parts of a range of slots.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Cover:
     upper: int | None = None
 
     def takes(self, span: Node) -> bool:
-        """Tell whether a span is in the range and in none of the nodes."""
+        """Return whether a span is in the range and in none of the nodes."""
         return (
             span.length > 0
             and node_at(span.level, span.first) in self.crossed

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from shared.errors import ConfigError, StoreError
 
 _PAGES_AT_ONCE = 4096
-"""Of 4096 bytes: writers get in between."""
+"""Number of pages, of 4096 bytes, between pauses: writers get in there."""
 _PAUSE_S = 0.005
 
 

@@ -1,4 +1,4 @@
-"""What heartbeats say together."""
+"""Summary of heartbeats."""
 
 from __future__ import annotations
 

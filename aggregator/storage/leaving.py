@@ -1,4 +1,4 @@
-"""How sketches get out of cells again: those of excluded devices, batch by batch.
+"""Removal of excluded devices' sketches from the cells, batch by batch.
 
 From the moment of its exclusion no selection shows a device's sketches, for those still in cells
 are subtracted as a selection is read; so when they leave the cells changes no total. What does

@@ -1,4 +1,4 @@
-"""How sketches get into cells: in groups, each summed once and added to every cell above it."""
+"""Merging of sketches into cells: in groups, each summed once and added to every cell above."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CellKey = tuple[Node, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a payload of a study looks like."""
+    """The layout of a study's payloads."""
 
     width: int
     n_coordinates: int
@@ -105,7 +105,7 @@ def encode_labels(labels: Mapping[str, str]) -> str:
 
 
 def is_shown(label_set: str, selection: Selection) -> bool:
-    """Tell whether cells of a label set are added up: those over all devices, or the named."""
+    """Return whether cells of a label set are added up: those over all devices, or the named."""
     if not selection.labels:
         return label_set == NO_LABELS
     return selection.matches_labels(json.loads(label_set))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -13,8 +15,35 @@ GENERATION_BYTES = 16
 _VERSIONS = table("alembic_version", column("version_num"))
 
 
+def require_file(engine: AsyncEngine) -> None:
+    """Check that the file of a SQLite database is there.
+
+    Raises
+    ------
+    UnpreparedError
+        It is not.
+    """
+    missing = _find_missing_file(engine)
+    if missing is not None:
+        # The path is the cause, which commands and logs show, and no answer to a request.
+        raise UnpreparedError(
+            "is not there",
+            field="database",
+            fix="correct the path; `sfumato serve` makes a new database",
+        ) from FileNotFoundError(str(missing))
+
+
+def _find_missing_file(engine: AsyncEngine) -> Path | None:
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or not path or path.startswith("file:"):
+        return None
+    return None if Path(path).exists() else Path(path)
+
+
 async def is_empty(engine: AsyncEngine) -> bool:
-    """Tell whether a database has no table."""
+    """Return whether a database has no table, or no file yet."""
+    if _find_missing_file(engine):
+        return True
     async with engine.connect() as connection:
         return not await connection.run_sync(lambda sync: inspect(sync).get_table_names())
 
@@ -23,10 +52,13 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
     """Bring a database to a schema version, in one transaction; return that version.
 
     ``revision`` may be earlier than the present one: every migration has a way down. ``base`` is
-    the empty database.
+    the empty database. The file of a SQLite database is made if it is not there.
     """
     from aggregator.storage.migrating import migrate  # noqa: PLC0415 - servers do without it
 
+    missing = _find_missing_file(engine)
+    if missing is not None:
+        missing.touch()
     async with engine.connect() as opened:
         connection = await opened.execution_options(sfumato_write=True)
         async with connection.begin():
@@ -40,10 +72,11 @@ async def require_latest(engine: AsyncEngine) -> None:
     Raises
     ------
     UnpreparedError
-        It has no table at all.
+        It has no table at all, or no file.
     ConfigError
         It has another version, or tables of something else.
     """
+    require_file(engine)
     async with engine.connect() as connection:
         found, is_bare = await connection.run_sync(
             lambda sync: (find_revision(sync), not inspect(sync).get_table_names())

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from aggregator.decoding.solution import Solution
+from aggregator.logs import describe_cause
 from aggregator.services.jobs import Job, JobService
 from shared.errors import DecodingCancelledError, SketchError, TransportError
 
@@ -46,7 +47,7 @@ class Worker:
             try:
                 worked = await self.run_once(stop)
             except TransportError as error:
-                log.warning("database away", reason=type(error.__cause__).__name__)
+                log.warning("database away", reason=describe_cause(error))
                 worked = False
             if not worked:
                 await _wait(stop, self._poll_s)

@@ -6,8 +6,8 @@ import pytest
 
 from aggregator.ports import Store
 from aggregator.settings import MEMORY, Settings
-from aggregator.storage import migrate_database, open_store, prepare_database
-from tests.aggregator.databases import open_postgres
+from aggregator.storage import SqlStore, open_store, prepare_database
+from tests.aggregator.databases import create_tables, open_postgres
 from tests.aggregator.fleet import Desk
 from tests.aggregator.serving import Server, SteppedClock, open_server
 
@@ -17,11 +17,13 @@ async def open_kind(kind: str, folder: Path) -> AsyncIterator[Store]:
     """Open a store of a kind, ready for use."""
     if kind == "postgres":
         async with open_postgres() as postgres:
-            await migrate_database(postgres.engine)
+            await create_tables(postgres)
             yield postgres
         return
     url = MEMORY if kind == "memory" else str(folder / "aggregator.db")
     store = open_store(Settings(database_url=url).database_url)
+    if isinstance(store, SqlStore):
+        await create_tables(store)
     await prepare_database(store)
     yield store
     await store.close()

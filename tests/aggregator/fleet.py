@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -187,7 +188,7 @@ class Desk:
 
     async def publish(self, plan: SketchPlan, name: str = "pumps") -> bytes:
         """Create a study and return its identity."""
-        body = {"name": name, "plan": plan_to_json(plan)}
+        body = {"name": name, "plan": plan_to_json(plan), "allow_same_plan": True}
         answer = await self.http.post("/v1/studies", json=body, headers=self.operator)
         assert answer.status_code == 201, answer.text
         return bytes.fromhex(answer.json()["study_id"])
@@ -246,3 +247,12 @@ def assert_problem(
     assert (document["type"], answer.status_code) == (f"/problems/{slug}", status), document
     assert document["status"] == status
     assert document.get("field") == field_name, document
+
+
+def describe_gaps(held: Collection[int], last: int) -> dict[str, Any]:
+    """Return what a server says of the numbers up to the last that it does not hold."""
+    absent = [number for number in range(last + 1) if number not in held]
+    starts = [number for number in absent if number - 1 not in absent]
+    ends = [number for number in absent if number + 1 not in absent]
+    ranges = [{"first": a, "last": b} for a, b in zip(starts, ends, strict=True)]
+    return {"n_missing": len(absent), "missing": ranges}

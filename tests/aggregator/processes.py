@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SERVE = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
 
-def start(*options: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+
+def start(
+    *options: str, stderr: int = subprocess.PIPE, program: str = SERVE
+) -> subprocess.Popen[str]:
     """Start a server on a free port; one that logs much must not log into a pipe."""
-    program = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", program, "--port", "0", "--log-format", "json", *options],
         stdout=subprocess.PIPE,

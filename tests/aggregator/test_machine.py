@@ -1,14 +1,9 @@
-"""Whatever happens, in whatever order, over every store: each sketch is in the sum exactly once.
-
-A few examples of sixty steps run by default. ``SFUMATO_MACHINE=200`` runs so many over each store,
-of a hundred steps each and newly drawn.
-"""
+"""Whatever happens, in whatever order, over every store: each sketch is in the sum exactly once."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -40,8 +35,7 @@ from tests.aggregator.machine.keys import KeyRules
 from tests.aggregator.machine.operations import OperationRules
 from tests.aggregator.machine.uploads import UploadRules
 from tests.aggregator.machine.worlds import Killed, MemoryWorld, PostgresWorld, SqliteWorld, World
-
-_FULL = int(os.environ.get("SFUMATO_MACHINE", "0"))
+from tests.soak import small_and_soak
 
 
 class DecodingMachine(UploadRules, OperationRules, DecodeRules):
@@ -84,8 +78,8 @@ LeaseMachine = keep_rules(
 
 def run_machine(
     make_world: Callable[[], World],
-    n_examples: int,
     *,
+    n_examples: int,
     rules: type[Harness] = Machine,
     first: int | None = None,
     **changes: Any,
@@ -94,9 +88,9 @@ def run_machine(
     kind = type("MachineOver", (rules,), {"make_world": staticmethod(make_world)})
     kind = kind if first is None else seed(first)(kind)
     chosen: dict[str, Any] = {
-        "max_examples": _FULL or n_examples,
-        "stateful_step_count": 100 if _FULL else 60,
-        "derandomize": not _FULL,
+        "max_examples": n_examples,
+        "stateful_step_count": 60,
+        "derandomize": True,
         "database": None,
         "deadline": None,
         "suppress_health_check": list(HealthCheck),
@@ -104,10 +98,13 @@ def run_machine(
     run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
 
 
-def search_faults(make_world: Callable[[], World], rules: type[Harness]) -> None:
-    """Run many short explorations, for each long one begins with its smallest examples."""
-    for first in range(40):
-        run_machine(make_world, 12, rules=rules, first=first, phases=[Phase.generate])
+def search_faults(make_world: Callable[[], World], rules: type[Harness], *, soon: int) -> None:
+    """Run many short explorations, for each long one begins with its smallest examples.
+
+    The one of the seed ``soon`` is run before all others.
+    """
+    for first in [soon, *range(40)]:
+        run_machine(make_world, n_examples=12, rules=rules, first=first, phases=[Phase.generate])
 
 
 def require_postgres() -> None:
@@ -245,25 +242,46 @@ class LosesOnCrash(MemoryStore):
         self._tables.pending = Table([])
 
 
+@small_and_soak("is_helped", True, False)
 @pytest.mark.parametrize(
-    ("make", "rules"),
+    ("make", "rules", "soon"),
     [
-        pytest.param(LosesOnCrash, DecodingMachine, id="crash"),
-        pytest.param(make_faulty(CountsReplays), UploadRules, id="replay"),
-        pytest.param(make_faulty(ForgetsExclusion), DecodingMachine, id="exclusion"),
-        pytest.param(make_faulty(ShowsWhatLeaves), ExcludingMachine, id="leaving"),
-        pytest.param(make_faulty(DropsWhatLeaves), ExcludingMachine, id="leaving garbage"),
-        pytest.param(make_faulty(ForgetsTheRest), ExcludingMachine, id="leaving rest"),
-        pytest.param(make_faulty(DropsWhatWaits), DecodingMachine, id="garbage"),
-        pytest.param(make_faulty(StoresLateAnswers), LeaseMachine, id="late answer"),
-        pytest.param(make_faulty(TrustsOtherBytes), UploadRules, id="other bytes"),
-        pytest.param(make_faulty(ForgetsMarks), KeyMachine, id="marks"),
-        pytest.param(make_faulty(KeepsWithdrawn), GuestMachine, id="withdrawal"),
+        pytest.param(LosesOnCrash, DecodingMachine, 2, id="crash"),
+        pytest.param(make_faulty(CountsReplays), UploadRules, 1, id="replay"),
+        pytest.param(make_faulty(ForgetsExclusion), DecodingMachine, 2, id="exclusion"),
+        pytest.param(make_faulty(ShowsWhatLeaves), ExcludingMachine, 3, id="leaving"),
+        pytest.param(
+            make_faulty(DropsWhatLeaves),
+            ExcludingMachine,
+            0,
+            id="leaving garbage",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            make_faulty(ForgetsTheRest),
+            ExcludingMachine,
+            0,
+            id="leaving rest",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(make_faulty(DropsWhatWaits), DecodingMachine, 0, id="garbage"),
+        pytest.param(
+            make_faulty(StoresLateAnswers),
+            LeaseMachine,
+            0,
+            id="late answer",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(make_faulty(TrustsOtherBytes), UploadRules, 0, id="other bytes"),
+        pytest.param(make_faulty(ForgetsMarks), KeyMachine, 0, id="marks"),
+        pytest.param(make_faulty(KeepsWithdrawn), GuestMachine, 0, id="withdrawal"),
     ],
 )
-def test_a_store_with_a_fault_is_found_out(make: type[MemoryStore], rules: type[Harness]) -> None:
+def test_a_store_with_a_fault_is_found_out(
+    make: type[MemoryStore], rules: type[Harness], soon: int, is_helped: bool
+) -> None:
     with pytest.raises((AssertionError, KeyError)):  # the latter where it falls over its own rows
-        search_faults(lambda: MemoryWorld(make), rules)
+        search_faults(lambda: MemoryWorld(make), rules, soon=soon if is_helped else 0)
 
 
 async def refuse_together(
@@ -290,23 +308,31 @@ async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequenc
     return judged
 
 
-@pytest.mark.parametrize("fault", [refuse_together, answer_early])
+@small_and_soak("is_helped", True, False)
+@pytest.mark.parametrize(("fault", "soon"), [(refuse_together, 0), (answer_early, 0)])
 def test_a_fault_of_group_commits_is_found_out(
-    fault: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    fault: Callable[..., object], soon: int, is_helped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(UploadWriter, "_store_batch", fault)
     with pytest.raises(AssertionError):
-        search_faults(MemoryWorld, BatchMachine)
+        search_faults(MemoryWorld, BatchMachine, soon=soon if is_helped else 0)
 
 
-def test_each_sketch_is_counted_once_in_memory() -> None:
-    run_machine(MemoryWorld, 20)
+LONG = {"n_examples": 200, "stateful_step_count": 100, "derandomize": False}
+"""Newly drawn each time."""
 
 
-def test_each_sketch_is_counted_once_in_sqlite() -> None:
-    run_machine(SqliteWorld, 8)
+@small_and_soak("choices", {"n_examples": 12}, LONG)
+def test_each_sketch_is_counted_once_in_memory(choices: dict[str, Any]) -> None:
+    run_machine(MemoryWorld, **choices)
 
 
-def test_each_sketch_is_counted_once_in_postgres() -> None:
+@small_and_soak("choices", {"n_examples": 6}, LONG)
+def test_each_sketch_is_counted_once_in_sqlite(choices: dict[str, Any]) -> None:
+    run_machine(SqliteWorld, **choices)
+
+
+@small_and_soak("choices", {"n_examples": 4}, LONG)
+def test_each_sketch_is_counted_once_in_postgres(choices: dict[str, Any]) -> None:
     require_postgres()
-    run_machine(PostgresWorld, 6)
+    run_machine(PostgresWorld, **choices)

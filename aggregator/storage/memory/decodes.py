@@ -52,7 +52,7 @@ class DecodePart:
         return True
 
     async def has_leasable_decode(self, *, now: float) -> bool:
-        """Tell whether a decode waits for a worker."""
+        """Return whether a decode waits for a worker."""
         return any(_is_leasable(decode, now) for decode in self._tables.decodes.rows.values())
 
     async def lease_decode(

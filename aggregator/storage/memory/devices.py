@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggregator.ports import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
+from aggregator.ports import MOST_RANGES, DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
 from aggregator.storage.heartbeats import count_rules
 from aggregator.storage.memory.tables import Tables
 
@@ -102,6 +102,10 @@ class DevicePart:
         """Return the streams of a device."""
         return (await self.list_streams_of([device_id])).get(device_id, [])
 
+    async def count_streams(self, device_id: bytes) -> int:
+        """Count the streams of a device."""
+        return sum(device == device_id for device, _ in self._tables.streams.rows)
+
     async def list_streams_of(
         self, device_ids: Sequence[bytes]
     ) -> Mapping[bytes, Sequence[StreamRecord]]:
@@ -111,7 +115,19 @@ class DevicePart:
             if device_id in device_ids:
                 last = self._tables.sketches.rows[sketches[max(sketches)]]
                 record = StreamRecord(
-                    stream=stream, last_sequence=last.sequence, last_slot=last.last_slot
+                    stream=stream,
+                    last_sequence=last.sequence,
+                    last_slot=last.last_slot,
+                    n_missing=last.sequence + 1 - len(sketches),
+                    missing=tuple(_find_gaps(sketches))[:MOST_RANGES],
                 )
                 found.setdefault(device_id, []).append(record)
         return found
+
+
+def _find_gaps(sequences: Iterable[int]) -> Iterator[tuple[int, int]]:
+    expected = 0
+    for sequence in sorted(sequences):
+        if sequence > expected:
+            yield expected, sequence - 1
+        expected = sequence + 1

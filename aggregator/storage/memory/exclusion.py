@@ -13,7 +13,7 @@ from aggregator.storage.merging import Layout
 
 
 class ExclusionPart(CellPart):
-    """What leaves the sums; see the port for the methods' meaning."""
+    """Removal of sketches from the sums; see the port for the methods' meaning."""
 
     async def exclude_device(
         self, device_id: bytes, *, now: float, reason: str
@@ -41,7 +41,7 @@ class ExclusionPart(CellPart):
         return [r for r in self._tables.sketches.rows.values() if r.device_id == device_id]
 
     def _leaves(self, record: SketchRecord) -> bool:
-        """Tell whether a sketch of an excluded device leaves, or does not stay or is gone."""
+        """Return whether a sketch of an excluded device leaves, or does not stay or is gone."""
         held = self._tables.payloads.rows[record.sketch_id] is not None
         return record.state == "stored" and held
 

@@ -25,6 +25,11 @@ class KeyPart:
         """Return a key."""
         return self._tables.keys.get(key_id)
 
+    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
+        """Return the key with a hash."""
+        rows = self._tables.keys.rows.values()
+        return next((key for key in rows if key.key_hash == key_hash), None)
+
     async def touch_key(self, key_id: str, *, now: float) -> None:
         """Note when a key was last used."""
         key = self._tables.keys.get(key_id)

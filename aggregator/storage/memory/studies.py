@@ -39,6 +39,12 @@ class StudyPart:
         """Return a study."""
         return self._tables.studies.get(study_id)
 
+    async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
+        """Return the studies of a plan."""
+        rows = self._tables.studies.rows.values()
+        same = [s for s in rows if s.plan_digest == plan_digest and s.state != "withdrawn"]
+        return sorted(same, key=lambda s: (s.created, s.study_id))
+
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies in the order of creation."""
         records = [r for r in self._tables.studies.rows.values() if r.state != "withdrawn"]

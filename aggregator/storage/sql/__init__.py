@@ -12,7 +12,7 @@ from aggregator.ports import Transaction
 from aggregator.storage.schema import require_latest
 from aggregator.storage.sql.decodes import DecodeRows
 from aggregator.storage.sql.devices import DeviceRows
-from aggregator.storage.sql.engine import mapped_errors
+from aggregator.storage.sql.engine import mapped_errors, require_same_file
 from aggregator.storage.sql.exclusion import ExclusionRows
 from aggregator.storage.sql.inspection import InspectionRows
 from aggregator.storage.sql.keys import KeyRows
@@ -80,8 +80,12 @@ class SqlStore:
                 connection = await opened.execution_options(
                     sfumato_write=write, **({} if write else self._reading)
                 )
+                require_same_file(connection)
                 async with connection.begin():
                     yield SqlTransaction(connection)
+                if write:
+                    # Once more, for what is committed is acknowledged after this.
+                    require_same_file(connection)
 
     async def require_ready(self) -> None:
         """Check that the database answers with the schema of this release; see the port."""

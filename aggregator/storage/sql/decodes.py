@@ -49,7 +49,7 @@ class DecodeRows(Rows):
         return await self._changes(_of(decode_id).where(under_way).values(cancelled))
 
     async def has_leasable_decode(self, *, now: float) -> bool:
-        """Tell whether a decode waits for a worker."""
+        """Return whether a decode waits for a worker."""
         statement = select(Decode.decode_id).where(_leasable(now)).limit(1)
         return (await self._connection.execute(statement)).first() is not None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select, update
+from sqlalchemy import and_, bindparam, func, select, text, update
 
 from aggregator.ports import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
 from aggregator.storage.heartbeats import count_rules
 from aggregator.storage.models import Device, RetiredKey, Sketch, Study
-from aggregator.storage.sql.rows import Rows, columns_of, follows, to_record
+from aggregator.storage.sql.gaps import GapRows
+from aggregator.storage.sql.rows import columns_of, follows, to_record
 
 # What every upload runs is built once: that takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
@@ -22,9 +23,18 @@ _TOUCH = (
     .where(Device.device_id.in_(_IDS))
     .values(last_seen=bindparam("now"), n_sketches=Device.n_sketches + bindparam("more"))
 )
+# From each stream to the next: counting distinct ones reads every sketch of the device.
+_COUNT_STREAMS = text(
+    "WITH RECURSIVE found(stream) AS ("
+    "SELECT min(stream) FROM sketches WHERE device_id = :device_id"
+    " UNION ALL SELECT (SELECT min(stream) FROM sketches"
+    " WHERE device_id = :device_id AND stream > found.stream)"
+    " FROM found WHERE found.stream IS NOT NULL)"
+    " SELECT count(stream) FROM found"
+)
 
 
-class DeviceRows(Rows):
+class DeviceRows(GapRows):
     """Statements on devices; see the port for their meaning."""
 
     async def add_device(self, record: DeviceRecord) -> bool:
@@ -142,12 +152,22 @@ class DeviceRows(Rows):
         """Return the streams of a device."""
         return (await self.list_streams_of([device_id])).get(device_id, [])
 
+    async def count_streams(self, device_id: bytes) -> int:
+        """Count the streams of a device: one search in an index for each."""
+        found = await self._connection.execute(_COUNT_STREAMS, {"device_id": device_id})
+        return int(found.scalar_one())
+
     async def list_streams_of(
         self, device_ids: Sequence[bytes]
     ) -> Mapping[bytes, Sequence[StreamRecord]]:
         """Return the streams of devices, each with its last sketch."""
         last = (
-            select(Sketch.device_id, Sketch.stream, func.max(Sketch.sequence).label("sequence"))
+            select(
+                Sketch.device_id,
+                Sketch.stream,
+                func.max(Sketch.sequence).label("sequence"),
+                func.count().label("n_stored"),
+            )
             .where(Sketch.device_id.in_(device_ids))
             .group_by(Sketch.device_id, Sketch.stream)
             .subquery()
@@ -158,9 +178,18 @@ class DeviceRows(Rows):
             Sketch.sequence == last.c.sequence,
         )
         columns = (Sketch.device_id, Sketch.stream, Sketch.sequence, Sketch.last_slot)
-        statement = select(*columns).join(last, same)
+        statement = select(*columns, last.c.n_stored).join(last, same)
+        rows = (await self._connection.execute(statement)).all()
+        # Counting is cheap and finds that most streams are whole.
+        gaps = await self._list_gaps({r.device_id for r in rows if r.n_stored <= r.sequence})
         streams: dict[bytes, list[StreamRecord]] = {}
-        for device_id, stream, sequence, slot in await self._connection.execute(statement):
-            record = StreamRecord(stream=stream, last_sequence=sequence, last_slot=slot)
+        for device_id, stream, sequence, slot, n_stored in rows:
+            record = StreamRecord(
+                stream=stream,
+                last_sequence=sequence,
+                last_slot=slot,
+                n_missing=sequence + 1 - n_stored,
+                missing=tuple(gaps.get((device_id, stream), ())),
+            )
             streams.setdefault(device_id, []).append(record)
         return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from aggregator.storage.sql.sqlite import connector_of
 from shared.errors import ConfigError, TransportError
@@ -22,6 +23,7 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+_FILE = "sfumato_file"
 _PRAGMAS = (
     # First, so that switching to WAL waits for another process that does the same.
     f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}",
@@ -75,20 +77,51 @@ def _require_folder(database_url: str) -> None:
 
 
 def _prepare_sqlite(engine: AsyncEngine) -> None:
+    path = Path(engine.url.database or "").absolute()
+
     @event.listens_for(engine.sync_engine, "connect")
-    def set_pragmas(connection: Any, _record: Any) -> None:
+    def set_pragmas(connection: Any, record: Any) -> None:
         # The driver would begin transactions late, and none at all before a DDL statement.
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in _PRAGMAS:
             cursor.execute(pragma)
         cursor.close()
+        record.info[_FILE] = (path, _identify_file(path))
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
         # A writer takes its lock at once: one that began by reading could not wait for it.
         write = connection.get_execution_options().get("sfumato_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def require_same_file(connection: AsyncConnection) -> None:
+    """Check that a connection writes to the file that the address names.
+
+    What is written to one that was removed, or that a backup was moved to, is lost with it.
+
+    Raises
+    ------
+    TransportError
+        It does not; the connection is given up.
+    """
+    opened = connection.sync_connection
+    if opened is None or opened.dialect.name != "sqlite":
+        return
+    path, identity = opened.info[_FILE]
+    if identity == _identify_file(path):
+        return
+    opened.invalidate()
+    raise _unavailable() from FileNotFoundError(f"{path} was removed, or another file is there")
+
+
+def _identify_file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager
@@ -98,7 +131,7 @@ def mapped_errors() -> Iterator[None]:
     Raises
     ------
     TransportError
-        The database is away, locked for too long, or out of connections.
+        The database is away, locked for too long, out of connections, or damaged.
     """
     try:
         yield
@@ -107,7 +140,23 @@ def mapped_errors() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise _unavailable() from error
+        if _is_damage(error.orig):
+            raise _damaged() from error
         raise
+    except sqlite3.DatabaseError as error:  # while a connection was made ready
+        raise (_damaged() if _is_damage(error) else _unavailable()) from error
+
+
+def _is_damage(error: object) -> bool:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _damaged() -> TransportError:
+    return TransportError(
+        "the database is damaged",
+        fix="send the same again later; its operator has to stop the servers and restore a backup",
+    )
 
 
 def _unavailable() -> TransportError:

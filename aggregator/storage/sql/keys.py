@@ -23,6 +23,11 @@ class KeyRows(Rows):
         statement = select(*columns_of(Key, KeyRecord)).where(Key.key_id == key_id)
         return to_record(KeyRecord, (await self._connection.execute(statement)).first())
 
+    async def find_key(self, key_hash: bytes) -> KeyRecord | None:
+        """Return the key with a hash."""
+        statement = select(*columns_of(Key, KeyRecord)).where(Key.key_hash == key_hash)
+        return to_record(KeyRecord, (await self._connection.execute(statement)).first())
+
     async def touch_key(self, key_id: str, *, now: float) -> None:
         """Note when a key was last used."""
         is_later = or_(Key.last_used.is_(None), Key.last_used < now)

@@ -1,4 +1,4 @@
-"""What excluded devices have in cells still, and what of them stays there."""
+"""Shares of excluded devices that cells still hold, and the part that stays there."""
 
 from __future__ import annotations
 

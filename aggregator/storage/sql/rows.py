@@ -1,4 +1,4 @@
-"""What the tables have in common: a record is a row, field by field."""
+"""Rows of tables: the common part, a record as a row, field by field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rows:
 
     @property
     def _is_writing(self) -> bool:
-        """Whether this transaction may write."""
+        """True if this transaction may write."""
         options = cast("Any", self._connection.sync_connection).get_execution_options()
         return bool(options.get("sfumato_write", False))
 

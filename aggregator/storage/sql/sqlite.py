@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import aiosqlite
@@ -83,9 +84,15 @@ class _Connection(aiosqlite.Connection):
 
 
 def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connection]]:
-    """Return what opens a connection to the database of a URL with the aiosqlite driver."""
+    """Return what opens a connection to the database of a URL with the aiosqlite driver.
+
+    It makes no file: a path with a typing error would be an empty database.
+    """
     url = make_url(database_url)
     arguments, options = url.get_dialect()().create_connect_args(url)
+    if url.database and not url.database.startswith("file:"):
+        arguments = [f"{Path(url.database).absolute().as_uri()}?mode=rw"]
+        options["uri"] = True
     # Cursors are made, and closed when idle, outside of the thread.
     options["check_same_thread"] = False
 

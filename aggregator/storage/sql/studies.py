@@ -43,6 +43,16 @@ class StudyRows(Rows):
         found = await self._connection.execute(_GET, {"study_id": study_id})
         return to_record(StudyRecord, found.first())
 
+    async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
+        """Return the studies of a plan."""
+        statement = (
+            select(*columns_of(Study, StudyRecord))
+            .where(Study.plan_digest == plan_digest, Study.state != "withdrawn")
+            .order_by(Study.created, Study.study_id)
+        )
+        found = await self._connection.execute(statement)
+        return [StudyRecord(**row._mapping) for row in found]
+
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies in the order of creation."""
         statement = (

@@ -15,8 +15,11 @@ function describeRecords(plan) {
 }
 
 function describePerson(most) {
-  if (most === "unknown") return "unknown: someone with q records in a window is protected at q epsilon";
-  return `${count(most, "record")} at most: protected at ${whole(most)} times epsilon`;
+  return most === "unknown" ? "unknown how many in a window" : `${count(most, "record")} at most in a window`;
+}
+
+function describeClusters(most) {
+  return most === "unknown" ? "unknown how many will be asked for" : `planned for up to ${whole(most)}`;
 }
 
 function facts(plan, digest) {
@@ -27,14 +30,41 @@ function facts(plan, digest) {
     ["Delta", release.delta === "0" ? "0: the promise has no exceptions" : exact(release.delta)],
     ["Neighbouring", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
     ["Records of one person", describePerson(plan.max_records_per_person)],
+    ["Clusters", describeClusters(plan.most_clusters)],
     ["Windows", describeWindow(plan.window)],
     ["Records in a sketch", describeRecords(plan)],
-    ["Sketches", `${whole(plan.most_sketches)} at most, each of ${count(plan.n_frequencies, "frequency", "frequencies")}`],
+    ["Sketches", `${whole(plan.most_sketches)} at most, ${whole(plan.most_sketches_per_device)} of one device, each of ${count(plan.n_frequencies, "frequency", "frequencies")}`],
     [
       "Labels",
       plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",
     ],
     ["Plan digest", h("code", { title: digest }, short(digest))],
+  ];
+}
+
+function showPeople(privacy) {
+  const rows = privacy.people.map((person) => [
+    person.n_records,
+    person.n_windows,
+    person.epsilon,
+    person.multiple_epsilon,
+    person.multiple_delta,
+  ]);
+  const headings = ["Records in a window", "Windows", "Epsilon", "Multiple of epsilon", "Delta there"];
+  return [
+    h("h3", {}, "People with several records"),
+    table("People with several records", headings, rows, { numeric: [0, 1, 2, 3, 4] }),
+    h("p", { class: "note" }, "Epsilon is at the delta of one sketch. The multiple is that of one sketch, times records and windows."),
+  ];
+}
+
+function showLimits(privacy) {
+  return [
+    privacy.warnings.length > 0 && h("ul", { class: "warnings", "aria-label": "Warnings of the plan" }, privacy.warnings.map((text) => h("li", {}, text))),
+    h("h3", {}, "What everybody may see"),
+    h("dl", { class: "facts" }, privacy.public.map(({ what, detail, seen_by: by }) => [h("dt", {}, what), h("dd", {}, `${detail} Seen by the server; ${by}.`)])),
+    h("h3", {}, "What is not protected"),
+    h("ul", {}, privacy.unprotected.map((text) => h("li", {}, text))),
   ];
 }
 
@@ -56,5 +86,7 @@ export function showPlan({ plan, plan_digest: digest }, privacy) {
     table("Dimensions", ["Dimension", "Unit", "From", "To", "Spread in a cluster"], rows, { numeric: [2, 3, 4] }),
     h("p", { class: "note" }, "Values outside the bounds are clipped on the device. Bounds and spreads are public guesses, not read off the data."),
     h("dl", { class: "facts" }, facts(plan, digest).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    showPeople(privacy),
+    showLimits(privacy),
   );
 }

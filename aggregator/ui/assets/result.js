@@ -14,6 +14,7 @@ function sortByWeight(result) {
     weight: result.weights[i],
     centroid: result.centroids[i],
     spread: result.spreads ? result.spreads[i] : null,
+    isResolved: result.resolved ? result.resolved[i] : true,
   }));
 }
 
@@ -42,6 +43,18 @@ function listWarnings(result, snapshot) {
   return h("ul", { class: "warnings", "aria-label": "Warnings" }, warnings.map((text) => h("li", {}, text)));
 }
 
+const TONES = { sound: "good", rough: "fair", doubtful: "poor", "do not use": "bad" };
+
+function showVerdict({ verdict }) {
+  if (!verdict) return null;
+  return h(
+    "p",
+    { class: `verdict ${TONES[verdict.word]}`, role: "status" },
+    h("strong", {}, verdict.word[0].toUpperCase() + verdict.word.slice(1)),
+    `: ${verdict.sentence}.`,
+  );
+}
+
 function showQuality(result) {
   const band = result.band ?? result.quality;
   return h(
@@ -49,7 +62,7 @@ function showQuality(result) {
     { class: "quality" },
     h("strong", {}, `Signal to noise ${rounded(result.snr)}: `),
     `${band.statement}. `,
-    h("span", { class: "note" }, "Relative SSE compares with k-means on the raw records, which is 1; this is a rule of thumb, not a bound."),
+    h("span", { class: "note" }, "Relative SSE compares with k-means on the raw records, which is 1; nine answers in ten with like evidence lay in this range."),
   );
 }
 
@@ -59,7 +72,7 @@ function showChoice(choice) {
     whole(i + 1),
     rounded(residual),
     rounded(choice.noise_floors[i]),
-    i + 1 === choice.recommended ? "recommended" : "",
+    i + 1 === choice.recommended ? "recommended" : i + 1 >= (choice.least ?? Infinity) && i + 1 <= choice.most ? "fair" : "",
   ]);
   const heads = ["Clusters", "Left unexplained", "By noise alone", ""];
   return h(
@@ -88,13 +101,31 @@ function showTable(rows, dimensions, pick) {
   return table("Centroids", ["#", "Share", ...dimensions.map(withUnit)], cells, { numeric });
 }
 
+function describeEvidence(evidence) {
+  if (!evidence) return [];
+  return [
+    ["Model", evidence.model],
+    ["Held out of the fit", `missed ${rounded(evidence.held_out)} times as much as noise would make it`],
+    ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, ${share(evidence.worst_disagreement)} at most`],
+    ["Spread in a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
+    ["Beyond the bounds", share(evidence.edge_share)],
+  ];
+}
+
 function showDetails(decode, result) {
   return [
     ["Decoder", `${decode.decoder}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
+    ...describeEvidence(result.evidence),
     ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}, ${share(result.agreement)} of which agree with the best`],
     ["Left unexplained", `${rounded(result.residual)}, of which noise alone explains ${rounded(result.noise_floor)}`],
     ["Privacy", result.privacy.statement],
   ];
+}
+
+/** Put centroids that should not be used behind a click. */
+function withhold(result, nodes) {
+  if (result.verdict?.word !== "do not use") return h("div", {}, nodes);
+  return h("details", {}, h("summary", {}, "Show the centroids all the same"), nodes);
 }
 
 /** Show centroids with weights, drawn and as a table, and what they are worth. */
@@ -113,6 +144,10 @@ export function showResult(decode, snapshot, plan) {
     }
   };
   const centroids = showTable(rows, dimensions, pick);
+  const blurred = rows.filter(({ isResolved }) => !isResolved).length;
+  for (const [i, line] of [...centroids.querySelectorAll("tbody tr")].entries()) {
+    line.classList.toggle("blurred", !rows[i].isResolved);
+  }
   const buttons = [...centroids.querySelectorAll("button.swatch")];
   for (const line of centroids.querySelectorAll("tbody tr")) {
     line.addEventListener("pointerenter", () => plot.highlight(rows[Number(line.dataset.row)].number));
@@ -122,12 +157,13 @@ export function showResult(decode, snapshot, plan) {
     "div",
     {},
     h("h3", {}, `${count(rows.length, "cluster")}`),
+    showVerdict(result),
     h("p", {}, describeSource(snapshot, plan)),
     showQuality(result),
     listWarnings(result, snapshot),
     showChoice(result.choice),
-    plot.node,
-    centroids,
+    withhold(result, [plot.node, centroids]),
+    blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be told from noise.`),
     rows[0].spread && h("p", { class: "note" }, "± is one standard deviation inside the cluster."),
     h("details", {}, h("summary", {}, "How it was found"), h("dl", { class: "facts" }, showDetails(decode, result).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
   );

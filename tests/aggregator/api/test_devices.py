@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, describe_gaps, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
@@ -66,8 +66,8 @@ async def test_a_device_is_shown_with_its_streams_its_state_and_its_key(server: 
         name: found[name] for name in listed[found["device_id"]]
     }
     assert found["streams"] == [
-        {"stream": "a", "last_sequence": 3, "last_slot": SLOT + 3},
-        {"stream": "b", "last_sequence": 0, "last_slot": SLOT},
+        {"stream": "a", "last_sequence": 3, "last_slot": SLOT + 3} | describe_gaps({0, 3}, 3),
+        {"stream": "b", "last_sequence": 0, "last_slot": SLOT} | describe_gaps({0}, 0),
     ]
     assert listed[Device(2).device_id.hex()]["streams"] == []
     assert (found["state"], found["n_sketches"], found["study_id"]) == ("enrolled", 3, study.hex())

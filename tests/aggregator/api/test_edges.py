@@ -87,10 +87,16 @@ async def test_a_server_with_its_database_is_alive_and_ready(desk: Desk) -> None
 
 
 async def test_a_server_without_its_tables_is_alive_and_not_ready(tmp_path: Path) -> None:
-    app = create_app(Settings(database_url=str(tmp_path / "empty.db"), n_workers=0))
+    path = tmp_path / "empty.db"
+    app = create_app(Settings(database_url=str(path), n_workers=0))
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
         assert (await http.get("/healthz")).status_code == 200
+        answer = await http.get("/readyz")
+        assert_problem(answer, "unavailable", 503, "database")
+        assert "is not there" in answer.json()["rule"]
+        assert str(tmp_path) not in answer.text, "who asks need not know where it would be"
+        path.touch()
         answer = await http.get("/readyz")
         assert_problem(answer, "unavailable", 503, "database")
         assert "sfumato migrate" in answer.json()["fix"]

@@ -1,14 +1,25 @@
 import asyncio
+import json
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from shared.wire import sign_request
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, describe_gaps, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
+
+JSON = "application/json"
+VECTORS = Path(__file__).parents[2] / "vectors" / "public_keys.json"
+SMALL_ORDER: list[str] = [
+    vector["key"]
+    for vector in json.loads(VECTORS.read_text())
+    if vector["what"].startswith("order")
+]
 
 
 async def enrol(desk: Desk, body: dict[str, Any]) -> httpx.Response:
@@ -184,8 +195,8 @@ async def test_a_device_learns_how_far_its_streams_have_come(server: Server) -> 
     assert status["device_id"] == device.device_id.hex()
     assert status["study_id"] == study.hex()
     assert status["streams"] == [
-        {"stream": "a", "last_sequence": 4, "last_slot": SLOT + 2},
-        {"stream": "b", "last_sequence": 0, "last_slot": SLOT},
+        {"stream": "a", "last_sequence": 4, "last_slot": SLOT + 2} | describe_gaps({0, 4}, 4),
+        {"stream": "b", "last_sequence": 0, "last_slot": SLOT} | describe_gaps({0}, 0),
     ]
     assert status["server_time"] == server.clock.seconds
     assert len(bytes.fromhex(status["generation"])) == 16
@@ -209,3 +220,29 @@ async def test_a_request_that_is_not_signed_by_the_device_is_refused(server: Ser
     server.clock.seconds += 301
     answer = await desk.http.get("/v1/devices/me", headers=old)
     assert_problem(answer, "signature-invalid", 422, "Signature")
+
+
+async def test_nobody_enrols_with_a_point_of_small_order_and_without_a_private_key(
+    server: Server,
+) -> None:
+    """For one of these proofs in eight the library would say that it verifies."""
+    desk, device = server.desk, Device(1)
+    study = await desk.publish(make_plan())
+    await desk.enrol(study, device)
+    body = Device(2).enrolment(await desk.make_token(study), study)
+    for key, commitment in product(SMALL_ORDER, SMALL_ORDER[:8]):
+        forged = {"public_key": key, "proof": commitment + "00" * 32}
+        answer = await enrol(desk, body | forged)
+        assert_problem(answer, "request-invalid", 422, "public_key")
+        assert {"rule", "fix"} <= answer.json().keys()
+    for key in SMALL_ORDER:
+        change = json.dumps(
+            {"public_key": key, "last_sequences": {}, "proof": SMALL_ORDER[0] + "00" * 32}
+        ).encode()
+        path = "/v1/devices/me/keys"
+        headers = device.sign(
+            "POST", path, now=server.clock.now(), body=change, **{"Content-Type": JSON}
+        )
+        answer = await desk.http.post(path, content=change, headers=headers)
+        assert_problem(answer, "request-invalid", 422, "public_key")
+    assert await count_devices(desk, study) == 1

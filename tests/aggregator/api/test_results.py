@@ -242,3 +242,12 @@ async def test_a_decode_of_a_selection_is_that_of_its_snapshot(desk: Desk) -> No
     both = {"n_clusters": 2, "selection": selection, "snapshot_id": identity}
     answer = await desk.post(f"{url}/decodes", both)
     assert_problem(answer, "request-invalid", 422, "selection")
+
+
+@pytest.mark.parametrize("n_clusters", [0, -1])
+async def test_clusters_of_none_are_refused_before_what_the_study_holds(
+    desk: Desk, n_clusters: int
+) -> None:
+    study = await desk.publish(make_plan())
+    answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": n_clusters})
+    assert_problem(answer, "decoding-invalid", 422, "n_clusters")

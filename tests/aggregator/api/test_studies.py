@@ -25,6 +25,51 @@ async def test_a_study_is_created_once_and_the_same_again_is_the_same(desk: Desk
     assert first.headers["location"] == f"/v1/studies/{study['study_id']}"
 
 
+async def test_a_plan_is_published_under_another_name_only_if_that_is_meant(desk: Desk) -> None:
+    plan = make_plan()
+    first = (await desk.publish(plan, "pumps")).hex()
+    body: dict[str, Any] = {"name": "pumps, twice", "plan": plan_to_json(plan)}
+    refused = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert_problem(refused, "store-conflict", 409, "plan")
+    assert first in refused.json()["rule"]
+    assert "'pumps'" in refused.json()["rule"]
+    assert "allow_same_plan" in refused.json()["fix"]
+    meant = body | {"allow_same_plan": True}
+    made = await desk.http.post("/v1/studies", json=meant, headers=desk.operator)
+    assert made.status_code == 201
+    # There it is, so asking for it again is no other study.
+    again = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    assert (again.status_code, again.json()) == (200, made.json())
+    for name, study in (("pumps", first), ("pumps, twice", made.json()["study_id"])):
+        await desk.withdraw(bytes.fromhex(study), name)
+    third = {"name": "pumps, later", "plan": plan_to_json(plan)}
+    answer = await desk.http.post("/v1/studies", json=third, headers=desk.operator)
+    assert answer.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "known"),
+    [
+        ("/v1/studies/pumps", "study", "sfumato study list"),
+        ("/v1/studies/{short}", "study", "the start of an id is none"),
+        ("/v1/studies/{upper}/plan", "study", "64 lower-case hexadecimal digits"),
+        ("/v1/devices/{short}", "device", "sfumato device list"),
+        ("/v1/keys/me", "key", "sfumato key list"),
+        ("/v1/snapshots/{short}", "snapshot", "Send it in full"),
+    ],
+)
+async def test_what_is_no_id_is_refused_in_words(
+    desk: Desk, path: str, field: str, known: str
+) -> None:
+    study = (await desk.publish(make_plan())).hex()
+    url = path.format(short=study[:8], upper=study.upper())
+    method = "DELETE" if field == "key" else "GET"
+    answer = await desk.http.request(method, url, headers=desk.operator)
+    assert_problem(answer, "request-invalid", 422, field)
+    assert known in answer.json()["detail"]
+    assert "[0-9a-f]" not in answer.text
+
+
 async def test_studies_are_listed_in_pages(desk: Desk) -> None:
     names = [f"study {i}" for i in range(5)]
     for name in names:

@@ -117,6 +117,42 @@ async def test_a_sound_database_passes_every_check(
     assert len(table) == 1 + len(document["checks"])
 
 
+async def test_gaps_in_a_stream_are_warned_of_until_they_are_filled(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, device = make_plan(), Device(4)
+    async with open_server(filled.store) as server:
+        desk = server.desk
+        study = bytes.fromhex((await desk.read("/v1/studies"))["items"][0]["study_id"])
+        await desk.enrol(study, device)
+
+        async def put(sequence: int) -> None:
+            slots = (SLOT + sequence, SLOT + sequence)
+            message = device.message(study, plan, sequence=sequence, slots=slots)
+            assert (await desk.put(study, *message)).status_code == 201
+
+        for sequence in (6, 2, 3):
+            server.clock.seconds += 60
+            await put(sequence)
+        capsys.readouterr()  # the server's log
+        assert await filled.check("--json") == 3
+        document = json.loads(capsys.readouterr().out)
+        assert document["ok"]
+        prefix = f"device {device.device_id.hex()}: stream 'main' lacks 2 sketches, sequence"
+        assert find(document, "gaps") == [
+            f"{prefix} 0 to 1, since 2026-03-01T12:01:00+00:00",
+            f"{prefix} 4 to 5, since 2026-03-01T12:01:00+00:00",
+        ]
+        await filled.change("UPDATE devices SET n_sketches = n_sketches + 1")
+        assert await filled.check() == 1, "a fault must outweigh a warning"
+        await filled.change("UPDATE devices SET n_sketches = n_sketches - 1")
+        for sequence in (0, 5, 1, 4):
+            await put(sequence)
+        capsys.readouterr()
+        assert await filled.check("--json") == 0
+        assert find(json.loads(capsys.readouterr().out), "gaps") == []
+
+
 async def test_a_withdrawn_study_is_no_fault_while_it_is_removed_nor_after(
     filled: Filled, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,4 +329,5 @@ def test_a_database_that_is_not_there_is_no_fault_of_its_contents(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check_store(["--database", str(tmp_path / "none.db")]) == 2
-    assert "sfumato migrate" in capsys.readouterr().err
+    assert "is not there" in capsys.readouterr().err
+    assert not (tmp_path / "none.db").exists()

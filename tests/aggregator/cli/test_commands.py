@@ -1,14 +1,16 @@
 import json
 import os
 import signal
+import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from aggregator.cli import audit, check_store, key, migrate, serve, worker
+from aggregator.cli import audit, backup, check_store, copy, key, migrate, serve, worker
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
@@ -68,6 +70,34 @@ def test_migrating_tells_the_version_and_draws_a_generation(
     assert capsys.readouterr().out == "schema version none\n"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (key, "list"),
+        (key, "revoke", "ab"),
+        (audit, "list"),
+        (check_store,),
+        (migrate, "--new-generation"),
+        (backup, "copy.db"),
+        (copy, "--to", "copy.db"),
+    ],
+    ids=lambda arguments: f"{arguments[0].__name__} {' '.join(arguments[1:])}",
+)
+def test_a_mistyped_path_makes_no_database(
+    arguments: tuple[Any, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, *options = arguments
+    assert command([*options, "--database", str(tmp_path / "mistyped.db")]) == 2
+    complaint = capsys.readouterr().err
+    assert "mistyped.db" in complaint
+    assert "orrect the path" in complaint
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_version_that_there_is_not_is_refused_in_one_line(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +129,16 @@ def test_a_database_of_another_version_is_not_served(
     assert "sfumato migrate" in capsys.readouterr().err
 
 
+def test_a_server_that_cannot_listen_leaves_no_database_behind(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert serve(["--port", port, "--database", database]) == 2
+    assert "port: " in capsys.readouterr().err
+    assert not Path(database).exists()
+
+
 def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve(["--port", "70000"]) == 2
     assert serve(["--database", "nonsense://x"]) == 2
@@ -110,12 +150,14 @@ def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_server_listens_works_and_stops_when_told(
-    database: str, capsys: pytest.CaptureFixture[str]
+    database: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     key(["create", "--scope", "operator", "--name", "me", "--json", "--database", database])
     secret = json.loads(capsys.readouterr().out)["key"]
     headers = {"Authorization": f"Bearer {secret}"}
-    with start("--database", database) as process:
+    # Not a pipe, which is full before a slow decode has been asked for often enough.
+    log = tmp_path / "log.jsonl"
+    with log.open("w") as file, start("--database", database, stderr=file.fileno()) as process:
         address, announcement = read_announcement(process)
         with httpx.Client(base_url=address, headers=headers) as http:
             assert http.get("/readyz").status_code == 200
@@ -136,7 +178,8 @@ def test_a_server_listens_works_and_stops_when_told(
                 decode = http.get(asked.headers["location"]).json()
             assert decode["state"] == "succeeded", decode
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate()
+        process.communicate()
+    errors = log.read_text()
     assert process.returncode == 0, errors
     assert "sfumato key create" in announcement
     entries = [json.loads(line) for line in errors.splitlines()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
-from tests.aggregator.fleet import Device
+from tests.aggregator.fleet import Device, describe_gaps
 from tests.aggregator.machine.harness import (
     STREAMS,
     Harness,
@@ -286,5 +286,10 @@ class UploadRules(Harness):
                     last[release.stream] = release
         assert answer.json()["streams"] == [
             {"stream": name, "last_sequence": r.sequence, "last_slot": r.slots[1]}
+            | self._describe_gaps(device, name, r.sequence)
             for name, r in sorted(last.items())
         ]
+
+    def _describe_gaps(self, device: int, stream: str, end: int) -> dict[str, Any]:
+        held = {r.sequence for r in self.stored() if (r.device, r.stream) == (device, stream)}
+        return describe_gaps(held, end)

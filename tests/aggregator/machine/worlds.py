@@ -19,7 +19,7 @@ from aggregator.settings import normalise_database_url
 from aggregator.storage import MemoryStore, SqlStore, migrate_database
 from aggregator.storage.models import Base, Server
 from aggregator.storage.sql.engine import create_engine
-from tests.aggregator.databases import POSTGRES, open_postgres
+from tests.aggregator.databases import POSTGRES, create_tables, open_postgres
 
 Fate = Literal["none", "before commit", "after commit"]
 """When the process that serves a request is killed."""
@@ -129,7 +129,7 @@ class SqliteWorld(World):
         self._path = self._folder / "aggregator.db"
         store = self.connect()
         assert isinstance(store, SqlStore)
-        await migrate_database(store.engine)
+        await create_tables(store)
         await store.close()
         self._n_backups = 0
 
@@ -165,7 +165,7 @@ class PostgresWorld(World):
         """Make the schema."""
         self._stack = AsyncExitStack()
         self._own = await self._stack.enter_async_context(open_postgres())
-        await migrate_database(self._own.engine)
+        await create_tables(self._own)
         async with self._own.engine.connect() as connection:
             found = await connection.exec_driver_sql("SELECT current_schema()")
             self._schema: str = found.scalar_one()

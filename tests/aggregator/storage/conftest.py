@@ -5,9 +5,9 @@ import pytest
 
 from aggregator.ports import Store
 from aggregator.settings import normalise_database_url
-from aggregator.storage import MemoryStore, SqlStore, migrate_database
+from aggregator.storage import MemoryStore, SqlStore
 from aggregator.storage.sql.engine import create_engine
-from tests.aggregator.databases import open_postgres
+from tests.aggregator.databases import create_tables, open_postgres
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -19,14 +19,16 @@ async def empty_sql_store(
         async with open_postgres() as store:
             yield store
         return
-    store = SqlStore(create_engine(normalise_database_url(str(tmp_path / "store.db"))))
+    path = tmp_path / "store.db"
+    path.touch()
+    store = SqlStore(create_engine(normalise_database_url(str(path))))
     yield store
     await store.close()
 
 
 @pytest.fixture
 async def sql_store(empty_sql_store: SqlStore) -> SqlStore:
-    await migrate_database(empty_sql_store.engine)
+    await create_tables(empty_sql_store)
     return empty_sql_store
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aggregator.ports import (
+    MOST_RANGES,
     RetiredKeyRecord,
     Store,
     StreamRecord,
@@ -46,8 +47,42 @@ class DeviceContract:
                 assert [*first, *rest] == expected
             ids = [device.device_id for device in everywhere]
             assert await transaction.list_streams_of(ids) == {
-                name("device", 1): [StreamRecord(stream="main", last_sequence=4, last_slot=4)]
+                name("device", 1): [
+                    StreamRecord(
+                        stream="main", last_sequence=4, last_slot=4, n_missing=3, missing=((1, 3),)
+                    )
+                ]
             }
+
+    async def test_the_numbers_that_a_stream_lacks_are_found(self, store: Store) -> None:
+        every_other = [2 * i for i in range(MOST_RANGES + 5)]
+        held = {(0, "whole"): [1, 0, 2], (0, "late"): [1], (0, "many"): every_other, (1, "a"): [3]}
+        async with store.begin(write=True) as transaction:
+            await transaction.add_study(STUDY)
+            for number in (0, 1):
+                await transaction.add_device(make_device(number))
+            for (number, stream), sequences in held.items():
+                for i in sequences:
+                    identity = name("sketch", number, stream, i)
+                    sketch = make_sketch(number, i, stream=stream, sketch_id=identity)
+                    assert await transaction.add_sketch(sketch, b"")
+        async with store.begin() as transaction:
+            found = await transaction.list_streams_of([name("device", i) for i in (0, 1)])
+            counted = [await transaction.count_streams(name("device", i)) for i in (0, 1, 2)]
+            assert counted == [3, 1, 0]
+            assert list(found[name("device", 0)]) == await transaction.list_streams(
+                name("device", 0)
+            )
+        assert {
+            (number, record.stream): (record.n_missing, record.missing)
+            for number in (0, 1)
+            for record in found[name("device", number)]
+        } == {
+            (0, "whole"): (0, ()),
+            (0, "late"): (1, ((0, 0),)),
+            (0, "many"): (MOST_RANGES + 4, tuple((2 * i + 1,) * 2 for i in range(MOST_RANGES))),
+            (1, "a"): (3, ((0, 2),)),
+        }
 
     async def test_a_device_changes_its_key_and_the_old_one_is_kept(self, store: Store) -> None:
         device = name("device", 1)

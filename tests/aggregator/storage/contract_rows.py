@@ -60,6 +60,7 @@ class RowContract:
             assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) == SNAPSHOT
             assert await transaction.get_decode(name("decode", 1)) == make_decode(1)
             assert await transaction.get_key("k") == key
+            assert await transaction.find_key(key.key_hash) == key
 
     async def test_what_is_not_there_is_none(self, store: Store) -> None:
         async with store.begin() as transaction:
@@ -70,6 +71,7 @@ class RowContract:
             assert await transaction.get_snapshot(name("?")) is None
             assert await transaction.get_decode(name("?")) is None
             assert await transaction.get_key("?") is None
+            assert await transaction.find_key(name("?")) is None
             assert await transaction.list_refusals(name("?")) == []
 
     async def test_a_transaction_that_fails_leaves_no_trace(self, store: Store) -> None:

@@ -41,6 +41,18 @@ class StudyContract:
             found = await transaction.get_study(STUDY.study_id)
         assert found == replace(STUDY, state="closed", version=2)
 
+    async def test_studies_of_a_plan_are_found_but_withdrawn_ones(self, store: Store) -> None:
+        others = [replace(STUDY, study_id=name(i), name=str(i), created=float(i)) for i in (2, 1)]
+        elsewhere = replace(STUDY, study_id=name("x"), plan_digest=name("other plan"))
+        gone = replace(STUDY, study_id=name("gone"), state="withdrawn")
+        async with store.begin(write=True) as transaction:
+            for study in (*others, elsewhere, gone):
+                await transaction.add_study(study)
+        async with store.begin() as transaction:
+            found = await transaction.find_studies_of_plan(STUDY.plan_digest)
+            assert list(found) == others[::-1]
+            assert list(await transaction.find_studies_of_plan(name("?"))) == []
+
     async def test_counts_stop_at_the_limit_and_at_another_state(self, store: Store) -> None:
         async with store.begin(write=True) as transaction:
             await transaction.add_study(STUDY)

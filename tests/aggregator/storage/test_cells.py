@@ -104,6 +104,9 @@ def draw_cases(draw: Any) -> tuple[list[Upload], list[Selection]]:
     return uploads, [draw(draw_selection(uploads)) for _ in range(6)]
 
 
+Case = tuple[list[Upload], list[Selection]]
+
+
 @dataclass(frozen=True)
 class Study:
     """A study of its own for each example, for they share a store."""
@@ -247,119 +250,138 @@ def open_study() -> Study:
     return Study(name("cells", next(_examples)))
 
 
+async def require_sum_of_rows(store: Store, case: Case, most: int, rounds: int) -> None:
+    """Check selections when some of their sketches were merged."""
+    uploads, selections = case
+    study = open_study()
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+    for _ in range(rounds):
+        async with store.begin(write=True) as transaction:
+            await study.merge(transaction, most)
+    async with store.begin() as transaction:
+        assert await study.check(transaction) == []
+        for selection in selections:
+            found = await study.sum(transaction, selection)
+            assert_same(found, study.sum_rows(uploads, selection))
+
+
+async def require_all_other_rows(
+    store: Store,
+    case: Case,
+    merged: int,
+    dropped: int,
+    excluded: set[int],
+    moves: list[tuple[str, int]],
+) -> None:
+    """Check selections once devices are excluded, at every moment while these leave the cells."""
+    uploads, selections = case
+    study = open_study()
+    old = study.find_merged(uploads, merged) & set(range(dropped))
+    gone = {i for i, u in enumerate(uploads) if u.device in excluded} - old
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+        if merged:
+            await study.merge(transaction, merged)
+        # Waiting sketches and young ones keep their payloads.
+        await transaction.drop_payloads(received_before=float(dropped), most=9999)
+    async with store.begin(write=True) as transaction:
+        for device in excluded:
+            own = {i for i, u in enumerate(uploads) if u.device == device}
+            left = await study.exclude(transaction, device)
+            assert left == ExcludedSketches(n_subtracted=len(own & gone), n_kept=len(own - gone))
+            assert await study.exclude(transaction, device) is None
+
+    async def require_same(*, write: bool) -> None:
+        async with store.begin(write=write) as transaction:
+            assert await study.check(transaction) == []
+            for selection in selections:
+                found = await study.sum(transaction, selection)
+                assert_same(found, study.sum_rows(uploads, selection, without=gone))
+            for device in excluded:
+                own = {i for i, u in enumerate(uploads) if u.device == device}
+                left = await transaction.count_excluded(study.device(device).device_id)
+                assert (left.n_subtracted, left.n_kept) == (len(own & gone), len(own - gone))
+
+    await require_same(write=True)
+    for what, most in moves:
+        if what == "remove":
+            await study.remove(store, most)
+        else:
+            async with store.begin(write=True) as transaction:
+                if what == "merge":
+                    await study.merge(transaction, most)
+                else:
+                    await transaction.drop_payloads(received_before=99.0, most=9999)
+        await require_same(write=False)
+    async with store.begin(write=True) as transaction:
+        await study.merge(transaction, 99)
+    while await study.remove(store, 5):
+        await require_same(write=False)
+    # Now nothing is left to be subtracted, and the cells name the devices that they should.
+    await require_same(write=False)
+    async with store.begin() as transaction:
+        assert study.study_id not in await transaction.list_leaving()
+        for i, upload in enumerate(uploads):
+            found = await transaction.get_sketch(study.sketch(upload, i).sketch_id)
+            assert found is not None
+            assert found.state == ("excluded" if i in gone else "stored")
+
+
+merging = given(case=draw_cases(), most=st.integers(1, 24), rounds=st.integers(0, 9))
+leaving = given(
+    case=draw_cases(),
+    merged=st.integers(0, 24),
+    dropped=st.integers(0, 24),
+    excluded=st.sets(st.integers(0, 3), min_size=1, max_size=2),
+    moves=st.lists(
+        st.tuples(st.sampled_from(["merge", "remove", "remove", "drop"]), st.integers(1, 6)),
+        max_size=6,
+    ),
+)
+_shared = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+few = settings(max_examples=40, suppress_health_check=_shared)
+many = settings(max_examples=300, suppress_health_check=_shared, derandomize=False)
+
+
 class CellLaws:
     """Laws of every store; a subclass gives the fixture ``store``."""
 
     @pytest.mark.anyio
-    @settings(
-        max_examples=40,
-        deadline=None,
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-        ],
-    )
-    @given(case=draw_cases(), most=st.integers(1, 24), rounds=st.integers(0, 9))
+    @few
+    @merging
     async def test_a_selection_is_the_sum_of_its_rows_however_much_was_merged(
-        self, store: Store, case: tuple[list[Upload], list[Selection]], most: int, rounds: int
+        self, store: Store, **case: Any
     ) -> None:
-        uploads, selections = case
-        study = open_study()
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-        for _ in range(rounds):
-            async with store.begin(write=True) as transaction:
-                await study.merge(transaction, most)
-        async with store.begin() as transaction:
-            assert await study.check(transaction) == []
-            for selection in selections:
-                found = await study.sum(transaction, selection)
-                assert_same(found, study.sum_rows(uploads, selection))
+        await require_sum_of_rows(store, **case)
+
+    @pytest.mark.soak
+    @pytest.mark.anyio
+    @many
+    @merging
+    async def test_many_selections_are_the_sums_of_their_rows(
+        self, store: Store, **case: Any
+    ) -> None:
+        await require_sum_of_rows(store, **case)
 
     @pytest.mark.anyio
-    @settings(
-        max_examples=40,
-        deadline=None,
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-        ],
-    )
-    @given(
-        case=draw_cases(),
-        merged=st.integers(0, 24),
-        dropped=st.integers(0, 24),
-        excluded=st.sets(st.integers(0, 3), min_size=1, max_size=2),
-        moves=st.lists(
-            st.tuples(st.sampled_from(["merge", "remove", "remove", "drop"]), st.integers(1, 6)),
-            max_size=6,
-        ),
-    )
+    @few
+    @leaving
     async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
-        self,
-        store: Store,
-        case: tuple[list[Upload], list[Selection]],
-        merged: int,
-        dropped: int,
-        excluded: set[int],
-        moves: list[tuple[str, int]],
+        self, store: Store, **case: Any
     ) -> None:
-        """At once, and at every moment while its sketches leave the cells."""
-        uploads, selections = case
-        study = open_study()
-        old = study.find_merged(uploads, merged) & set(range(dropped))
-        gone = {i for i, u in enumerate(uploads) if u.device in excluded} - old
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-            if merged:
-                await study.merge(transaction, merged)
-            # Waiting sketches and young ones keep their payloads.
-            await transaction.drop_payloads(received_before=float(dropped), most=9999)
-        async with store.begin(write=True) as transaction:
-            for device in excluded:
-                own = {i for i, u in enumerate(uploads) if u.device == device}
-                left = await study.exclude(transaction, device)
-                assert left == ExcludedSketches(
-                    n_subtracted=len(own & gone), n_kept=len(own - gone)
-                )
-                assert await study.exclude(transaction, device) is None
+        await require_all_other_rows(store, **case)
 
-        async def require_same(*, write: bool) -> None:
-            async with store.begin(write=write) as transaction:
-                assert await study.check(transaction) == []
-                for selection in selections:
-                    found = await study.sum(transaction, selection)
-                    assert_same(found, study.sum_rows(uploads, selection, without=gone))
-                for device in excluded:
-                    own = {i for i, u in enumerate(uploads) if u.device == device}
-                    left = await transaction.count_excluded(study.device(device).device_id)
-                    assert (left.n_subtracted, left.n_kept) == (len(own & gone), len(own - gone))
-
-        await require_same(write=True)
-        for what, most in moves:
-            if what == "remove":
-                await study.remove(store, most)
-            else:
-                async with store.begin(write=True) as transaction:
-                    if what == "merge":
-                        await study.merge(transaction, most)
-                    else:
-                        await transaction.drop_payloads(received_before=99.0, most=9999)
-            await require_same(write=False)
-        async with store.begin(write=True) as transaction:
-            await study.merge(transaction, 99)
-        while await study.remove(store, 5):
-            await require_same(write=False)
-        # Now nothing is left to be subtracted, and the cells name the devices that they should.
-        await require_same(write=False)
-        async with store.begin() as transaction:
-            assert study.study_id not in await transaction.list_leaving()
-            for i, upload in enumerate(uploads):
-                found = await transaction.get_sketch(study.sketch(upload, i).sketch_id)
-                assert found is not None
-                assert found.state == ("excluded" if i in gone else "stored")
+    @pytest.mark.soak
+    @pytest.mark.anyio
+    @many
+    @leaving
+    async def test_many_excluded_devices_leave_the_sums_of_all_other_rows(
+        self, store: Store, **case: Any
+    ) -> None:
+        await require_all_other_rows(store, **case)
 
     @pytest.mark.anyio
     async def test_what_was_prepared_before_something_changed_takes_nothing_out(

@@ -88,7 +88,9 @@ async def test_a_schema_of_another_version_is_refused(sql_store: SqlStore) -> No
 
 
 async def test_a_sqlite_file_is_durable_and_keeps_references(tmp_path: Path) -> None:
-    store = open_store(f"sqlite+aiosqlite:///{tmp_path / 'durable.db'}")
+    path = tmp_path / "durable.db"
+    path.touch()
+    store = open_store(f"sqlite+aiosqlite:///{path}")
     assert isinstance(store, SqlStore)
     async with store.engine.connect() as connection:
         found = [

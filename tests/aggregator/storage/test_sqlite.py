@@ -21,7 +21,9 @@ COUNTED = (
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
-    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path / 'data.sqlite'}")
+    path = tmp_path / "data.sqlite"
+    path.touch()
+    engine = create_engine(f"sqlite+aiosqlite:///{path}")
     yield engine
     await engine.dispose()
 

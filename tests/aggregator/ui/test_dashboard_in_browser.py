@@ -61,7 +61,7 @@ def publish(
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = str(client.create_study(name, plan)["study_id"])
+        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
         identity = bytes.fromhex(study)
         for device in devices:
             body = device.enrolment(client.create_token(study), identity)
@@ -248,7 +248,7 @@ def test_a_problem_is_shown_with_its_field_rule_and_fix(scene: Scene) -> None:
     page.evaluate("document.querySelector('button.main').click()")
     page.wait_for(".problem", problem=True)
     told = page.text(".problem")
-    for words in ("n_clusters", "the sketch supports 40, not 1000", "ask for fewer clusters"):
+    for words in ("n_clusters", "must be at most 40, not 1000", "ask for fewer clusters"):
         assert words in told
     assert page.evaluate("document.querySelector('.problem a').pathname") == (
         "/problems/decoding-invalid"

@@ -110,7 +110,7 @@ async def test_from_records_on_devices_to_centroids(desk: Desk, settings: Settin
     distance = np.linalg.norm(centroids[:, None] - CLUSTERS[None], axis=2).min(axis=0)
     assert distance.max() < 0.7, centroids
     assert sum(result["weights"]) == pytest.approx(1.0)
-    assert result["solver"] == "mixture/1"
+    assert result["solver"] == "mixture/2"
     assert np.array(result["spreads"]).shape == (3, 2)
     assert sum(result["mixture"]["weights"]) == pytest.approx(1.0)
     assert 0.0 < result["agreement"] <= 1.0
@@ -163,13 +163,22 @@ async def test_a_running_decode_is_cancelled_and_its_worker_takes_the_next(
     assert (decode["state"], decode["result"]) == ("cancelled", None)
 
 
-@pytest.mark.parametrize("is_away", [True, False], ids=["away", "without tables"])
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("away", b"unable to open database file"),
+        ("without tables", b"sfumato migrate"),
+        ("without a file", b"FileNotFoundError"),
+    ],
+)
 async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
-    settings: Settings, is_away: bool
+    settings: Settings, state: str, reason: bytes
 ) -> None:
     database = Path(settings.database_url.partition(":///")[2])
-    if is_away:
+    if state == "away":
         database.mkdir()
+    elif state == "without tables":
+        database.touch()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -180,9 +189,10 @@ async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
     assert process.stderr is not None
     line = await process.stderr.readline()
     assert b"waiting for the database" in line
-    assert (b"sfumato migrate" in line) != is_away
-    if is_away:
+    assert reason in line
+    if state == "away":
         database.rmdir()
+    assert database.exists() == (state == "without tables"), "a worker makes no database"
     store = open_store(settings.database_url)
     await prepare_database(store)
     await store.close()

@@ -1,0 +1,135 @@
+"""Watching decodes for many who follow them: one look at the database serves all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+
+import structlog
+
+from aggregator.ports import DecodeRecord, KeyRecord
+from aggregator.services.decodes import DecodeService
+from aggregator.services.keys import KeyService
+from shared.errors import SketchError
+
+_PERIOD_S = 0.5
+
+log = structlog.get_logger("aggregator.services.watching")
+
+
+class DecodeWatch:
+    """Polls the decodes that are followed, and the keys they are followed with.
+
+    The work of a round grows with the different decodes and keys, not with who follows them.
+    """
+
+    def __init__(self, decodes: DecodeService, keys: KeyService) -> None:
+        self._decodes = decodes
+        self._keys = keys
+        self._followers: Counter[Hashable] = Counter()
+        self._known: dict[Hashable, DecodeRecord | KeyRecord | SketchError] = {}
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Let everybody go who follows a decode."""
+        self._is_closed = True
+        self._wake()
+
+    @contextmanager
+    def follow(self, decode: DecodeRecord, key: KeyRecord) -> Iterator[None]:
+        """Keep a decode and a key watched for the length of a block."""
+        places: dict[Hashable, DecodeRecord | KeyRecord] = {decode.decode_id: decode}
+        places[key.key_id] = key
+        self._followers.update(list(places))
+        for place, record in places.items():
+            self._note(place, record)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            self._followers.subtract(list(places))
+            for place in places:
+                if not self._followers[place]:
+                    del self._followers[place], self._known[place]
+            if not self._followers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def next(
+        self, told: DecodeRecord, key: KeyRecord, *, until: float
+    ) -> DecodeRecord | None:
+        """Wait until a followed decode is another than was told; None if nothing more comes.
+
+        Parameters
+        ----------
+        until
+            By the clock of the event loop.
+
+        Raises
+        ------
+        SketchError
+            The key was revoked, the study withdrawn, or the database does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._is_closed:
+            changed = self._changed
+            for place in (key.key_id, told.decode_id):
+                found = self._known[place]
+                if isinstance(found, SketchError):
+                    raise found
+                if isinstance(found, DecodeRecord) and _shows(found) != _shows(told):
+                    return found
+            if loop.time() >= until:
+                return None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), until - loop.time())
+        return None
+
+    async def _run(self) -> None:
+        """Look again and again, until nobody follows anything."""
+        while True:
+            await asyncio.sleep(_PERIOD_S)
+            # Keys first: what happens after one was revoked is not for who has it.
+            for place in sorted(self._followers, key=lambda place: isinstance(place, bytes)):
+                await self._look(place)
+
+    async def _look(self, place: Hashable) -> None:
+        known = self._known.get(place)
+        if isinstance(known, KeyRecord):
+            self._note(place, await _answer_of(self._keys.require_still, known))
+        elif isinstance(place, bytes):
+            self._note(place, await _answer_of(self._decodes.get, place))
+
+    def _note(self, place: Hashable, found: DecodeRecord | KeyRecord | SketchError | None) -> None:
+        if found is None or place not in self._followers:
+            return
+        before, self._known[place] = self._known.get(place), found
+        if isinstance(found, SketchError) or _shows(before) != _shows(found):
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+async def _answer_of(
+    ask: Callable[..., Awaitable[DecodeRecord | None]], what: object
+) -> DecodeRecord | SketchError | None:
+    try:
+        return await ask(what)
+    except SketchError as error:
+        return error
+    except Exception as error:
+        # Or nobody would ever be told anything again.
+        log.error("unforeseen error", exc_info=error)
+        return SketchError("the server failed", fix="open the stream again")
+
+
+def _shows(found: object) -> object:
+    """Return what followers are told of."""
+    return (found.state, found.progress) if isinstance(found, DecodeRecord) else None
