@@ -4,6 +4,7 @@ Importable by anyone who installs ``sfumato[analyst]``; imports ``shared`` and n
 aggregator or the device.
 """
 
-from analyst.client import Client, Decode, DecodeResult
+from analyst.client import Client, Decode
+from analyst.results import DecodeResult
 
 __all__ = ["Client", "Decode", "DecodeResult"]

@@ -6,77 +6,30 @@ Importable by ``analyst`` and by the people who install it: ``from analyst impor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
-from analyst.connection import Connection
-from shared.errors import DecodingError, SketchError
+from analyst.connection import ANSWERS, Connection
+from analyst.references import choose_study, is_identity, require_identity
+from analyst.results import DecodeResult, read_result
+from shared.errors import ConfigError, DecodingError, SketchError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
-from shared.wire import SKETCH_MEDIA_TYPE, error_from_problem
+from shared.wire import SKETCH_MEDIA_TYPE
 
 _POLL_S = 0.2
+UNUSABLE = "do not use"
+"""The verdict on a result that is withheld unless it is asked for."""
 _FINAL_STATES = ("succeeded", "failed", "cancelled")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodeResult:
-    """Centroids recovered from a snapshot, with what they rest on.
-
-    Parameters
-    ----------
-    decode_id, snapshot_id
-        Where the result and the sketch it came from can be found again.
-    names, units
-        Of the dimensions, d each.
-    centroids
-        Shape ``(k, d)``, data units, by falling weight.
-    weights
-        Shape ``(k,)``, summing to 1.
-    snr
-        Estimated signal-to-noise ratio of the global sketch.
-    quality, privacy
-        Statements in words: what quality to expect, and what each sketch protects.
-    residual, noise_floor
-        Mean squared residual of the fit, and what the noise alone would leave.
-    warnings
-        What the decoder wants a reader to know.
-    solver
-        Name and version of the decoder.
-    seconds
-        Time that decoding took.
-    spreads
-        Shape ``(k, d)``, data units: standard deviation of each cluster's records about its mean;
-        None if the decoder finds none.
-    choice
-        What 1, 2, ... clusters leave unexplained and how many to use, if the decoder was to choose.
-    """
-
-    decode_id: str
-    snapshot_id: str
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    centroids: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    snr: float
-    quality: str
-    privacy: str
-    residual: float
-    noise_floor: float
-    warnings: tuple[str, ...]
-    solver: str
-    seconds: float
-    spreads: NDArray[np.float64] | None = None
-    choice: Mapping[str, Any] | None = None
 
 
 class Client:
     """Talks to an aggregator.
+
+    Wherever a method takes a ``study``, that is its identity, its name, or at least 6 first digits
+    of its identity, if they fit one study alone; names and digits take one more request.
 
     Parameters
     ----------
@@ -92,9 +45,10 @@ class Client:
     Raises
     ------
     ConfigError
-        At once: the key cannot be one.
+        At once: the address or the key cannot be one. From every call: the client is closed, or an
+        argument cannot be right.
     TransportError
-        From every call: the server did not answer.
+        From every call: the server did not answer, or not as an aggregator does.
     SketchError
         From every call: the class that the server's problem document names.
     """
@@ -126,30 +80,57 @@ class Client:
         self._server.close()
 
     def is_ready(self) -> bool:
-        """Tell whether the server and its database answer."""
-        try:
-            return self._server.http.get("/readyz").status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
+        """Return whether the server and its database answer."""
+        return self._server.is_answering("/readyz")
 
-    def create_study(self, name: str, plan: SketchPlan) -> dict[str, Any]:
-        """Publish a study; the same name and plan again return the same study."""
-        return self._server.call("POST", "/v1/studies", {"name": name, "plan": plan_to_json(plan)})
+    def create_study(
+        self, name: str, plan: SketchPlan, *, allow_same_plan: bool = False
+    ) -> dict[str, Any]:
+        """Publish a study; the same name and plan again return the same study.
+
+        Raises
+        ------
+        StoreError
+            A study of another name has the plan, and ``allow_same_plan`` does not say that the same
+            records may be released, and paid for, once more.
+        """
+        body = {"name": name, "plan": plan_to_json(plan), "allow_same_plan": allow_same_plan}
+        return self._server.call("POST", "/v1/studies", body)
 
     def studies(self) -> Iterator[dict[str, Any]]:
         """Yield every study."""
         return self._server.pages("/v1/studies")
 
-    def study(self, study_id: str) -> dict[str, Any]:
-        """Return a study: name, state, counts."""
-        return self._server.call("GET", f"/v1/studies/{study_id}")
+    def find_study(self, study: str) -> str:
+        """Return the identity of the study that a reference fits.
 
-    def plan(self, study_id: str) -> SketchPlan:
+        Raises
+        ------
+        NotFoundError, ConfigError
+            It fits none, or more than one; the error lists those that it could mean.
+        """
+        if is_identity(study):
+            return study
+        names = (
+            (ANSWERS.require(item, "study_id", str), ANSWERS.require(item, "name", str))
+            for item in self.studies()
+        )
+        return choose_study(study, names)
+
+    def _path_of(self, study: str) -> str:
+        return f"/v1/studies/{self.find_study(study)}"
+
+    def study(self, study: str) -> dict[str, Any]:
+        """Return a study: name, state, counts."""
+        return self._server.call("GET", self._path_of(study))
+
+    def plan(self, study: str) -> SketchPlan:
         """Return a study's plan, verified."""
-        return plan_from_json(self._server.call("GET", f"/v1/studies/{study_id}/plan")["plan"])
+        answer = self._server.call("GET", f"{self._path_of(study)}/plan")
+        return plan_from_json(ANSWERS.require(answer, "plan", dict))
 
     def set_state(
-        self, study_id: str, state: str, *, accept_until: datetime | None = None
+        self, study: str, state: str, *, accept_until: datetime | None = None
     ) -> dict[str, Any]:
         """Open or close a study as it is now: ``state`` is ``open`` or ``closed``.
 
@@ -164,70 +145,74 @@ class Client:
         StaleVersionError
             Somebody else changed it at the same time.
         """
-        path = f"/v1/studies/{study_id}"
+        path = self._path_of(study)
         body: dict[str, Any] = {"state": state}
         if accept_until is not None:
             body["accept_until"] = accept_until.isoformat()
         etag = self._server.send("GET", path).headers.get("ETag", "*")
         return self._server.call("PATCH", path, body, headers={"If-Match": etag})
 
-    def withdraw_study(self, study_id: str, *, name: str) -> dict[str, Any]:
+    def withdraw_study(self, study: str, *, name: str) -> dict[str, Any]:
         """Remove a study and all that it holds, for good; ``name`` is its name, to confirm."""
-        return self._server.call("DELETE", f"/v1/studies/{study_id}", params={"confirm": name})
+        return self._server.call("DELETE", self._path_of(study), params={"confirm": name})
 
-    def create_token(self, study_id: str, *, max_uses: int = 1) -> str:
+    def create_token(self, study: str, *, max_uses: int = 1) -> str:
         """Return a new enrolment token; it is shown this once."""
-        answer = self._server.call("POST", f"/v1/studies/{study_id}/tokens", {"max_uses": max_uses})
-        return str(answer["token"])
+        answer = self._server.call("POST", f"{self._path_of(study)}/tokens", {"max_uses": max_uses})
+        return str(ANSWERS.require(answer, "token", str))
 
-    def tokens(self, study_id: str) -> Iterator[dict[str, Any]]:
+    def tokens(self, study: str) -> Iterator[dict[str, Any]]:
         """Yield the enrolment tokens of a study, without their secrets, revoked ones too."""
-        return self._server.pages(f"/v1/studies/{study_id}/tokens")
+        return self._server.pages(f"{self._path_of(study)}/tokens")
 
     def revoke_token(self, token_id: str) -> dict[str, Any]:
         """Let an enrolment token enrol nobody more, at once and for good."""
-        return self._server.call("DELETE", f"/v1/tokens/{token_id}")
+        return self._server.call("DELETE", f"/v1/tokens/{require_identity(token_id, 'token')}")
 
-    def sketches(self, study_id: str) -> Iterator[dict[str, Any]]:
+    def sketches(self, study: str) -> Iterator[dict[str, Any]]:
         """Yield the sketches of a study."""
-        return self._server.pages(f"/v1/studies/{study_id}/sketches")
+        return self._server.pages(f"{self._path_of(study)}/sketches")
 
-    def upload(self, study_id: str, sketch_id: str, message: bytes) -> bool:
+    def upload(self, study: str, sketch_id: str, message: bytes) -> bool:
         """Take a device's signed sketch to the server; tell whether it was new there."""
-        path = f"/v1/studies/{study_id}/sketches/{sketch_id}"
+        path = f"{self._path_of(study)}/sketches/{require_identity(sketch_id, 'sketch_id')}"
         answer = self._server.send(
             "PUT", path, headers={"Content-Type": SKETCH_MEDIA_TYPE}, content=message
         )
         return answer.status_code == httpx.codes.CREATED
 
-    def refusals(self, study_id: str) -> dict[str, Any]:
+    def refusals(self, study: str) -> dict[str, Any]:
         """Count what was refused: sketches by problem, and the plan by the rules of owners."""
-        return self._server.call("GET", f"/v1/studies/{study_id}/refusals")
+        return self._server.call("GET", f"{self._path_of(study)}/refusals")
 
-    def devices(self, study_id: str | None = None) -> Iterator[dict[str, Any]]:
+    def devices(self, study: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the devices of a study, or of all, with when each was last seen."""
         return self._server.pages(
-            "/v1/devices" if study_id is None else f"/v1/studies/{study_id}/devices"
+            "/v1/devices" if study is None else f"{self._path_of(study)}/devices"
         )
 
     def device(self, device_id: str) -> dict[str, Any]:
         """Return a device with its keys."""
-        return self._server.call("GET", f"/v1/devices/{device_id}")
+        return self._server.call("GET", _path_of_device(device_id))
 
     def exclude_device(self, device_id: str, *, reason: str) -> dict[str, Any]:
         """Take a device's sketches out of every sum, exactly, and refuse its later ones."""
-        return self._server.call("POST", f"/v1/devices/{device_id}/exclude", {"reason": reason})
+        return self._server.call(
+            "POST", f"{_path_of_device(device_id)}/exclude", {"reason": reason}
+        )
 
     def revoke_device(
         self, device_id: str, *, reason: str, key_id: str | None = None
     ) -> dict[str, Any]:
         """Believe a device no more, or one key that it has replaced; at once and for good."""
-        body = {"reason": reason} | ({} if key_id is None else {"key_id": key_id})
-        return self._server.call("POST", f"/v1/devices/{device_id}/revoke", body)
+        body = {"reason": reason}
+        if key_id is not None:
+            body["key_id"] = require_identity(key_id, "key_id")
+        return self._server.call("POST", f"{_path_of_device(device_id)}/revoke", body)
 
     def snapshot(
         self,
-        study_id: str,
+        study: str,
         *,
         first_slot: int | None = None,
         last_slot: int | None = None,
@@ -241,11 +226,11 @@ class Client:
             "labels": dict(labels or {}),
             "weighting": weighting,
         }
-        return self._server.call("POST", f"/v1/studies/{study_id}/snapshots", selection)
+        return self._server.call("POST", f"{self._path_of(study)}/snapshots", selection)
 
     def decode(
         self,
-        study_id: str,
+        study: str,
         *,
         n_clusters: int,
         snapshot_id: str | None = None,
@@ -253,20 +238,28 @@ class Client:
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Decode:
-        """Ask for k centroids of a snapshot, or of everything now; see :meth:`Decode.wait`."""
+        """Request k centroids of a snapshot, or of everything now; see :meth:`Decode.wait`.
+
+        Raises
+        ------
+        ConfigError
+            ``n_clusters`` is less than 1.
+        """
+        if n_clusters < 1:
+            raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
         request = {
-            "snapshot_id": snapshot_id,
+            "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
             "n_clusters": n_clusters,
             "decoder": decoder,
             "settings": dict(settings or {}),
             "seed": seed,
         }
-        answer = self._server.call("POST", f"/v1/studies/{study_id}/decodes", request)
-        return Decode(self, str(answer["decode_id"]))
+        answer = self._server.call("POST", f"{self._path_of(study)}/decodes", request)
+        return Decode(self, str(ANSWERS.require(answer, "decode_id", str)))
 
     def decode_state(self, decode_id: str) -> dict[str, Any]:
         """Return a decode: state, progress, result or problem."""
-        return self._server.call("GET", f"/v1/decodes/{decode_id}")
+        return _require_state(self._server.call("GET", _path_of_decode(decode_id)))
 
     def decode_events(self, decode_id: str) -> Iterator[dict[str, Any]]:
         """Yield a decode's state and progress as they change, and last the decode, ended.
@@ -276,11 +269,11 @@ class Client:
         TransportError
             The server tells no events, or no more.
         """
-        for name, data in self._server.events(f"/v1/decodes/{decode_id}/events"):
-            if name in ("state", "progress") and data["state"] not in _FINAL_STATES:
+        for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events"):
+            if name in ("state", "progress") and _require_state(data)["state"] not in _FINAL_STATES:
                 yield data
             elif name == "result":
-                yield data
+                yield _require_state(data)
                 return
 
     def pause(self, seconds: float) -> None:
@@ -289,7 +282,7 @@ class Client:
 
     def cancel(self, decode_id: str) -> None:
         """Cancel a decode."""
-        self._server.call("DELETE", f"/v1/decodes/{decode_id}")
+        self._server.call("DELETE", _path_of_decode(decode_id))
 
 
 class Decode:
@@ -299,24 +292,38 @@ class Decode:
         self.decode_id = decode_id
         self._client = client
 
-    def wait(self, *, progress: Callable[[float], None] | None = None) -> DecodeResult:
+    def wait(
+        self,
+        *,
+        progress: Callable[[float], None] | None = None,
+        allow_unusable: bool = False,
+    ) -> DecodeResult:
         """Wait for the result.
 
         Parameters
         ----------
         progress
             Called with the share that is done, 0 to 1.
+        allow_unusable
+            Return the result even if its verdict is "do not use".
 
         Raises
         ------
         DecodingError
-            The decode failed or was cancelled.
+            The decode failed or was cancelled, or the verdict on its result is "do not use".
         """
         for state in self._follow():
             if progress:
                 progress(float(state["progress"]))
             if state["state"] in _FINAL_STATES:
-                return _read_result(state)
+                result = read_result(state)
+                if result.verdict == UNUSABLE and not allow_unusable:
+                    raise DecodingError(
+                        f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
+                        field="decode",
+                        fix="pass allow_unusable=True to look at it all the same",
+                    )
+                return result
         raise AssertionError("it is followed to its end")
 
     def _follow(self) -> Iterator[dict[str, Any]]:
@@ -337,29 +344,15 @@ class Decode:
             self._client.pause(_POLL_S)
 
 
-def _read_result(state: Mapping[str, Any]) -> DecodeResult:
-    if state["state"] != "succeeded":
-        problem = state.get("problem")
-        if problem:
-            raise error_from_problem(problem, int(problem.get("status", 500)))
-        raise DecodingError(f"was {state['state']}", field="decode", fix="ask for it again")
-    result = state["result"]
-    return DecodeResult(
-        decode_id=str(state["decode_id"]),
-        snapshot_id=str(state["snapshot_id"]),
-        names=tuple(dimension["name"] for dimension in result["dimensions"]),
-        units=tuple(dimension["unit"] for dimension in result["dimensions"]),
-        centroids=np.array(result["centroids"], dtype=np.float64),
-        weights=np.array(result["weights"], dtype=np.float64),
-        snr=float(result["snr"]),
-        # Of the decoder that was used: the paper's rule is for the paper's decoder.
-        quality=str((result.get("band") or result["quality"])["statement"]),
-        privacy=str(result["privacy"]["statement"]),
-        residual=float(result["residual"]),
-        noise_floor=float(result["noise_floor"]),
-        warnings=tuple(result["warnings"]),
-        solver=str(result["solver"]),
-        seconds=float(result["seconds"]),
-        spreads=None if result.get("spreads") is None else np.array(result["spreads"]),
-        choice=result.get("choice"),
-    )
+def _path_of_device(device_id: str) -> str:
+    return f"/v1/devices/{require_identity(device_id, 'device')}"
+
+
+def _path_of_decode(decode_id: str) -> str:
+    return f"/v1/decodes/{require_identity(decode_id, 'decode')}"
+
+
+def _require_state(state: dict[str, Any]) -> dict[str, Any]:
+    ANSWERS.require(state, "state", str)
+    ANSWERS.require(state, "progress", (int, float))
+    return state

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
 from shared.errors import ConfigError, TransportError
-from shared.wire import error_from_problem
+from shared.wire import (
+    AnswerReader,
+    error_from_problem,
+    is_api_key,
+    read_problem,
+    read_retry_after,
+)
+
+ANSWERS = AnswerReader("url")
 
 _COME_AGAIN = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 _DEFAULT_PAUSE_S = 1.0
@@ -38,6 +44,11 @@ class Connection:
         The clock.
     transport
         In the place of the network.
+
+    Raises
+    ------
+    ConfigError
+        The address or the key has not the form of one.
     """
 
     def __init__(
@@ -51,13 +62,14 @@ class Connection:
         monotonic: Callable[[], float] = time.monotonic,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        if key and not (key.isascii() and key.isprintable() and " " not in key):
+        if key is not None and not is_api_key(key):
             raise ConfigError(
-                "holds a space, a line break or a letter that no key has",
+                "must be sfk_, 16 hexadecimal digits, _ and 43 letters or digits",
                 field="key",
                 fix="pass the line that `sfumato key create` prints, and nothing else",
             )
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        _require_address(url)
         self.url = url
         self.http = httpx.Client(
             base_url=url, headers=headers, timeout=timeout, transport=transport
@@ -75,7 +87,7 @@ class Connection:
     ) -> dict[str, Any]:
         """Return the document of an answer; raises as :meth:`send`."""
         answer = self.send(method, path, body, **options)
-        return dict(answer.json()) if answer.content else {}
+        return ANSWERS.read_document(answer.content) if answer.content else {}
 
     def send(
         self,
@@ -91,18 +103,21 @@ class Connection:
 
         Raises
         ------
+        ConfigError
+            The connection was closed.
         TransportError
             The server did not answer, or cannot even after a while.
         SketchError
             The class that the problem document names.
         """
+        self.require_open()
         give_up = self._monotonic() + self._patience_s
         while True:
             try:
                 answer = self.http.request(
                     method, path, json=body, params=params, headers=headers, content=content
                 )
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 raise self.unreachable(error) from error
             pause = read_pause(answer)
             if pause is None or self._monotonic() + pause > give_up:
@@ -115,7 +130,10 @@ class Connection:
         page: str | None = None
         while True:
             answer = self.call("GET", path, params={"page": page} if page else None)
-            yield from answer["items"]
+            for item in ANSWERS.require(answer, "items", list):
+                if not isinstance(item, dict):
+                    raise ANSWERS.refuse("items")
+                yield item
             page = answer.get("next_page")
             if not page:
                 return
@@ -125,11 +143,14 @@ class Connection:
 
         Raises
         ------
+        ConfigError
+            The connection was closed.
         TransportError
             The server did not answer, or stopped in the middle.
         SketchError
             The class that the problem document names.
         """
+        self.require_open()
         name = ""
         try:
             with self.http.stream("GET", path, headers={"Accept": _EVENTS}) as answer:
@@ -141,9 +162,26 @@ class Connection:
                     if field == "event":
                         name = value
                     elif field == "data":
-                        yield name, dict(json.loads(value))
-        except (httpx.TransportError, ValueError) as error:
+                        yield name, ANSWERS.read_document(value)
+        except (httpx.RequestError, httpx.StreamError) as error:
             raise self.unreachable(error) from error
+
+    def is_answering(self, path: str) -> bool:
+        """Return whether a path is answered with 200; raises ``ConfigError`` once closed."""
+        self.require_open()
+        try:
+            return self.http.get(path).status_code == httpx.codes.OK
+        except httpx.RequestError:
+            return False
+
+    def require_open(self) -> None:
+        """Refuse to go on after :meth:`close`, with a ``ConfigError``."""
+        if self.http.is_closed:
+            raise ConfigError(
+                "is closed",
+                field="client",
+                fix="make another, or stay inside its `with` block while it is used",
+            )
 
     def unreachable(self, error: Exception) -> TransportError:
         """Return the error that says so."""
@@ -154,16 +192,25 @@ class Connection:
         )
 
 
+def _require_address(url: str) -> None:
+    try:
+        address = httpx.URL(url)
+        is_one = address.scheme in ("http", "https") and bool(address.host)
+    except httpx.InvalidURL:
+        is_one = False
+    if not is_one:
+        raise ConfigError(
+            "must be an address with http:// or https://",
+            field="url",
+            fix="use one such as http://127.0.0.1:8750",
+        )
+
+
 def require_success(answer: httpx.Response) -> None:
     """Raise the error that an answer stands for, if it is none of success."""
     if answer.is_success:
         return
-    try:
-        document = answer.json()
-    except ValueError:
-        document = {}
-    problem = document if isinstance(document, dict) else {}
-    raise error_from_problem(problem, answer.status_code)
+    raise error_from_problem(read_problem(answer.content), answer.status_code)
 
 
 def read_pause(answer: httpx.Response) -> float | None:
@@ -174,14 +221,5 @@ def read_pause(answer: httpx.Response) -> float | None:
     """
     if answer.status_code not in _COME_AGAIN:
         return None
-    pause = _read_retry_after(answer.headers.get("Retry-After", ""))
-    return pause * (1.0 + _JITTER * random.random())
-
-
-def _read_retry_after(text: str) -> float:
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return _DEFAULT_PAUSE_S
+    pause = read_retry_after(answer.headers.get("Retry-After", ""), now=time.time())
+    return (_DEFAULT_PAUSE_S if pause is None else pause) * (1.0 + _JITTER * random.random())

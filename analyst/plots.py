@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analyst.client import DecodeResult
+from analyst.results import DecodeResult
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = (

@@ -6,24 +6,30 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url
-from analyst.client import Client, Decode, DecodeResult
+from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Study, Url
+from analyst.client import Client, Decode
+from analyst.planning.files import require_count
+from analyst.results import DecodeResult
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 commands = typer.Typer(help="Decodes, step by step.", **SETTINGS)
 COMMANDS = ("start", "show", "cancel", "watch")
 """First arguments that are commands, not studies."""
+AllowUnusable = Annotated[
+    bool, typer.Option("--allow-unusable", help='Show a result whose verdict is "do not use".')
+]
 Identity = Annotated[str, typer.Argument(metavar="DECODE", help="Its identity.")]
 
 
 @app.command(no_args_is_help=True)
 def _decode_study(
-    study_id: Annotated[str, typer.Argument(help="The study.")],
+    study: Study,
     k: Annotated[int, typer.Option("-k", help="Number of clusters.")],
     key: Key,
     url: Url = DEFAULT_URL,
@@ -31,20 +37,22 @@ def _decode_study(
     choose: Annotated[
         bool, typer.Option("--choose", help="Find out how many clusters there are, up to k.")
     ] = False,
+    allow_unusable: AllowUnusable = False,
     as_json: Json = False,
 ) -> None:
     """Recover k centroids from everything that a study holds now.
 
     Examples: sfumato decode STUDY -k 5; sfumato decode STUDY -k 12 --choose
     """
+    require_count(k, "-k")
     with Client(url, key=key) as client:
-        running = client.decode(study_id, n_clusters=k, seed=seed, settings=_settings(choose))
-        _follow(running, as_json)
+        running = client.decode(study, n_clusters=k, seed=seed, settings=_settings(choose))
+        _follow(running, as_json, allow_unusable=allow_unusable)
 
 
 @commands.command("start")
 def _start(
-    study_id: Annotated[str, typer.Argument(metavar="STUDY", help="The study.")],
+    study: Study,
     k: Annotated[int, typer.Option("-k", help="Number of clusters.")],
     key: Key,
     url: Url = DEFAULT_URL,
@@ -54,12 +62,13 @@ def _start(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Ask for centroids and do not wait.
+    """Start a decode and do not wait.
 
     Example: sfumato decode start STUDY -k 5
     """
+    require_count(k, "-k")
     with Client(url, key=key) as client:
-        running = client.decode(study_id, n_clusters=k, seed=seed, settings=_settings(choose))
+        running = client.decode(study, n_clusters=k, seed=seed, settings=_settings(choose))
         state = client.decode_state(running.decode_id)
     if as_json:
         print(json.dumps(state))
@@ -69,7 +78,13 @@ def _start(
 
 
 @commands.command("show")
-def _show(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _show(
+    decode_id: Identity,
+    key: Key,
+    url: Url = DEFAULT_URL,
+    allow_unusable: AllowUnusable = False,
+    as_json: Json = False,
+) -> None:
     """Show how a decode stands, and its result if it has ended.
 
     Example: sfumato decode show DECODE
@@ -79,7 +94,7 @@ def _show(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json =
         if as_json:
             print(json.dumps(state))
         elif state["state"] == "succeeded":
-            _print_result(Decode(client, decode_id).wait())
+            _print_result(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
         else:
             print(f"decode {decode_id} is {state['state']}, {state['progress']:.0%} done")
             if state["problem"]:
@@ -87,13 +102,19 @@ def _show(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json =
 
 
 @commands.command("watch")
-def _watch(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _watch(
+    decode_id: Identity,
+    key: Key,
+    url: Url = DEFAULT_URL,
+    allow_unusable: AllowUnusable = False,
+    as_json: Json = False,
+) -> None:
     """Follow a decode until it ends, and print its result.
 
     Example: sfumato decode watch DECODE --json
     """
     with Client(url, key=key) as client:
-        _follow(Decode(client, decode_id), as_json)
+        _follow(Decode(client, decode_id), as_json, allow_unusable=allow_unusable)
 
 
 @commands.command("cancel")
@@ -112,10 +133,13 @@ def _settings(choose: bool) -> dict[str, Any] | None:
     return {"choose": True} if choose else None
 
 
-def _follow(running: Decode, as_json: bool) -> None:
+def _follow(running: Decode, as_json: bool, *, allow_unusable: bool) -> None:
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("decoding", total=1.0)
-        result = running.wait(progress=lambda share: progress.update(task, completed=share))
+        result = running.wait(
+            progress=lambda share: progress.update(task, completed=share),
+            allow_unusable=allow_unusable,
+        )
     if as_json:
         print(json.dumps(_result_to_json(result)))
         return
@@ -134,12 +158,22 @@ def _print_result(result: DecodeResult) -> None:
     table = Table(
         "weight", *(f"{n} ({u})" for n, u in zip(result.names, result.units, strict=True))
     )
-    for weight, centroid in zip(result.weights, result.centroids, strict=True):
-        table.add_row(f"{weight:.1%}", *(f"{value:.4g}" for value in centroid))
+    resolved = np.ones(len(result.weights)) if result.resolved is None else result.resolved
+    rows = zip(result.weights, result.centroids, resolved, strict=True)
+    for weight, centroid, is_resolved in rows:
+        table.add_row(
+            f"{weight:.1%}",
+            *(f"{value:.4g}" for value in centroid),
+            style=None if is_resolved else "dim",
+        )
     console = Console()
+    console.print(f"{result.verdict}: {result.reason}", markup=False)
     if result.choice is not None:
         console.print(_tabulate_choice(result.choice), f"{result.choice['statement']}")
     console.print(table)
+    if not np.all(resolved):
+        n_blurred = int(np.sum(~result.resolved)) if result.resolved is not None else 0
+        console.print(f"{n_blurred} of the centroids cannot be told from noise (dim)")
     console.print(f"SNR {result.snr:.3g}; {result.quality}. {result.privacy}")
     for warning in result.warnings:
         console.print(f"warning: {warning}")
@@ -149,6 +183,7 @@ def _tabulate_choice(choice: Mapping[str, Any]) -> Table:
     table = Table("clusters", "residual", "noise floor", "")
     rows = zip(choice["residuals"], choice["noise_floors"], strict=True)
     for k, (residual, floor) in enumerate(rows, start=1):
-        mark = "recommended" if k == choice["recommended"] else ""
+        is_fair = (choice.get("least") or k) <= k <= (choice.get("most") or k)
+        mark = "recommended" if k == choice["recommended"] else "fair" if is_fair else ""
         table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
     return table

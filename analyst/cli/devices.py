@@ -19,8 +19,9 @@ Reason = Annotated[str, typer.Option(help="Why; kept with the device and in the 
 @app.command("list")
 def _list(
     key: Key,
-    study_id: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="Of this study alone.")
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="[STUDY]", help="Of this study alone: its name, id, or digits."),
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -30,7 +31,7 @@ def _list(
     Examples: sfumato device list; sfumato device list STUDY --json
     """
     with Client(url, key=key) as client:
-        devices = list(client.devices(study_id))
+        devices = list(client.devices(study))
     if as_json:
         print(json.dumps(devices))
         return

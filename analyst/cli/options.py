@@ -1,4 +1,4 @@
-"""What the commands share: their options, and errors said as the rest of the project says them."""
+"""Common parts of the commands: options, and errors in the words of the rest of the project."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ DEFAULT_URL = "http://127.0.0.1:8750"
 Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Where the aggregator listens.")]
 Key = Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key (`sfumato key create`).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Study = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="Its name, its id, or 6 or more first digits of the id."),
+]
 EXIT_STOPPED = 1
 EXIT_USAGE = 2
 # Of the parser inside typer, which has no public name for it: the base of all wrong command lines.
@@ -43,7 +47,7 @@ def run_app(app: typer.Typer, name: str, argv: list[str]) -> int:
 
 
 def _to_config_error(error: Exception, name: str) -> ConfigError:
-    """Say what is wrong with a command line as the rest of the project says it."""
+    """Turn a fault of a command line into an error in the words of the rest of the project."""
     parameter = getattr(error, "param", None)
     field = getattr(error, "option_name", None) or (parameter and max(parameter.opts, key=len))
     context = getattr(error, "ctx", None)

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, EXIT_USAGE, SETTINGS, Json, Key, Url, make_table, show
+from analyst.cli.options import (
+    DEFAULT_URL,
+    EXIT_USAGE,
+    SETTINGS,
+    Json,
+    Key,
+    Study,
+    Url,
+    make_table,
+    show,
+)
 from analyst.client import Client
 from shared.errors import ConfigError, SketchError, TransportError
 from shared.wire import decode_message, problem_type_of
@@ -16,7 +26,6 @@ from shared.wire import decode_message, problem_type_of
 app = typer.Typer(help="Sketches of devices, on the server.", **SETTINGS)
 COMMANDS = ("import", "list", "refusals")
 """First arguments that are commands, not files."""
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="Its identity.")]
 
 
 @app.command("import")
@@ -46,13 +55,13 @@ def _import(
 
 
 @app.command("list")
-def _list(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _list(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """List the sketches of a study in the order of arrival.
 
     Example: sfumato sketch list STUDY
     """
     with Client(url, key=key) as client:
-        sketches = list(client.sketches(study_id))
+        sketches = list(client.sketches(study))
     if as_json:
         print(json.dumps(sketches))
         return
@@ -71,13 +80,13 @@ def _list(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = Fal
 
 
 @app.command("refusals")
-def _refusals(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _refusals(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Count what was refused, by reason: sketches by the server, the plan by devices' owners.
 
     Example: sfumato sketch refusals STUDY
     """
     with Client(url, key=key) as client:
-        found = client.refusals(study_id)
+        found = client.refusals(study)
     if as_json:
         print(json.dumps(found))
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url, make_table, show
+from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Study, Url, make_table, show
 from analyst.client import Client
 from analyst.planning.files import read_plan
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from shared.errors import ConfigError
+from shared.plan import compute_plan_digest, find_cautions, make_statement
+from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
 
 app = typer.Typer(help="Publish and look at studies.", **SETTINGS)
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="Its identity.")]
 
 
 @app.command("create")
@@ -27,17 +28,35 @@ def _study_create(
     path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
     key: Key,
     url: Url = DEFAULT_URL,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also where a study of another name has this plan.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Publish a study. The same name and plan again are the same study.
 
+    A plan that another study has already is refused without --again: people whose records are in
+    both pay for both.
+
     Example: sfumato study create weather deploy/demo/plan.toml
     """
+    plan = read_plan(path)
+    for caution in find_cautions(plan):
+        print(f"warning: {caution}", file=sys.stderr)
+    study_id = compute_study_id(name, plan).hex()
     with Client(url, key=key) as client:
-        created = client.create_study(name, read_plan(path))
+        before = list(client.studies())
+        is_there = any(study["study_id"] == study_id for study in before)
+        if not (again or is_there):
+            _require_new(compute_plan_digest(plan).hex(), before)
+        created = client.create_study(name, plan, allow_same_plan=again)
     if as_json:
         print(json.dumps(created))
         return
+    if is_there:
+        print("there was a study with this name and plan; nothing has changed")
+    elif any(study["name"] == name for study in before):
+        print(f"note: another study is called {name} too; name them by their ids", file=sys.stderr)
     print(f"study {created['study_id']} is {created['state']}")
     print(f"next: let a device enrol: sfumato study token {created['study_id']} --code")
 
@@ -61,24 +80,28 @@ def _study_list(key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None
 
 
 @app.command("show")
-def _study_show(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _study_show(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Show a study: state, counts, plan and what was refused.
 
     Example: sfumato study show STUDY
     """
     with Client(url, key=key) as client:
-        study, plan = client.study(study_id), client.plan(study_id)
+        study_id = client.find_study(study)
+        found, plan = client.study(study_id), client.plan(study_id)
         refusals = client.refusals(study_id)
     if as_json:
-        print(json.dumps({**study, "refusals": refusals}))
+        print(json.dumps({**found, "refusals": refusals}))
         return
-    until = f", takes what was on its way until {study['accept_until']}"
-    print(f"study {study['study_id']}: {study['name']}")
-    print(f"  {study['state']}{until if study['accept_until'] else ''}; since {study['created']}")
-    counts = [f"{_count(study[f'n_{what}'])} {what}" for what in ("devices", "sketches", "records")]
+    until = f", takes what was on its way until {found['accept_until']}"
+    print(f"study {found['study_id']}: {found['name']}")
+    print(f"  {found['state']}{until if found['accept_until'] else ''}; since {found['created']}")
+    counts = [f"{_count(found[f'n_{what}'])} {what}" for what in ("devices", "sketches", "records")]
     print(f"  {', '.join(counts)}")
-    print(f"  plan {study['plan_digest']}")
-    print(f"  {plan.mechanism.guarantee.describe()}")
+    print(f"  plan {found['plan_digest']}")
+    statement = make_statement(plan)
+    print(f"  {statement.describe()}")
+    for caution in statement.cautions:
+        print(f"  warning: {caution}")
     for refusal in refusals["items"]:
         print(f"  refused {refusal['count']} sketch(es): {refusal['problem']}")
     for refusal in refusals["plan_refusals"]:
@@ -86,18 +109,18 @@ def _study_show(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json
 
 
 @app.command("open")
-def _study_open(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _study_open(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """Open a study again that was closed; devices notice within minutes.
 
     Example: sfumato study open STUDY
     """
     with Client(url, key=key) as client:
-        _show_state(client.set_state(study_id, "open"), as_json)
+        _show_state(client.set_state(study, "open"), as_json)
 
 
 @app.command("close")
 def _study_close(
-    study_id: Study,
+    study: Study,
     key: Key,
     url: Url = DEFAULT_URL,
     accept_for: Annotated[
@@ -111,12 +134,12 @@ def _study_close(
     """
     until = datetime.now(UTC) + timedelta(hours=accept_for) if accept_for else None
     with Client(url, key=key) as client:
-        _show_state(client.set_state(study_id, "closed", accept_until=until), as_json)
+        _show_state(client.set_state(study, "closed", accept_until=until), as_json)
 
 
 @app.command("delete")
 def _study_delete(
-    study_id: Study,
+    study: Study,
     key: Key,
     confirm: Annotated[str, typer.Option(help="The study's name: nothing brings it back.")],
     url: Url = DEFAULT_URL,
@@ -127,12 +150,12 @@ def _study_delete(
     Example: sfumato study delete STUDY --confirm weather
     """
     with Client(url, key=key) as client:
-        _show_state(client.withdraw_study(study_id, name=confirm), as_json)
+        _show_state(client.withdraw_study(study, name=confirm), as_json)
 
 
 @app.command("token")
 def _study_token(
-    study_id: Study,
+    study: Study,
     key: Key,
     url: Url = DEFAULT_URL,
     uses: Annotated[int, typer.Option(help="Devices that it may enrol.")] = 1,
@@ -148,6 +171,7 @@ def _study_token(
     Example: sfumato study token STUDY --code --url https://sketches.example.org
     """
     with Client(url, key=key) as client:
+        study_id = client.find_study(study)
         token = client.create_token(study_id, max_uses=uses)
     if not as_code:
         print(token)
@@ -159,13 +183,13 @@ def _study_token(
 
 
 @app.command("tokens")
-def _study_tokens(study_id: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+def _study_tokens(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     """List the enrolment tokens of a study, revoked ones too; none is shown itself.
 
     Example: sfumato study tokens STUDY --json
     """
     with Client(url, key=key) as client:
-        tokens = list(client.tokens(study_id))
+        tokens = list(client.tokens(study))
     if as_json:
         print(json.dumps(tokens))
         return
@@ -202,6 +226,16 @@ def _study_revoke_token(
         return
     n_used = token["max_uses"] - token["uses_left"]
     print(f"token {token['token_id']} is revoked; it enrolled {n_used} device(s)")
+
+
+def _require_new(plan_digest: str, studies: Iterable[Mapping[str, Any]]) -> None:
+    for study in studies:
+        if study["plan_digest"] == plan_digest:
+            raise ConfigError(
+                f"an equal plan is published as study {study['study_id']} ({study['name']})",
+                field="plan",
+                fix="use that study, or add --again for a second one",
+            )
 
 
 def _show_state(study: Mapping[str, Any], as_json: bool) -> None:

@@ -59,6 +59,9 @@ def advice_to_json(
         "neighbouring": outline.neighbouring,
         "target_sse": advice.target_sse,
         "meets_target": advice.meets_target,
+        "bytes_are_scarce": outline.bytes_are_scarce,
+        "clusters_within_target": advice.cluster_range.within_target,
+        "clusters_at_most": advice.cluster_range.at_most,
         "recommended": _candidate_to_json(advice.recommended),
         "smallest_epsilon": None if smallest is None else _candidate_to_json(smallest),
         "candidates": [_candidate_to_json(candidate) for candidate in advice.candidates],
@@ -89,13 +92,13 @@ def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
 
 
 def describe_assumptions(signal_energy: float) -> list[str]:
-    """Say what a prediction rests on, a sentence or two each."""
+    """Describe the assumptions of a prediction, a sentence or two each."""
     low, high = SIGNAL_ENERGY_RANGE
     return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
 
 
 def describe_relation(neighbouring: str) -> list[str]:
-    """Say what hiding presence asks for; nothing where values are hidden, which asks for less."""
+    """Describe what hiding presence requires; nothing where values are hidden: it requires less."""
     if neighbouring != "add-remove-one":
         return []
     return [
@@ -132,7 +135,7 @@ def print_advice(
             f"left out: {refusal.mechanism}, m = {refusal.n_frequencies}: {refusal.error}"
         )
     for paragraph in (
-        _describe_choice(advice),
+        _describe_choice(advice, bytes_are_scarce=outline.bytes_are_scarce),
         describe_law_choice(advice.recommended),
         _describe_target(advice, smallest),
         *describe_assumptions(outline.signal_energy),
@@ -161,26 +164,32 @@ def _name(candidate: Candidate) -> str:
     return f"{candidate.mechanism}, r = {candidate.measurements_per_record}"
 
 
-def _describe_choice(advice: Advice) -> str:
+def _describe_reason(bytes_are_scarce: bool) -> str:
+    if bytes_are_scarce:
+        return "the smallest of the candidates that reach the target, pure epsilon before a delta"
+    return "the best of the candidates that reach the target, pure epsilon before a delta"
+
+
+def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
     best = advice.recommended
     level = f"epsilon {show_exact(best.epsilon)}"
     if best.delta:
         level += f" and delta {show_exact(best.delta)}"
     reason = (
-        "the first of the candidates that reach the target, pure epsilon before one with a delta "
-        "and few frequencies before many"
+        _describe_reason(bytes_are_scarce)
         if advice.meets_target
         else "the lowest band, though no candidate reaches the target"
     )
     return (
         f"Recommended: {best.mechanism} with {best.n_frequencies} frequencies at {level} for each "
-        f"record: {best.band.describe()}. It is {reason}. A sketch has {best.sketch_bytes:,} bytes "
+        f"record: {best.band.describe()}. It is {reason}. It supports "
+        f"{advice.cluster_range.describe()}. It costs {best.sketch_bytes:,} bytes a sketch, "
         "whatever the number of records."
     )
 
 
 def describe_law_choice(best: Candidate) -> str:
-    """Say in a line which radius law goes with a candidate, and why."""
+    """Describe in a line the radius law that goes with a candidate, and why."""
     choice = best.law_choice
     return f"Radius law: {describe_law(choice.law)} (w is the scale), because {choice.reason}."
 
@@ -211,7 +220,8 @@ def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
 def _describe_next(outline: StudyOutline, best: Candidate) -> str:
     return (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
-        f'n_frequencies = {best.n_frequencies}, mechanism = "{best.mechanism}", '
+        f"n_frequencies = {best.n_frequencies}, most_clusters = {outline.n_clusters}, "
+        f'mechanism = "{best.mechanism}", '
         f'epsilon = "{best.epsilon}", delta = "{best.delta}", '
         f'neighbouring = "{outline.neighbouring}" and {format_law(best.law_choice.law)} into a '
         "specification; then `sfumato plan show` explains it."

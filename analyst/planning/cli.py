@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +29,11 @@ from analyst.planning.files import (
 )
 from analyst.planning.questions import advise_on, ask_for_answers, format_spec
 from shared.errors import ConfigError, PlanError
-from shared.plan import SketchPlan, plan_from_spec, plan_to_json
+from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
 from shared.privacy import NEIGHBOURINGS
-from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import Advice, advise
+from shared.privacy.limits import find_level_cautions
+from shared.privacy.outline import POSSIBLE_CLUSTERS, StudyOutline
+from shared.privacy.planner import Advice, advise, advise_for_unknown_clusters
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15
@@ -53,7 +55,9 @@ def _advise(
     records: Annotated[int, typer.Option(help="Records of all devices and windows together.")],
     devices: Annotated[int, typer.Option(help="Devices that send sketches.")],
     dimensions: Annotated[int, typer.Option(help="Columns of a record, d.")],
-    clusters: Annotated[int, typer.Option(help="Clusters to look for, k.")],
+    clusters: Annotated[
+        str, typer.Option(help='The largest number of clusters that may be wanted, or "unknown".')
+    ],
     epsilon: Annotated[str, typer.Option(help='For each record, exact: "1", "0.1" or "1/10".')],
     delta: Annotated[str, typer.Option(help="0 for pure epsilon only.")] = "0",
     windows: Annotated[int, typer.Option(help="Windows that are decoded together.")] = 1,
@@ -66,6 +70,13 @@ def _advise(
     target_sse: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
     ] = DEFAULT_TARGET,
+    bytes_are_scarce: Annotated[
+        bool,
+        typer.Option(
+            "--bytes-are-scarce",
+            help="Take the smallest sketch that meets the target, not the best quality.",
+        ),
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw predicted quality into this PNG file.")
     ] = None,
@@ -93,9 +104,15 @@ def _advise(
         neighbouring=neighbouring,
         n_sketches=devices * windows,
         n_dimensions=_require_option(dimensions, "--dimensions"),
-        n_clusters=_require_option(clusters, "--clusters"),
+        n_clusters=_read_clusters(clusters) or POSSIBLE_CLUSTERS[0],
+        bytes_are_scarce=bytes_are_scarce,
     )
-    advice = advise(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse)
+    _warn(
+        find_level_cautions(
+            epsilon=budget[0], delta=budget[1], n_records=records // (devices * windows)
+        )
+    )
+    outline, advice = _advise_on(outline, budget, target_sse, known=_read_clusters(clusters))
     smallest = find_epsilon(outline, budget[1], target_sse)
     if plot is not None:
         _draw(outline, advice, plot)
@@ -121,7 +138,9 @@ def _new(
     if spec is None:
         _new_from_answers(output or Path("plan.json"))
         return
-    text = _to_text(read_spec(spec))
+    plan = read_spec(spec)
+    _warn(find_cautions(plan))
+    text = _to_text(plan)
     if output is None:
         print(text, end="")
         return
@@ -165,6 +184,28 @@ def _show(
     print_explanation(_console(), plan, prediction)
 
 
+def _read_clusters(text: str) -> int | None:
+    """Read a number of clusters; None if it is unknown."""
+    if text.strip().lower() == "unknown":
+        return None
+    if not text.strip().isdigit():
+        raise ConfigError(
+            'must be a whole number, or "unknown"',
+            field="--clusters",
+            fix="give the largest number of clusters that may be wanted",
+        )
+    return _require_option(int(text), "--clusters")
+
+
+def _advise_on(
+    outline: StudyOutline, budget: tuple[Fraction, Fraction], target: float, *, known: int | None
+) -> tuple[StudyOutline, Advice]:
+    epsilon, delta = budget
+    if known is None:
+        return advise_for_unknown_clusters(outline, epsilon=epsilon, delta=delta, target_sse=target)
+    return outline, advise(outline, epsilon=epsilon, delta=delta, target_sse=target)
+
+
 def _new_from_answers(output: Path) -> None:
     spec_path = output.with_suffix(".toml")
     if spec_path == output:
@@ -183,15 +224,16 @@ def _new_from_answers(output: Path) -> None:
             field="answers",
             fix="answer every question, or pass a specification",
         ) from error
-    advice = advise_on(answers, DEFAULT_TARGET)
+    answers, advice = advise_on(answers, DEFAULT_TARGET)
     spec = format_spec(answers, advice)
     plan = _plan_from_text(spec)
+    _warn(find_cautions(plan))
     write_text(spec_path, spec, exclusive=True)
     write_text(output, _to_text(plan), exclusive=True)
     best = advice.recommended
     print(
         f"{best.mechanism}, {best.n_frequencies} frequencies, {plan.payload_bytes} bytes a sketch: "
-        f"{best.band.describe()} from one window",
+        f"{best.band.describe()} from one window; {advice.cluster_range.describe()}",
         file=sys.stderr,
     )
     print(describe_law_choice(best), file=sys.stderr)
@@ -211,6 +253,12 @@ def _plan_from_text(spec: str) -> SketchPlan:
 
 def _to_text(plan: SketchPlan) -> str:
     return json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False) + "\n"
+
+
+def _warn(cautions: tuple[str, ...]) -> None:
+    # Beside the answer, which may be JSON that a program reads.
+    for caution in cautions:
+        print(f"warning: {caution}", file=sys.stderr)
 
 
 def _say_next(output: Path) -> None:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
-from analyst.planning.files import show_exact
 from shared.errors import ConfigError
-from shared.plan import SketchPlan, compute_plan_digest
+from shared.plan import SketchPlan, compute_plan_digest, make_statement
+from shared.plan.statement import show_level
+from shared.privacy.group import compute_group_loss, show_up
 from shared.privacy.laws import describe_law
+from shared.privacy.outline import FEATURES_PER_PARAMETER
 from shared.privacy.utility import (
     DEFAULT_SIGNAL_ENERGY,
+    ClusterRange,
     QualityBand,
+    find_cluster_range,
     predict_mechanism_snr,
     predict_relative_sse,
 )
 
 _YEAR_S = 365 * 86400
+_TARGET_SSE = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a plan is predicted to give for so many records.
+    """The prediction of a plan for so many records.
 
     Parameters
     ----------
@@ -36,6 +40,8 @@ class Prediction:
         n, all sketches together; L; and k.
     snr, band
         Of the global sketch, and the relative SSE that follows.
+    cluster_range
+        The numbers of clusters that are supported, for a relative SSE of 1.1.
     """
 
     n_records: int
@@ -43,6 +49,7 @@ class Prediction:
     n_clusters: int
     snr: float
     band: QualityBand
+    cluster_range: ClusterRange
 
 
 def predict_plan(
@@ -85,7 +92,17 @@ def predict_plan(
         n_dimensions=plan.n_dimensions,
     )
     return Prediction(
-        n_records=n_records, n_sketches=n_sketches, n_clusters=n_clusters, snr=snr, band=band
+        n_records=n_records,
+        n_sketches=n_sketches,
+        n_clusters=n_clusters,
+        snr=snr,
+        band=band,
+        cluster_range=find_cluster_range(
+            snr=snr,
+            n_frequencies=plan.n_frequencies,
+            n_dimensions=plan.n_dimensions,
+            target_sse=_TARGET_SSE,
+        ),
     )
 
 
@@ -96,37 +113,8 @@ def count_windows(plan: SketchPlan) -> int | None:
     return math.ceil(_YEAR_S / plan.window.length_s)
 
 
-def describe_unprotected(plan: SketchPlan) -> list[str]:
-    """Say what the guarantee does not cover."""
-    presence = "that and when a device takes part"
-    if not plan.releases_count:
-        presence += ", and how many records it has"
-    return [
-        presence,
-        _describe_people(plan.max_records_per_person, plan.release.epsilon),
-        "people with records in several windows or on several devices: their losses add up",
-        "a stolen device, which holds the exact sum of its open window",
-        "the result against a device that lies: one sketch can move the sum as far as its largest "
-        "number of records can",
-    ]
-
-
-def _describe_people(q: int | None, epsilon: Fraction) -> str:
-    if q is None:
-        return (
-            "a person's records as a whole: the plan does not know how many one person can have in "
-            "a window"
-        )
-    if q == 1:
-        return "a second record of one person in a window: the plan says that there is none"
-    return (
-        f"a person's records as a whole at the same epsilon: the plan allows {q} in a window, "
-        f"protected at epsilon {show_exact(q * epsilon)} together"
-    )
-
-
 def describe_windows(plan: SketchPlan) -> str:
-    """Say when a device makes a sketch."""
+    """Describe when a device makes a sketch."""
     window = plan.window
     if window.kind == "count":
         return f"a sketch for every {window.length} records of a stream"
@@ -158,6 +146,7 @@ def _describe_records(plan: SketchPlan) -> str:
 def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict[str, Any]:
     """Return all that there is to say about a plan as JSON values; rationals are exact text."""
     release, windows = plan.release, count_windows(plan)
+    statement = make_statement(plan)
     return {
         "digest": compute_plan_digest(plan).hex(),
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
@@ -166,24 +155,30 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "mechanism": release.mechanism,
         "neighbouring": release.neighbouring,
         "scale": str(release.scale),
-        "protects": plan.mechanism.guarantee.describe(),
-        "does_not_protect": describe_unprotected(plan),
+        "protects": statement.describe(),
+        "people": statement.people_to_json(),
+        "does_not_protect": list(statement.unprotected),
+        "public": [asdict(fact) for fact in statement.public],
+        "influence_of_a_liar": dict(zip(("least", "most"), statement.influence, strict=True)),
+        "warnings": list(statement.cautions),
         "windows": describe_windows(plan),
         "cost": {
             "per_record": {"epsilon": str(release.epsilon), "delta": str(release.delta)},
             "windows_a_year": windows,
-            "lifetime_a_year": None
-            if windows is None
-            else {
-                "epsilon": str(windows * release.epsilon),
-                "delta": str(windows * release.delta),
-            },
+            "lifetime_a_year": None if windows is None else _year_to_json(plan, windows),
         },
         "sketch_bytes": plan.payload_bytes,
+        "most_clusters": "unknown" if plan.most_clusters is None else plan.most_clusters,
+        "clusters_at_most": find_most_clusters(plan),
         "least_records": plan.least_records,
         "most_records": plan.most_records,
         "prediction": None if prediction is None else _prediction_to_json(prediction),
     }
+
+
+def _year_to_json(plan: SketchPlan, windows: int) -> dict[str, Any]:
+    loss = compute_group_loss(plan.mechanism, n_records=1, n_windows=windows)
+    return {"epsilon": show_up(loss.epsilon), "delta": show_up(loss.delta)}
 
 
 def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
@@ -193,20 +188,25 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
         "clusters": prediction.n_clusters,
         "snr": prediction.snr,
         "relative_sse": band_to_json(prediction.band),
+        "clusters_within_target": prediction.cluster_range.within_target,
         "assumptions": describe_assumptions(DEFAULT_SIGNAL_ENERGY),
     }
 
 
 def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction | None) -> None:
     """Print what a plan protects, what not, what it costs, and what to expect."""
-    release = plan.release
+    release, statement = plan.release, make_statement(plan)
     rows = [
         ("digest", compute_plan_digest(plan).hex()),
         ("dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)),
         ("frequencies", f"{plan.n_frequencies}, {plan.measurements_per_record} a record"),
         ("radius law", f"{describe_law(plan.radius_law)}, w being the scale"),
-        ("protects", plan.mechanism.guarantee.describe()),
-        ("does not", "\n".join(f"- {text}" for text in describe_unprotected(plan))),
+        ("clusters", _describe_clusters(plan, prediction)),
+        *(("warning", text) for text in statement.cautions),
+        ("protects", statement.guarantee),
+        ("people", statement.describe_people()),
+        ("does not", "\n".join(f"- {text}" for text in statement.unprotected)),
+        ("public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)),
         ("costs", _describe_cost(plan)),
         ("windows", describe_windows(plan)),
         ("noise", f"{release.mechanism}, scale {float(release.scale):.6g} units of the sum"),
@@ -227,28 +227,43 @@ def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction
     console.print(table, markup=False)
 
 
+def find_most_clusters(plan: SketchPlan) -> int:
+    """Return the largest number of clusters that the frequencies can tell apart at all."""
+    return plan.n_frequencies // (FEATURES_PER_PARAMETER[0] * plan.n_dimensions)
+
+
+def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
+    most = find_most_clusters(plan)
+    planned = (
+        "not said how many will be asked for"
+        if plan.most_clusters is None
+        else f"planned for up to {plan.most_clusters}"
+    )
+    words = f"{planned}; {plan.n_frequencies} frequencies allow {most} at the very most"
+    if prediction is None:
+        return words
+    supported = prediction.cluster_range.describe()
+    return f"{words}; with so many records, for a target of {_TARGET_SSE:g}, {supported}"
+
+
 def _describe_cost(plan: SketchPlan) -> str:
     epsilon, delta, windows = plan.release.epsilon, plan.release.delta, count_windows(plan)
-    once = f"{_show_level(epsilon, delta)} for a record, which is in one window"
+    once = f"{show_level(epsilon, delta)} for a record, which is in one window"
     if windows is None:
         return (
-            f"{once}; {_show_level(epsilon, delta)} more with every {plan.window.length} records "
-            "for someone who is in every window"
+            f"{once}; once more with every {plan.window.length} records for someone who is in "
+            "every window"
         )
+    year = compute_group_loss(plan.mechanism, n_records=1, n_windows=windows)
     early = (
         ""
         if plan.releases_count
         else f" (a window that closes early at {plan.most_records} records costs it once more)"
     )
     return (
-        f"{once}; at most {_show_level(windows * epsilon, windows * delta)} a year, the sum over "
-        f"{windows} windows, for someone who is in every one{early}"
+        f"{once}; at most {show_level(year.epsilon, year.delta)} a year, over {windows} windows, "
+        f"for someone with a record in every one{early}"
     )
-
-
-def _show_level(epsilon: Fraction, delta: Fraction) -> str:
-    level = f"epsilon {show_exact(epsilon)}"
-    return f"{level} and delta {show_exact(delta)}" if delta else level
 
 
 def _describe_prediction(prediction: Prediction | None) -> str:

@@ -19,8 +19,8 @@ from analyst.planning.files import parse_delta, parse_epsilon, require_count
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, WindowRule
-from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import Advice, advise
+from shared.privacy.outline import POSSIBLE_CLUSTERS, StudyOutline
+from shared.privacy.planner import Advice, advise, advise_for_unknown_clusters
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What a person said.
+    """A person's answers.
 
     Parameters
     ----------
@@ -41,6 +41,8 @@ class Answers:
         The budget of one sketch.
     window
         How streams are cut.
+    knows_clusters
+        Whether the outline's number of clusters is the largest that is wanted, or only a guess.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -48,10 +50,11 @@ class Answers:
     epsilon: Fraction
     delta: Fraction
     window: WindowRule
+    knows_clusters: bool = True
 
 
 def ask_for_answers() -> Answers:
-    """Ask on the terminal, again where an answer breaks its rule.
+    """Read answers on the terminal, and repeat a question whose answer breaks its rule.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def ask_for_answers() -> Answers:
     """
     _say("Bounds and scales are public: choose them from common knowledge, never off the data.")
     dimensions = _ask_for_dimensions()
-    n_clusters = _ask("number of clusters k", lambda text: _parse_count(text, "clusters"))
+    n_clusters = _ask("largest number of clusters that may be wanted", _parse_clusters, "unknown")
     neighbouring = _ask("hide the values of a record, or its presence too", parse_hidden, "values")
     window = _ask_for_window(neighbouring)
     n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
@@ -79,19 +82,33 @@ def ask_for_answers() -> Answers:
         n_records=n_records,
         n_sketches=n_devices,
         n_dimensions=len(dimensions),
-        n_clusters=n_clusters,
+        n_clusters=n_clusters or POSSIBLE_CLUSTERS[0],
         neighbouring=neighbouring,
     )
     return Answers(
-        dimensions=dimensions, outline=outline, epsilon=epsilon, delta=delta, window=window
+        dimensions=dimensions,
+        outline=outline,
+        epsilon=epsilon,
+        delta=delta,
+        window=window,
+        knows_clusters=n_clusters is not None,
     )
 
 
-def advise_on(answers: Answers, target_sse: float) -> Advice:
-    """Choose mechanism and frequencies for the answers; raises as :func:`advise`."""
-    return advise(
+def advise_on(answers: Answers, target_sse: float) -> tuple[Answers, Advice]:
+    """Choose mechanism and frequencies for the answers; raises as :func:`advise`.
+
+    Where the number of clusters is unknown, the answers come back with the one planned for.
+    """
+    choose = advise_for_unknown_clusters if not answers.knows_clusters else None
+    if choose is None:
+        return answers, advise(
+            answers.outline, epsilon=answers.epsilon, delta=answers.delta, target_sse=target_sse
+        )
+    outline, advice = choose(
         answers.outline, epsilon=answers.epsilon, delta=answers.delta, target_sse=target_sse
     )
+    return replace(answers, outline=outline), advice
 
 
 def format_spec(answers: Answers, advice: Advice) -> str:
@@ -100,7 +117,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
     lines = [
         "# Made by `sfumato plan new`. Bounds and scales are public choices, not read off data.",
         "",
-        f"n_frequencies = {best.n_frequencies}  # for k = {outline.n_clusters} clusters",
+        f"n_frequencies = {best.n_frequencies}  # {advice.cluster_range.describe()}",
+        f"most_clusters = {outline.n_clusters}",
         f"seed = {_quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
         f"mechanism = {_quote(best.mechanism)}",
         f"epsilon = {_quote(str(best.epsilon))}  # for each record",
@@ -223,7 +241,7 @@ def _ask_for_dimensions() -> tuple[Dimension, ...]:
 
 
 def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
-    """Ask for one dimension; None when the list ends, which it cannot before the first."""
+    """Read one dimension; None when the list ends, which it cannot before the first."""
     name = _ask(
         f"dimension {len(before) + 1}: name",
         lambda text: _parse_name(text, before),
@@ -239,7 +257,7 @@ def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
 
 
 def _ask(question: str, parse: Callable[[str], T], default: str | None = None) -> T:
-    """Ask until an answer keeps its rule."""
+    """Repeat a question until its answer keeps the rule."""
     while True:
         answer = typer.prompt(question, default=default, show_default=bool(default), err=True)
         try:
@@ -270,6 +288,10 @@ def _parse_count(text: str, field: str) -> int:
     if not re.fullmatch(r"[+-]?\d{1,15}", text.strip()):
         raise ConfigError("must be a whole number", field=field, fix="write it as 1000")
     return require_count(int(text), field)
+
+
+def _parse_clusters(text: str) -> int | None:
+    return None if text.strip().lower() == "unknown" else _parse_count(text, "clusters")
 
 
 def _parse_records(text: str, n_devices: int, neighbouring: str) -> int:

@@ -22,11 +22,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from analyst.planning.files import read_plan, require_count
+from analyst.planning.files import parse_epsilon, read_plan, require_count
 from analyst.sketching.interface import ColumnNames, RecordReader
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.release import (
-    Summed,
     draw_private,
     keep_exact,
     require_suitable,
@@ -40,8 +39,11 @@ from analyst.sketching.report import (
     sketch_to_json,
 )
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
+from analyst.sketching.spending import reserve_release
 from shared.core.engines import ENGINE_VARIABLE, choose_engine
-from shared.plan import SketchPlan
+from shared.errors import ConfigError
+from shared.privacy import Budget
+from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
@@ -92,17 +94,33 @@ def _sketch(
             help="Decides the masks of a plan that has any: name each file of a study otherwise."
         ),
     ] = "main",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SFUMATO_LEDGER",
+            help="Count it in this file, the owner's ledger, which agents may share.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Most epsilon for a record, by the ledger (default: {DEFAULT_EPSILON})."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Sketch a whole file under a plan, with its noise: one small private file.
 
-    Noise is drawn once. To sketch the same records again costs the plan's epsilon again. Columns
-    are found by the plan's names of dimensions; an .npy array has them in the plan's order.
+    Noise is drawn once. To sketch the same records again costs the plan's epsilon again: with
+    --ledger that is counted beside what agents with `[budget] ledger` have spent on the same file,
+    and refused above the budget; without it keep count yourself. Columns are found by the plan's
+    names of dimensions; an .npy array has them in the plan's order.
 
     `sfumato sketch show FILE` prints what the file of a sketch holds.
 
-    Example: sfumato sketch records.csv --plan plan.json -o records.sketch
+    Example: sfumato sketch records.csv --plan plan.json -o records.sketch --ledger owner.ledger
     """
+    limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
     columns = ColumnNames.from_options([d.name for d in plan.dimensions], column or ())
@@ -123,25 +141,33 @@ def _sketch(
             on_open=on_open,
             on_progress=on_progress,
         )
-    _release(path, output, summed, plan, stream, exact=exact, as_json=as_json)
-
-
-def _release(
-    path: Path,
-    output: Path,
-    summed: Summed,
-    plan: SketchPlan,
-    stream: str,
-    *,
-    exact: bool,
-    as_json: bool,
-) -> None:
+    # Before the noise is drawn: what cannot be counted must not be released.
+    spending = None
+    if ledger is not None and not exact:
+        spending = reserve_release(ledger, path, plan, stream, limits)
     sketch = (keep_exact if exact else draw_private)(summed, plan, stream)
     write_once(output, encode_sketch_file(sketch))
+    if spending is not None:
+        spending.confirm()
+    counted = None if spending is None else str(ledger)
     if as_json:
-        print(json.dumps(made_to_json(path, output, sketch, summed, plan), ensure_ascii=False))
+        document = made_to_json(path, output, sketch, summed, plan, counted)
+        print(json.dumps(document, ensure_ascii=False))
         return
-    print_made(_console(), path, output, sketch, summed, plan)
+    print_made(_console(), path, output, sketch, summed, plan, counted)
+
+
+def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Budget:
+    if exact and ledger is not None:
+        raise ConfigError(
+            "cannot be combined with --exact, which releases nothing",
+            field="--ledger",
+            fix="leave one of them out",
+        )
+    if budget is not None and ledger is None:
+        raise ConfigError("needs --ledger", field="--budget", fix="name the owner's ledger")
+    limit = DEFAULT_EPSILON if budget is None else parse_epsilon(budget, "--budget")
+    return Budget(per_record=limit, delta=DEFAULT_DELTA)
 
 
 @show_app.command(no_args_is_help=True)

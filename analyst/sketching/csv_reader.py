@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 
-from analyst.sketching.csv_blocks import Block, BlockParser
+from analyst.sketching.csv_blocks import MAX_LINE_BYTES, Block, BlockParser
 from analyst.sketching.interface import ColumnNames, find_columns
 from analyst.sketching.watched import WatchedFile
 from shared.core import Records
@@ -14,7 +14,6 @@ from shared.core.text import split_line
 from shared.errors import RecordError
 
 BLOCK_BYTES = 1 << 22
-MAX_LINE_BYTES = 1 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -23,10 +22,13 @@ class CsvReader:
     """The records of a CSV file: a header, then one record a line.
 
     UTF-8, with or without a byte order mark; commas; a point in decimals. Fields may be quoted, but
-    a record is one line. Empty lines between records of several fields are skipped.
+    a record is one line.
 
-    A value that is not a number, or another number of fields than the header's, makes a record that
-    cannot be sketched; it keeps its place.
+    Guarantees
+    ----------
+    Every line behind the header is one record, whatever it says. One that is empty, has a value
+    that is not a number, another number of fields than the header, a quote that does not end on it,
+    or more than ``MAX_LINE_BYTES`` cannot be sketched; it keeps its place and changes no other.
 
     Raises
     ------
@@ -46,7 +48,7 @@ class CsvReader:
         places = find_columns(
             header, columns, path=str(file.path), hint="; columns are separated by commas"
         )
-        self._parser = BlockParser(str(file.path), len(header), places)
+        self._parser = BlockParser(len(header), places)
 
     def batches(self, n_threads: int) -> Generator[Records, None, None]:
         """Yield all records in order; blocks are parsed on ``n_threads`` threads."""
@@ -56,20 +58,17 @@ class CsvReader:
 
     def _split(self) -> Iterator[Block]:
         """Yield blocks that end where a line does; the last may lack a line end."""
-        offset, line, rest = self._start, 2, b""
+        offset, rest = self._start, b""
         while offset < self._file.size:
             piece = bytearray(min(self._block_bytes, self._file.size - offset))
             self._file.fill(memoryview(piece), offset)
             offset += len(piece)
             end = len(piece) if offset == self._file.size else piece.rfind(b"\n") + 1
             if end:
-                block = Block(line, rest + piece[:end])
-                line += block.data.count(b"\n")
-                yield block
+                yield Block(rest + piece[:end])
                 rest = b""
-            rest += piece[end:]
-            if len(rest) > MAX_LINE_BYTES:
-                raise self._refuse(line, f"is longer than {MAX_LINE_BYTES} bytes")
+            # Of a line that is too long no more is kept than shows that.
+            rest += piece[end : end + MAX_LINE_BYTES + 1 - len(rest)]
             self.bytes_read = offset
 
     def _read_header(self) -> tuple[list[str], int]:

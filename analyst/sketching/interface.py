@@ -1,4 +1,4 @@
-"""What every reader of a file of records offers."""
+"""The interface of every reader of a file of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `sfumato sketch` says: what was sketched, what that protects, what to do next."""
+"""Output of `sfumato sketch`: what was sketched, what that protects, what to do next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from analyst.sketching.release import Summed
 from analyst.sketching.sketch_file import SketchFile
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, make_statement
 
 NOT_PRIVATE = (
     "NOT PRIVATE. This is the exact sum, without noise: it tells about single records. It is for "
@@ -20,10 +20,10 @@ UNVERIFIED = "not known without the plan: name it with --plan"
 
 
 def describe_privacy(sketch: SketchFile, plan: SketchPlan | None) -> str:
-    """Say what a sketch protects."""
+    """Describe what a sketch protects."""
     if not sketch.is_private:
         return NOT_PRIVATE
-    return UNVERIFIED if plan is None else plan.mechanism.guarantee.describe()
+    return UNVERIFIED if plan is None else make_statement(plan).describe()
 
 
 def sketch_to_json(sketch: SketchFile, plan: SketchPlan | None) -> dict[str, Any]:
@@ -45,16 +45,43 @@ def sketch_to_json(sketch: SketchFile, plan: SketchPlan | None) -> dict[str, Any
     return document
 
 
+def describe_spending(sketch: SketchFile, plan: SketchPlan, ledger: str | None) -> str:
+    """Describe the cost of a release for each record, and where it is counted.
+
+    Parameters
+    ----------
+    ledger
+        The name of the ledger that counts it; None if none does.
+    """
+    if not sketch.is_private:
+        return "nothing: no noise was drawn"
+    release = plan.release
+    cost = f"epsilon {release.epsilon}" + (f", delta {release.delta}" if release.delta else "")
+    if ledger is not None:
+        return f"{cost} for each record, counted in {ledger}"
+    return (
+        f"{cost} for each record, NOT COUNTED in any ledger: name one with --ledger, or keep count "
+        "yourself, with what agents have released of these records"
+    )
+
+
 def made_to_json(
-    source: Path, output: Path, sketch: SketchFile, summed: Summed, plan: SketchPlan
+    source: Path,
+    output: Path,
+    sketch: SketchFile,
+    summed: Summed,
+    plan: SketchPlan,
+    ledger: str | None,
 ) -> dict[str, Any]:
-    """Return what was done as JSON values."""
+    """Return what was done as JSON values; ``ledger`` as in :func:`describe_spending`."""
     clipped = zip(plan.dimensions, summed.n_clipped.tolist(), strict=True)
     return {
         "file": str(source),
         "bytes": summed.n_bytes,
         "output": str(output),
         **sketch_to_json(sketch, plan),
+        "spent": describe_spending(sketch, plan, ledger),
+        "ledger": ledger,
         # Exact counts that depend on the records: never part of a private file.
         "for_the_holder_only": {
             "n_unsketchable": summed.accumulator.n_unsketchable,
@@ -74,8 +101,9 @@ def print_made(
     sketch: SketchFile,
     summed: Summed,
     plan: SketchPlan,
+    ledger: str | None,
 ) -> None:
-    """Print what was done."""
+    """Print what was done; ``ledger`` as in :func:`describe_spending`."""
     n, seconds = sketch.n_records, max(summed.seconds, 1e-9)
     clipped = zip(plan.dimensions, summed.n_clipped.tolist(), strict=True)
     outside = ", ".join(f"{dim.name} {c / n:.2%}" for dim, c in clipped if c) or "none"
@@ -90,6 +118,7 @@ def print_made(
             ("unsketchable", f"{summed.accumulator.n_unsketchable:,} records (only you see this)"),
             ("clipped", f"values outside the plan's bounds: {outside} (only you see this)"),
             ("protects", describe_privacy(sketch, plan)),
+            ("spent", describe_spending(sketch, plan, ledger)),
             ("next", _describe_next(output, sketch)),
         ],
     )

@@ -40,7 +40,7 @@ _KINDS = ("local.v1", "exact.v1")
 
 @dataclass(frozen=True, kw_only=True)
 class SketchFile:
-    """What such a file holds.
+    """The content of a sketch's file.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class SketchFile:
 
     @property
     def is_private(self) -> bool:
-        """Whether noise was added."""
+        """True if noise was added."""
         return self.kind == "local.v1"
 
     @property

@@ -1,11 +1,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from analyst.cli import decodes
+from analyst.results import DecodeResult
 from shared import command
 from shared.plan import compute_plan_digest, plan_from_json
 
+KEY = f"sfk_{16 * '0'}_{43 * 'a'}"
 SPEC = Path(__file__).parents[2] / "deploy" / "demo" / "plan.toml"
 
 
@@ -79,7 +83,7 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_dead_server_is_named_with_the_fix(capsys: pytest.CaptureFixture[str]) -> None:
     # Port 9 of the loopback address: the discard service, which nothing runs.
-    status = command.main(["study", "list", "--url", "http://127.0.0.1:9", "--key", "sfk_none"])
+    status = command.main(["study", "list", "--url", "http://127.0.0.1:9", "--key", KEY])
     assert status == 2
     message = capsys.readouterr().err
     assert "http://127.0.0.1:9 does not answer" in message
@@ -91,3 +95,32 @@ def test_digest_on_the_page_is_the_plans(capsys: pytest.CaptureFixture[str]) -> 
     digest = compute_plan_digest(plan_from_json(json.loads(capsys.readouterr().out))).hex()
     command.main(["plan", "show", str(SPEC)])
     assert digest in capsys.readouterr().out
+
+
+def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    decodes._print_result(
+        DecodeResult(
+            decode_id="d",
+            snapshot_id="s",
+            names=("flow",),
+            units=("l/s",),
+            centroids=np.array([[1.0], [2.0]]),
+            weights=np.array([0.9, 0.1]),
+            snr=100.0,
+            quality="relative SSE between 1.00 and 1.30 is expected",
+            privacy="private",
+            residual=0.1,
+            noise_floor=0.1,
+            warnings=(),
+            solver="mixture/2",
+            seconds=1.0,
+            verdict="rough",
+            reason="noise is strong",
+            resolved=np.array([True, False]),
+        )
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rough: noise is strong"
+    assert any("1 of the centroids cannot be told from noise" in line for line in lines)

@@ -1,5 +1,8 @@
+import contextlib
+import inspect
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -8,17 +11,25 @@ import pytest
 from analyst import Client
 from analyst.client import Decode
 from analyst.connection import Connection
-from shared.errors import DecodingError, NotFoundError, OverloadedError
+from shared.errors import (
+    ConfigError,
+    DecodingError,
+    NotFoundError,
+    OverloadedError,
+    SketchError,
+)
 from shared.wire import problem_document
+from tests.aggregator.fleet import make_plan
 
-RUNNING: dict[str, Any] = {"decode_id": "d", "state": "running", "progress": 0.5}
+ID = "d0" * 32
+RUNNING: dict[str, Any] = {"decode_id": ID, "state": "running", "progress": 0.5}
 RESULT = {
     "dimensions": [{"name": "flow", "unit": "l/s"}],
     "centroids": [[1.0], [2.0]],
     "weights": [0.75, 0.25],
     "residual": 0.1,
     "noise_floor": 0.1,
-    "solver": "mixture/1",
+    "solver": "mixture/2",
     "warnings": [],
     "snr": 100.0,
     "quality": {"statement": "good"},
@@ -49,7 +60,7 @@ def connect(answer: Answers) -> tuple[Decode, list[str]]:
         sleep=lambda _: None,
         transport=httpx.MockTransport(handle),
     )
-    return Decode(client, "d"), asked
+    return Decode(client, ID), asked
 
 
 def stream(*events: tuple[str, Any]) -> httpx.Response:
@@ -72,7 +83,7 @@ def test_a_decode_is_followed_by_what_the_server_tells() -> None:
     result = decode.wait(progress=seen.append)
     assert result.centroids.tolist() == [[1.0], [2.0]]
     assert seen == [0.0, 0.5, 1.0]
-    assert asked == ["/v1/decodes/d/events"]
+    assert asked == [f"/v1/decodes/{ID}/events"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,7 @@ def test_where_no_stream_comes_through_the_decode_is_asked_for(refusal: httpx.Re
 
     decode, asked = connect(answer)
     assert decode.wait().weights.tolist() == [0.75, 0.25]
-    assert asked == ["/v1/decodes/d/events", *["/v1/decodes/d"] * 3]
+    assert asked == [f"/v1/decodes/{ID}/events", *[f"/v1/decodes/{ID}"] * 3]
 
 
 def test_a_stream_that_ends_early_is_opened_again() -> None:
@@ -104,4 +115,156 @@ def test_a_stream_that_ends_early_is_opened_again() -> None:
     decode, asked = connect(answer)
     with pytest.raises(DecodingError, match="no usable centroids"):
         decode.wait()
-    assert asked == ["/v1/decodes/d/events", "/v1/decodes/d", "/v1/decodes/d/events"]
+    assert asked == [
+        f"/v1/decodes/{ID}/events",
+        f"/v1/decodes/{ID}",
+        f"/v1/decodes/{ID}/events",
+    ]
+
+
+ARGUMENTS: dict[str, Any] = {
+    "study": "pumps",
+    "name": "pumps",
+    "plan": make_plan(),
+    "state": "open",
+    "token_id": ID,
+    "sketch_id": ID,
+    "device_id": ID,
+    "decode_id": ID,
+    "message": b"",
+    "reason": "r",
+    "n_clusters": 2,
+    "seconds": 0.0,
+}
+"""What each method needs, by the name of its parameter."""
+WITHOUT_SERVER = ("close", "pause")
+METHODS = sorted(
+    name
+    for name, _ in inspect.getmembers(Client, inspect.isfunction)
+    if not name.startswith("_") and name not in WITHOUT_SERVER
+)
+
+
+def call(client: Client, name: str) -> Any:
+    """Call a method with all that it needs, and take all that it yields."""
+    method = getattr(client, name)
+    parameters = inspect.signature(method).parameters.values()
+    answer = method(**{p.name: ARGUMENTS[p.name] for p in parameters if p.default is p.empty})
+    return list(answer) if isinstance(answer, Iterator) else answer
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_call_of_a_closed_client_is_refused_as_ours(name: str) -> None:
+    client = Client("http://127.0.0.1:9")
+    client.close()
+    with pytest.raises(ConfigError, match="client: is closed"):
+        call(client, name)
+
+
+def test_a_decode_of_a_closed_client_is_refused_as_ours() -> None:
+    client = Client("http://127.0.0.1:9")
+    client.close()
+    with pytest.raises(ConfigError, match="client: is closed"):
+        Decode(client, ID).wait()
+
+
+def test_a_client_may_be_closed_twice() -> None:
+    client = Client("http://127.0.0.1:9")
+    client.close()
+    client.close()
+
+
+STRANGE = [
+    b"",
+    b"<html>",
+    b"[]",
+    b"null",
+    b'"text"',
+    b"{}",
+    b'{"items": 1}',
+    b'{"items": [1]}',
+    b'{"items": [{}]}',
+    b'{"plan": 1, "token": 1, "decode_id": 1, "state": 1}',
+    b'{"state": "succeeded", "progress": 1, "result": {}}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"1" * 10_000,
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_no_aggregator_answers_is_a_value_or_an_error_of_ours(name: str) -> None:
+    answer = httpx.Response(200)
+    client = Client("http://server", patience_s=0.0)
+    client._server = Connection(
+        "http://server",
+        patience_s=0.0,
+        sleep=lambda _: None,
+        transport=httpx.MockTransport(lambda _request: answer),
+    )
+    for status, body in itertools.product((200, 302, 404, 500), STRANGE):
+        answer = httpx.Response(status, content=body)
+        with contextlib.suppress(SketchError):
+            call(client, name)
+    client.close()
+
+
+@pytest.mark.parametrize("body", STRANGE, ids=range(len(STRANGE)))
+def test_a_decode_that_no_aggregator_answers_ends_with_an_error_of_ours(body: bytes) -> None:
+    decode, _ = connect(lambda _path, _n: httpx.Response(200, content=body))
+    with pytest.raises(SketchError):
+        decode.wait()
+
+
+@pytest.mark.parametrize(
+    "key", ["x", "", "sfk_none", f"sfk_{16 * '0'}_{43 * 'a'}\n", f" sfk_{16 * '0'}_{43 * 'a'}"]
+)
+def test_what_cannot_be_a_key_is_refused_at_once(key: str) -> None:
+    with pytest.raises(ConfigError, match="key: must be sfk_"):
+        Client("http://127.0.0.1:9", key=key)
+
+
+@pytest.mark.parametrize("url", ["", "server", "ftp://server", "http://", "http://[::1", "//a"])
+def test_what_cannot_be_an_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="url: must be an address"):
+        Client(url)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_fewer_clusters_than_one_are_refused_before_anything_is_asked(k: int) -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ConfigError, match="n_clusters"):
+        client.decode("pumps", n_clusters=k)
+
+
+def test_a_whole_identity_is_taken_without_a_request() -> None:
+    with Client("http://127.0.0.1:9") as client:
+        assert client.find_study(ID) == ID
+
+
+def test_an_argument_cannot_lead_to_another_address() -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ConfigError, match="device: must"):
+        client.device("../studies")
+
+
+def test_a_result_that_should_not_be_used_is_withheld_with_its_verdict_unless_asked_for() -> None:
+    poor = RESULT | {
+        "verdict": {"word": "do not use", "sentence": "noise is too strong for 2 clusters"},
+        "resolved": [True, False],
+    }
+    decode, _ = connect(lambda _path, _n: stream(("result", DONE | {"result": poor})))
+    with pytest.raises(DecodingError, match="noise is too strong for 2 clusters") as refusal:
+        decode.wait()
+    assert "allow_unusable=True" in str(refusal.value)
+    result = decode.wait(allow_unusable=True)
+    assert result.verdict == "do not use"
+    assert result.resolved is not None
+    assert result.resolved.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("word", ["sound", "rough", "doubtful"])
+def test_a_result_that_may_be_used_comes_with_its_verdict(word: str) -> None:
+    judged = RESULT | {"verdict": {"word": word, "sentence": "because"}}
+    decode, _ = connect(lambda _path, _n: stream(("result", DONE | {"result": judged})))
+    result = decode.wait()
+    assert (result.verdict, result.reason) == (word, "because")

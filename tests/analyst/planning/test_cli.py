@@ -43,13 +43,35 @@ def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
 ) -> None:
     assert run("advise", STUDY) == 0
     words = words_of(capsys.readouterr().out)
-    assert "Recommended: discrete-knorm with 60 frequencies at epsilon 1 for each record" in words
-    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.68" in words
+    assert "Recommended: discrete-knorm with 100 frequencies at epsilon 1 for each record" in words
+    assert "It supports k up to 6 within the target" in words
+    assert "smallest epsilon whose whole band lies within relative SSE 1.1 is 0.5" in words
     assert "Radius law: adapted, sigma from" in words
     assert "(w is the scale), because noise is" in words
     assert "|z|^2 is 0.35" in words
     assert "rule of thumb" in words
     assert "Next: make a plan with `sfumato plan new`" in words
+
+
+def test_where_bytes_are_scarce_the_smallest_sketch_is_advised_and_an_unknown_k_is_planned_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rich = STUDY | {"--records": "1000000", "--target-sse": "1.2"}
+    assert run("advise", rich, "--json") == 0
+    best = json.loads(capsys.readouterr().out)
+    assert run("advise", rich, "--json", "--bytes-are-scarce") == 0
+    least = json.loads(capsys.readouterr().out)
+    assert least["recommended"]["n_frequencies"] < best["recommended"]["n_frequencies"]
+    assert least["meets_target"]
+    assert run("advise", rich | {"--clusters": "unknown"}, "--json") == 0
+    unknown = json.loads(capsys.readouterr().out)
+    assert unknown["clusters"] > best["clusters"]
+    assert unknown["clusters_within_target"] >= unknown["clusters"]
+
+
+def test_a_number_of_clusters_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("advise", STUDY | {"--clusters": "some"}) == 2
+    assert "--clusters: must be a whole number, or" in capsys.readouterr().err
 
 
 def test_advise_as_json_carries_every_candidate(capsys: pytest.CaptureFixture[str]) -> None:
@@ -352,20 +374,35 @@ def test_show_says_what_is_not_protected_and_what_a_year_costs(
     assert "how many records it has" in words
     assert "a stolen device" in words
     assert "epsilon 1 for a record" in words
-    assert "at most epsilon 4 a year, the sum over 4 windows" in words
+    assert "at most epsilon 4 a year, over 4 windows" in words
+    assert "stream names" in words
+    assert "waiting sketches" in words
+    assert "20 in each of 10 windows at 200" in words
     assert "--records, --devices and --clusters" in words
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"unknown"', "24", "the plan allows 24 in a window, protected at epsilon 24 together"),
-        ('"unknown"', "1", "the plan says that there is none"),
-        ('epsilon = "1"', 'epsilon = "1/3"\ndelta = "1e-6"', "epsilon 4/3 and delta 4e-06 a year"),
+        ('"unknown"', "24", "a person has at most 24 record(s) in a window"),
+        ('"unknown"', "24", "24 in each of 10 windows at 240"),
+        ('"unknown"', "1", "1 in each of 10 windows at 10"),
+        # Gaussian noise: four windows cost less than their sum, twenty records more than theirs.
+        (
+            'epsilon = "1"',
+            'epsilon = "1/3"\ndelta = "1e-6"',
+            "at most epsilon 0.701 and delta 1e-06 a year",
+        ),
+        (
+            'epsilon = "1"',
+            'epsilon = "1"\ndelta = "1e-6"',
+            "1e-06, epsilon is 2.13 for 2, 5.93 for 5, 33.1 for 20; at q times epsilon delta is "
+            "3.24e-06 for 2, 3.17e-05 for 5, 0.0211 for 20",
+        ),
         (
             'kind = "time"\norigin = 1356998400\nlength_s = 7884000',
             'kind = "count"\nlength = 1000',
-            "epsilon 1 more with every 1000 records",
+            "once more with every 1000 records",
         ),
     ],
 )
@@ -392,8 +429,11 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
     assert shown["prediction"]["relative_sse"] == same["relative_sse"]
     assert shown["sketch_bytes"] == same["sketch_bytes"]
     assert shown["cost"]["per_record"] == {"epsilon": "1", "delta": "0"}
+    liar = shown["influence_of_a_liar"]
+    assert shown["most_records"] < liar["most"] < shown["most_records"] + liar["least"]
     words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
-    assert "SNR 238, relative SSE between 1.00 and 1.09 is expected" in words
+    assert f"can move the sum as far as {liar['least']:,.0f} equal records" in words
+    assert "SNR 238, relative SSE between 1.00 and 1.08 is expected" in words
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def test_a_private_sketch_is_written_and_told(
     assert "epsilon = 1 differentially private" in words
     assert "2 threads" in words
     assert "Do not sketch these records again" in words
+    assert "spent epsilon 1 for each record, NOT COUNTED in any ledger" in words
     written = read_sketch_file(folder / "x.npy.sketch")
     written.require_plan(make_plan())
     assert (written.is_private, written.n_records, written.stream) == (True, N, "main")
@@ -53,6 +54,8 @@ def test_json_is_one_object_with_the_holders_counts_apart(
     made: dict[str, Any] = json.loads(captured.out)
     assert captured.err == ""
     assert (made["engine"], made["stream"], made["output"]) == ("numpy", "two", "out.sketch")
+    assert made["ledger"] is None
+    assert "NOT COUNTED in any ledger" in made["spent"]
     assert made["for_the_holder_only"]["n_unsketchable"] > 0
     assert set(made["for_the_holder_only"]["n_clipped"]) == {"a", "b", "c"}
     assert made["payload_sha256"] == read_sketch_file(Path("out.sketch")).payload_digest.hex()
@@ -75,6 +78,8 @@ def test_an_exact_sketch_is_the_sum_and_says_loudly_what_it_is(
     captured = capsys.readouterr()
     assert captured.err.startswith("NOT PRIVATE.")
     assert "NOT PRIVATE" in captured.out
+    assert "nothing: no noise was drawn" in captured.out
+    assert "NOT COUNTED" not in captured.out
     assert engine is None or "numpy, " in captured.out
     expected = SketchAccumulator(make_plan().operator(b"file/main"))
     expected.add(make_records(N))

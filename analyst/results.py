@@ -1,0 +1,127 @@
+"""Results of decodes, read from the documents that a server gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.connection import ANSWERS
+from shared.errors import DecodingError
+from shared.wire import error_from_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeResult:
+    """Centroids recovered from a snapshot, with what they rest on.
+
+    Parameters
+    ----------
+    decode_id, snapshot_id
+        Where the result and the sketch it came from can be found again.
+    names, units
+        Of the dimensions, d each.
+    centroids
+        Shape ``(k, d)``, data units, by falling weight.
+    weights
+        Shape ``(k,)``, summing to 1.
+    snr
+        Estimated signal-to-noise ratio of the global sketch.
+    quality, privacy
+        Statements in words: what quality to expect, and what each sketch protects.
+    residual, noise_floor
+        Mean squared residual of the fit, and what the noise alone would leave.
+    warnings
+        What the decoder wants a reader to know.
+    solver
+        Name and version of the decoder.
+    seconds
+        Time that decoding took.
+    spreads
+        Shape ``(k, d)``, data units: standard deviation of each cluster's records about its mean;
+        None if the decoder finds none.
+    choice
+        What 1, 2, ... clusters leave unexplained and how many to use, if the decoder was to choose.
+    verdict, reason
+        How far to trust the result: "sound", "rough", "doubtful" or "do not use"; and why.
+    evidence
+        What the verdict rests on, by name.
+    resolved
+        Shape ``(k,)``: whether each centroid can be told from noise; None if the decoder cannot
+        tell.
+    """
+
+    decode_id: str
+    snapshot_id: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    centroids: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    snr: float
+    quality: str
+    privacy: str
+    residual: float
+    noise_floor: float
+    warnings: tuple[str, ...]
+    solver: str
+    seconds: float
+    spreads: NDArray[np.float64] | None = None
+    choice: Mapping[str, Any] | None = None
+    verdict: str = "doubtful"
+    reason: str = "the server gave no verdict"
+    evidence: Mapping[str, Any] | None = None
+    resolved: NDArray[np.bool_] | None = None
+
+
+def read_result(state: Mapping[str, Any]) -> DecodeResult:
+    """Read the result of a decode that has ended.
+
+    Raises
+    ------
+    SketchError
+        It has none; the error says why.
+    TransportError
+        It is not one that an aggregator gives.
+    """
+    if state["state"] != "succeeded":
+        problem = state.get("problem")
+        if isinstance(problem, dict):
+            raise error_from_problem(problem, 500)
+        raise DecodingError(f"was {state['state']}", field="decode", fix="ask for it again")
+    try:
+        return _parse_result(state, state["result"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ANSWERS.refuse("result") from error
+
+
+def _parse_result(state: Mapping[str, Any], result: Mapping[str, Any]) -> DecodeResult:
+    verdict = result.get("verdict") or {
+        "word": DecodeResult.verdict,
+        "sentence": DecodeResult.reason,
+    }
+    return DecodeResult(
+        decode_id=str(state["decode_id"]),
+        snapshot_id=str(state["snapshot_id"]),
+        names=tuple(dimension["name"] for dimension in result["dimensions"]),
+        units=tuple(dimension["unit"] for dimension in result["dimensions"]),
+        centroids=np.array(result["centroids"], dtype=np.float64),
+        weights=np.array(result["weights"], dtype=np.float64),
+        snr=float(result["snr"]),
+        # Of the decoder that was used: the paper's rule is for the paper's decoder.
+        quality=str((result.get("band") or result["quality"])["statement"]),
+        privacy=str(result["privacy"]["statement"]),
+        residual=float(result["residual"]),
+        noise_floor=float(result["noise_floor"]),
+        warnings=tuple(result["warnings"]),
+        solver=str(result["solver"]),
+        seconds=float(result["seconds"]),
+        spreads=None if result.get("spreads") is None else np.array(result["spreads"]),
+        choice=result.get("choice"),
+        verdict=str(verdict["word"]),
+        reason=str(verdict["sentence"]),
+        evidence=result.get("evidence"),
+        resolved=None if result.get("resolved") is None else np.array(result["resolved"]),
+    )
