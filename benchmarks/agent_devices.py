@@ -46,6 +46,8 @@ _CONFIG = """
 state_dir = "state"
 server = "{url}"
 study = "{study}"
+[budget]
+per_record = "1000000000"
 [[streams]]
 name = "points"
 [streams.source]
@@ -180,7 +182,7 @@ def enrol(
     folder.mkdir()
     with Client(aggregator.url, key=aggregator.key) as client:
         plan = _make_plan(d, m, length)
-        study = str(client.create_study(folder.name, plan)["study_id"])
+        study = str(client.create_study(folder.name, plan, allow_same_plan=True)["study_id"])
         token = client.create_token(study)
     device = Device(folder=folder, study=study)
     device.append(make_header(d))

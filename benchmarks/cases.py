@@ -13,6 +13,8 @@ DELTA = Fraction(1, 10**6)
 TEN = Mixture(n_dimensions=10, n_clusters=10)
 # Real data are the same for every seed, only the frequencies and the noise are drawn again.
 REAL_RUNS = 5
+FEW_RUNS = 3
+MANY_RUNS = 20
 # Laplace and K-norm noise are pure, the Gaussian needs a delta.
 MECHANISMS: dict[str, tuple[MechanismName, Fraction]] = {
     "knorm": ("discrete-knorm", Fraction(0)),
@@ -44,15 +46,26 @@ def describe_noise(name: str, n_epsilon: str) -> str:
 
 
 def _noiseless() -> tuple[Case, ...]:
-    sizes = ((2, 10, 5, 3), (10, 10, 5, 3), (20, 20, 5, 0), (10, 50, 5, 0), (5, 100, 5, 0))
+    sizes = (
+        (2, 10, 5, MANY_RUNS, 3),
+        (10, 10, 5, MANY_RUNS, 3),
+        (20, 20, 5, MANY_RUNS, 0),
+        (10, 50, 5, MANY_RUNS, 0),
+        (5, 100, 5, MANY_RUNS, 0),
+        (10, 10, 2, MANY_RUNS, 0),
+        # These take half a minute each.
+        (10, 100, 5, FEW_RUNS, 0),
+        (10, 200, 5, FEW_RUNS, 0),
+    )
     return tuple(
         Case(
             name=f"noiseless d={d} k={k} m={f}kd",
             source=Mixture(n_dimensions=d, n_clusters=k),
             features=f,
+            runs=runs,
             quick_runs=quick,
         )
-        for d, k, f, quick in (*sizes, (10, 10, 2, 0))
+        for d, k, f, runs, quick in sizes
     )
 
 
@@ -99,7 +112,7 @@ def _private_mixtures() -> tuple[Case, ...]:
         ("knorm", "1e5", 100, 0),
         ("gaussian", "1e5", 100, 0),
     )
-    return tuple(
+    of_ten = tuple(
         Case(
             name=f"{describe_noise(name, n_epsilon)} d=10 k=10 L={n_sketches}",
             source=TEN,
@@ -109,6 +122,17 @@ def _private_mixtures() -> tuple[Case, ...]:
         )
         for name, n_epsilon, n_sketches, quick in choices
     )
+    # How long the smallest and the largest decodes under noise take.
+    others = tuple(
+        Case(
+            name=f"{describe_noise('knorm', n_epsilon)} d={d} k={k} L=1",
+            source=(mixture := Mixture(n_dimensions=d, n_clusters=k)),
+            noise=make_noise("knorm", Fraction(n_epsilon) / mixture.n_records),
+            runs=FEW_RUNS,
+        )
+        for d, k, n_epsilon in ((4, 5, "1e4"), (10, 50, "1e5"))
+    )
+    return of_ten + others
 
 
 def _real() -> tuple[Case, ...]:

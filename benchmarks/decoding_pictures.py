@@ -17,17 +17,18 @@ from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from aggregator.decoding.ensemble import fit_clusters, fit_over_complete
+from aggregator.decoding.ellipsoids import Ellipsoids, widen
+from aggregator.decoding.ensemble import fit_clusters
 from aggregator.decoding.gaussians import (
-    Atoms,
     Target,
     compute_gaussians,
     measure_in_wavelengths,
     prepare_target,
 )
 from aggregator.decoding.growth import expand, find_first_atom
+from aggregator.decoding.ladder import climb
 from aggregator.decoding.levenberg import refine
-from aggregator.decoding.pooling import draw_pool
+from aggregator.decoding.pooling import choose_members, draw_pool
 from aggregator.decoding.problem import DecodingProblem
 from aggregator.decoding.registry import create_solver
 from aggregator.decoding.solver import Monitor
@@ -79,6 +80,7 @@ def pose_problem(records: Floats) -> DecodingProblem:
         centre=quantiser.centre,
         unit=np.full(2, 0.8),
         noise_variance=1.0 / len(records),
+        sampling_variance=1.0 / len(records),
         n_clusters=N_CLUSTERS,
     )
 
@@ -91,8 +93,9 @@ def draw_pictures(path: Path) -> float:
     scaled = measure_in_wavelengths(problem)
     target, monitor = prepare_target(scaled), Monitor()
     fits = fit_clusters(target, N_CLUSTERS, n_replicates=3, rng=rng, monitor=monitor)
-    members = fit_over_complete(target, N_CLUSTERS, rng=rng, monitor=monitor)
-    pool = draw_pool(target, members, 4000, rng) * scaled.unit + scaled.centre
+    candidates = climb(target, fits, rng=rng, monitor=monitor)
+    members = choose_members(target, candidates, rng)
+    pool = draw_pool(members, 4000, rng) * scaled.unit + scaled.centre
     solution = create_solver("mixture").solve(problem, rng=np.random.default_rng(0))
     baseline = create_reference(records)
     relative = compute_sse(records, solution.centroids) / compute_sse(records, baseline)
@@ -104,11 +107,11 @@ def draw_pictures(path: Path) -> float:
     _draw_growth(panels[0, 2], scaled, target, rng)
     best = min(fits, key=lambda fit: fit.objective)
     panels[1, 0].set_title(f"4. after the cycles: the best {N_CLUSTERS} round clusters")
-    _draw_atoms(panels[1, 0], scaled, best.atoms, _BLUE)
-    panels[1, 1].set_title("5. richer mixtures, and samples pooled from them")
+    _draw_atoms(panels[1, 0], scaled, widen(best.atoms), _BLUE)
+    panels[1, 1].set_title("5. richer models, and samples pooled from them")
     _draw_points(panels[1, 1], pool, panels[1, 1].get_title())
-    for member, colour in zip(members[:3], (_BLUE, _ORANGE, "#009E73"), strict=False):
-        _draw_atoms(panels[1, 1], scaled, member.fitted.atoms, colour, alpha=0.35)
+    for candidate, colour in zip(candidates[:3], (_BLUE, _ORANGE, "#009E73"), strict=False):
+        _draw_atoms(panels[1, 1], scaled, candidate.fitted.atoms, colour, alpha=0.35)
     _draw_points(panels[1, 2], records[::8], f"6. the centroids: SSE {relative:.3f} times k-means'")
     panels[1, 2].plot(
         *solution.centroids.T, "o", color=_BLUE, markersize=9, label="from the sketch"
@@ -156,21 +159,22 @@ def _draw_growth(
         if n_atoms > 1:
             fitted, _ = expand(target, fitted, 1, jitter=0.0, rng=rng)
             fitted = refine(target, fitted, n_iterations=15, tolerance=1e-3, monitor=Monitor())
-        _draw_atoms(axes, problem, fitted.atoms, _BLUE, alpha=n_atoms / N_CLUSTERS)
+        _draw_atoms(axes, problem, widen(fitted.atoms), _BLUE, alpha=n_atoms / N_CLUSTERS)
     axes.set_title(f"3. growth from 1 to {N_CLUSTERS} atoms (the later the darker)", fontsize=11)
 
 
 def _draw_atoms(
-    axes: Axes, problem: DecodingProblem, atoms: Atoms, colour: str, alpha: float = 1.0
+    axes: Axes, problem: DecodingProblem, atoms: Ellipsoids, colour: str, alpha: float = 1.0
 ) -> None:
     """Draw each atom as an ellipse of one standard deviation."""
-    spreads = np.sqrt(atoms.variances)
-    for centre, spread in zip(atoms.centres, spreads, strict=True):
-        width, height = 2.0 * spread * problem.unit
+    for centre, root in zip(atoms.centres, atoms.roots, strict=True):
+        axis, lengths, _ = np.linalg.svd(problem.unit[:, None] * root)
+        width, height = 2.0 * lengths
+        angle = float(np.degrees(np.arctan2(axis[1, 0], axis[0, 0])))
         place = problem.centre + problem.unit * centre
-        axes.add_patch(
-            Ellipse((place[0], place[1]), width, height, fill=False, color=colour, alpha=alpha)
-        )
+        ellipse = Ellipse((place[0], place[1]), width, height, angle=angle, fill=False)
+        ellipse.set(color=colour, alpha=alpha)
+        axes.add_patch(ellipse)
 
 
 def main() -> None:

@@ -9,10 +9,11 @@ from benchmarks.sketches import Noise
 from shared.core import RadiusLaw
 from shared.privacy.laws import choose_radius_law
 from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import Candidate, predict_candidate
+from shared.privacy.planner import Candidate, choose_candidate, predict_candidate
 from shared.privacy.utility import DEFAULT_SIGNAL_ENERGY, predict_snr
 
 _EXACT_FEATURES = 5
+_TARGET_SSE = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ def choose_design(
     mask_groups: int = 1,
     features: int | None = None,
 ) -> Design:
-    """Choose as the planner does when asked for the best predicted quality with one noise.
+    """Choose as the planner does with one noise, k being the largest number that is wanted.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def choose_design(
     outline = StudyOutline(n_records=n, n_sketches=n_sketches, n_dimensions=d, n_clusters=k)
     choices = outline.frequencies if features is None else (features * k * d,)
     candidates = [_predict(outline, noise, m, mask_groups) for m in choices if m % mask_groups == 0]
-    best = min(candidates, key=lambda c: (c.band.high, c.band.low, c.n_frequencies))
+    best = choose_candidate(candidates, _TARGET_SSE)
     return Design(n_frequencies=best.n_frequencies, law=best.law_choice.law)
 
 

@@ -9,7 +9,7 @@ frequencies only.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -143,9 +143,10 @@ class Sketcher:
             plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
         )
         noise_energy, signal, snr = _estimate(plan, study, totals, weights, sketch)
-        sampling = max(0.0, 1.0 / plan.alpha - signal)
-        sampling /= weights.compute_effective_records(totals.moments)
+        n_effective = weights.compute_effective_records(totals.moments)
+        sampling = max(0.0, 1.0 / plan.alpha - signal) / n_effective
         problem = _build(dataset, plan, frequencies, sketch, noise_energy + sampling)
+        problem = replace(problem, sampling_variance=max(0.0, 1.0 - signal) / n_effective)
         return Posed(problem=problem, snr=snr)
 
     def _sum_records(

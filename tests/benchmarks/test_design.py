@@ -26,13 +26,13 @@ def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
     gaussian = Noise(
         mechanism="discrete-gaussian", epsilon=Fraction(1, 20), delta=Fraction(1, 10**6)
     )
-    assert choose_design(DATASET, knorm(10_000)).n_frequencies == 200
+    assert choose_design(DATASET, knorm(10_000)).n_frequencies == 300
     assert choose_design(DATASET, gaussian).n_frequencies >= 500
 
 
 @pytest.mark.parametrize(
     ("noise", "law"),
-    [(None, WIDE), (knorm(40_000), GENERAL), (knorm(20_000), CLOSE), (knorm(10_000), NARROW)],
+    [(None, WIDE), (knorm(40_000), GENERAL), (knorm(26_000), CLOSE), (knorm(10_000), NARROW)],
 )
 def test_the_law_is_narrower_the_stronger_the_noise(noise: Noise | None, law: object) -> None:
     assert choose_design(DATASET, noise).law == law

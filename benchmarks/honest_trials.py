@@ -1,0 +1,207 @@
+"""Decodes of shapes that nobody tuned to, each with what it was worth and what was said of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import aggregator.decoding
+from aggregator.decoding.descending import descend_from
+from aggregator.decoding.evidence import Evidence
+from aggregator.decoding.recovery import MixtureDecoder
+from aggregator.decoding.solution import Solution
+from benchmarks.design import choose_design
+from benchmarks.reference import compute_sse, describe_clusters, find_reference
+from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
+from benchmarks.sketches import Noise, Sketcher, Study
+
+N_RECORDS = 20_000
+LEVELS = (None, 100_000, 20_000, 5_000)
+"""n epsilon under K-norm noise, and none."""
+UNUSABLE = "do not use"
+_PHANTOM_DEVIATIONS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Choices of the operator and the analyst, right or wrong.
+
+    Parameters
+    ----------
+    name
+        In words.
+    n_epsilon
+        n times epsilon, None without noise.
+    scale, bounds, clusters
+        What was stated over what is honest.
+    """
+
+    name: str
+    n_epsilon: int | None
+    scale: float = 1.0
+    bounds: float = 1.0
+    clusters: float = 1.0
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether scale, bounds and number of clusters are as good as guesses can be."""
+        return self.scale == self.bounds == self.clusters == 1.0
+
+
+def list_situations(index: int) -> tuple[Situation, ...]:
+    """List what happens to the shape of a number: two noise levels, and two wrongs, in turn."""
+    first, second = LEVELS[index % 4], LEVELS[(index + 1 + index // 4 % 3) % 4]
+    honest = [
+        Situation(name="no noise" if n is None else f"n eps {n:g}", n_epsilon=n)
+        for n in (first, second)
+    ]
+    wrong = (
+        Situation(name="scale / 4", n_epsilon=100_000, scale=0.25),
+        Situation(name="scale x 4", n_epsilon=100_000, scale=4.0),
+        Situation(name="bounds x 20", n_epsilon=100_000, bounds=20.0),
+        Situation(name="k x 1.5", n_epsilon=100_000, clusters=1.5),
+        Situation(name="scale x 8", n_epsilon=100_000, scale=8.0),
+        Situation(name="n eps 1500", n_epsilon=1_500),
+        Situation(name="bounds x 100", n_epsilon=100_000, bounds=100.0),
+        Situation(name="scale / 10", n_epsilon=100_000, scale=0.1),
+    )
+    # Two different ones; 27 families and 8 wrongs share no factor, so that all meet in time.
+    return (*honest, wrong[index % 8], wrong[(index + 1 + index // 8 % 7) % 8])
+
+
+@dataclass(frozen=True, kw_only=True)
+class HonestTrial:
+    """One decode, what it was worth, and what was said of it.
+
+    Parameters
+    ----------
+    family, size, situation
+        Of the records; (d, k, m); and what was done.
+    is_mixture
+        Whether the records are clusters of Gaussian records.
+    ratio, ideal
+        Relative SSE of the answer, and of round clusters by descent from the truth.
+    shares, phantoms
+        Weight of each centroid, and whether no record lies within three standard deviations of its
+        cluster.
+    evidence
+        Of the answer.
+    word, low, high
+        The verdict, and the band.
+    """
+
+    family: str
+    size: tuple[int, int, int]
+    situation: Situation
+    is_mixture: bool
+    ratio: float
+    ideal: float
+    shares: NDArray[np.float64]
+    phantoms: NDArray[np.bool_]
+    evidence: Evidence
+    word: str
+    low: float
+    high: float
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the records were not made by a recipe."""
+        return self.family in REAL_SETS
+
+    @property
+    def shows_phantom(self) -> bool:
+        """Whether a centroid without records is shown as if it were one."""
+        is_shown = self.word != UNUSABLE
+        return is_shown and bool(np.any(self.phantoms & self.evidence.resolved))
+
+
+def digest_decoder() -> str:
+    """Digest the decoder's own source, so that nobody can have looked at what it draws."""
+    folder = Path(aggregator.decoding.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def list_shapes(text: str, n_shapes: int) -> Iterator[tuple[str, str]]:
+    """Yield families in turn, each with the text that its parameters are drawn from."""
+    families = [*FAMILIES, *REAL_SETS]
+    for i in range(n_shapes):
+        yield families[i % len(families)], f"{text} {i // len(families)}"
+
+
+def run_shape(family: str, text: str, situations: tuple[Situation, ...]) -> Iterator[HonestTrial]:
+    """Decode one shape in several situations."""
+    shape = draw_shape(family, text, N_RECORDS)
+    for situation in situations:
+        yield run_trial(shape, situation, text)
+
+
+def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
+    """Decode a shape in one situation by the path that a study takes."""
+    seed = int.from_bytes(hashlib.sha256(f"{text} {situation.name}".encode()).digest()[:4], "big")
+    k = max(1, round(situation.clusters * shape.dataset.n_clusters))
+    dataset = replace(
+        shape.dataset,
+        name=f"{shape.dataset.name} k={k}",
+        n_clusters=k,
+    )
+    reference = find_reference(dataset)
+    n = len(dataset.records)
+    noise = None
+    if situation.n_epsilon is not None:
+        noise = Noise(mechanism="discrete-knorm", epsilon=Fraction(situation.n_epsilon, n))
+    boxed = replace(
+        dataset,
+        lower=situation.bounds * dataset.lower,
+        upper=situation.bounds * dataset.upper,
+    )
+    design = choose_design(boxed, noise)
+    posed = Sketcher().pose(
+        boxed,
+        Study(
+            n_frequencies=design.n_frequencies,
+            scale=reference.spread * shape.guess * situation.scale,
+            noise=noise,
+            law=design.law,
+        ),
+        seed,
+    )
+    solution = MixtureDecoder().solve(posed.problem, rng=np.random.default_rng(seed))
+    truth = describe_clusters(dataset.records, np.array(reference.centroids))
+    ideal = descend_from(posed.problem, truth)
+    if solution.evidence is None or solution.verdict is None:
+        raise AssertionError("the mixture decoder judges its answers")
+    return HonestTrial(
+        family=shape.family,
+        size=(dataset.n_dimensions, k, design.n_frequencies),
+        situation=situation,
+        is_mixture=shape.is_mixture,
+        ratio=compute_sse(dataset.records, solution.centroids) / reference.sse,
+        ideal=compute_sse(dataset.records, ideal) / reference.sse,
+        shares=solution.weights,
+        phantoms=find_phantoms(dataset.records, solution),
+        evidence=solution.evidence,
+        word=solution.verdict.word,
+        low=solution.verdict.low,
+        high=solution.verdict.high,
+    )
+
+
+def find_phantoms(records: NDArray[np.float64], solution: Solution) -> NDArray[np.bool_]:
+    """Mark the centroids that have no record within three deviations of their cluster."""
+    if solution.spreads is None:
+        return np.zeros(len(solution.weights), dtype=np.bool_)
+    found = []
+    for centroid, spread in zip(solution.centroids, solution.spreads, strict=True):
+        offsets = (records - centroid) / np.maximum(spread, 1e-9)
+        nearest = float(np.sqrt(np.min(np.mean(offsets**2, axis=1))))
+        found.append(nearest > _PHANTOM_DEVIATIONS)
+    return np.array(found)

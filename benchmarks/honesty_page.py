@@ -1,0 +1,107 @@
+"""The page of the documents that shows what :mod:`benchmarks.honesty` found, worst rows first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from benchmarks.rows import Row, describe_machine, find_commit
+
+_INTRODUCTION = """\
+# Verdicts on shapes that nobody tuned to
+
+Measured on {date} by `python -m benchmarks.honesty --page docs/honesty.md`, commit {commit}, on
+{machine}. This page is written by that command.
+
+Families of synthetic records and real sets that ship in wheels, 20,000 records each, are sketched
+by the path that a study takes (planner, integer sums, exact K-norm noise, default decoder). Their
+parameters, frequencies and noise are drawn from a digest of the decoder's source: whoever changes
+the decoder has not seen them. Every shape is decoded at two noise levels with honest guesses of
+scale and bounds, and in two situations in which something is wrong. Relative SSE is that of the
+centroids over that of k-means on the records. *Truth start* is the same for round clusters by
+descent from the clusters of k-means: what the sketch tells, were the search perfect.
+"""
+
+
+def write_page(rows: Sequence[Row]) -> str:
+    """Write the rows of the benchmark as a page of Markdown."""
+    head = _INTRODUCTION.format(
+        date=f"{datetime.now(UTC):%Y-%m-%d}", commit=find_commit(), machine=describe_machine()
+    )
+    parts = [head, *_list_worst(rows), *_list_verdicts(rows), *_list_quality(rows)]
+    parts += _list_coverage(rows)
+    return "\n".join(parts) + "\n"
+
+
+def _list_worst(rows: Sequence[Row]) -> Iterator[str]:
+    yield "## The worst answers, and what was said of them\n"
+    yield "| shape and situation | relative SSE | verdict | promised, and what was possible |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        if row.case.startswith("worst "):
+            case = row.case.removeprefix("worst ")
+            yield f"| {case} | {_format(row.value)} | {row.figure} | {row.baseline} |"
+
+
+def _list_verdicts(rows: Sequence[Row]) -> Iterator[str]:
+    words = ("sound", "rough", "doubtful", "do_not_use")
+    yield "\n## Verdicts, by what the answers were worth\n"
+    yield "| answers | number | sound | rough | doubtful | do not use |"
+    yield "|---|---|---|---|---|---|"
+    for case in _find_cases(rows, words):
+        found = {row.figure: row for row in rows if row.case == case}
+        shares = " | ".join(f"{found[word].value:.1%}" for word in words)
+        yield f"| {case.removeprefix('answers ')} | {found['sound'].runs} | {shares} |"
+
+
+def _list_quality(rows: Sequence[Row]) -> Iterator[str]:
+    figures = (
+        "median_relative_sse",
+        "p90_relative_sse",
+        "truth_start_median",
+        "truth_start_p90",
+        "phantoms_shown",
+    )
+    yield "\n## Quality\n"
+    yield "| records, situation | decodes | median / p90 | truth start | phantoms shown |"
+    yield "|---|---|---|---|---|"
+    for case in _find_cases(rows, figures):
+        found = {row.figure: row.value for row in rows if row.case == case}
+        n = next(row.runs for row in rows if row.case == case)
+        median, p90, truth, truth_p90, phantoms = (found[figure] for figure in figures)
+        yield (
+            f"| {case} | {n} | {_format(median)} / {_format(p90)} | {_format(truth)} / "
+            f"{_format(truth_p90)} | {phantoms:g} |"
+        )
+    yield "\n| mixtures of clusters, at most weak noise | decodes | median / p90 |"
+    yield "|---|---|---|"
+    for case in _find_cases(rows, figures[:2]):
+        if case.endswith("at most weak noise"):
+            found = {row.figure: row.value for row in rows if row.case == case}
+            n = next(row.runs for row in rows if row.case == case)
+            median, p90 = (found[figure] for figure in figures[:2])
+            yield f"| {case.split(', ')[0]} | {n} | {_format(median)} / {_format(p90)} |"
+
+
+def _list_coverage(rows: Sequence[Row]) -> Iterator[str]:
+    yield "\n## How often the band held\n"
+    yield "Nine times in ten is what it promises.\n"
+    yield "| records | decodes | held | median width |"
+    yield "|---|---|---|---|"
+    widths = {row.case: row.value for row in rows if row.figure == "median_width"}
+    for row in rows:
+        if row.figure == "coverage":
+            width = _format(widths[row.case]) if row.case in widths else ""
+            yield f"| {row.case} | {row.runs} | {row.value:.1%} | {width} |"
+
+
+def _find_cases(rows: Sequence[Row], figures: Sequence[str]) -> list[str]:
+    """Return the cases that have all of some figures, in order."""
+    of_case: dict[str, set[str]] = {}
+    for row in rows:
+        of_case.setdefault(row.case, set()).add(row.figure)
+    return [case for case, found in of_case.items() if found >= set(figures)]
+
+
+def _format(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.3g}"

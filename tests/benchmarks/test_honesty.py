@@ -1,0 +1,163 @@
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aggregator.decoding.evidence import Evidence
+from aggregator.decoding.judging import FEATURES
+from benchmarks import honesty
+from benchmarks.honest_trials import (
+    HonestTrial,
+    Situation,
+    digest_decoder,
+    list_shapes,
+    list_situations,
+    run_trial,
+)
+from benchmarks.honesty import describe, fit
+from benchmarks.honesty_page import write_page
+from benchmarks.shapes import FAMILIES, draw_shape
+
+
+def make_trial(
+    ratio: float, *, word: str, band: tuple[float, float], disagreement: float = 0.01
+) -> HonestTrial:
+    ones = np.ones(3, dtype=np.bool_)
+    return HonestTrial(
+        family="even",
+        size=(2, 3, 30),
+        situation=Situation(name="no noise", n_epsilon=None),
+        is_mixture=True,
+        ratio=ratio,
+        ideal=1.0,
+        shares=np.full(3, 1.0 / 3.0),
+        phantoms=~ones,
+        evidence=Evidence(
+            residual_deviations=0.0,
+            held_out=1.0,
+            disagreement=disagreement,
+            worst_disagreement=disagreement,
+            agreement=1.0,
+            snr_per_parameter=1e4,
+            features_per_parameter=5.0,
+            spread_over_scale=1.0,
+            edge_share=0.0,
+            model="3 round Gaussians",
+            stabilities=np.ones(3),
+            resolutions=np.full(3, 1e-3),
+            resolved=ones,
+        ),
+        word=word,
+        low=band[0],
+        high=band[1],
+    )
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_shape_is_what_its_text_says_and_lies_in_its_box(family: str) -> None:
+    one, same, other = (draw_shape(family, text, 600) for text in ("a", "a", "b"))
+    np.testing.assert_array_equal(one.dataset.records, same.dataset.records)
+    assert one.guess == same.guess
+    assert one.guess != other.guess
+    assert np.all(np.abs(one.dataset.records) <= one.dataset.upper)
+    assert np.all(np.isfinite(one.dataset.records))
+    assert one.dataset.records.shape[0] == 600
+
+
+def test_every_family_meets_every_situation_in_time() -> None:
+    n = 8 * 27
+    met = {
+        (family, situation.name)
+        for i, (family, _) in enumerate(list_shapes("a", n))
+        for situation in list_situations(i)
+    }
+    families = {family for family, _ in met}
+    assert all(sum(own == family for own, _ in met) >= 10 for family in families)
+    assert all(len({s.name for s in list_situations(i)}) == 4 for i in range(n))
+
+
+def test_the_judging_half_is_drawn_from_the_decoders_own_source() -> None:
+    digest = digest_decoder()
+    assert digest == digest_decoder()
+    assert len(digest) == 64
+    assert next(list_shapes(digest, 1))[1].startswith(digest)
+
+
+def test_coverage_and_verdicts_are_counted_and_the_worst_answers_come_first() -> None:
+    trials = [
+        make_trial(1.01, word="sound", band=(1.0, 1.1)),
+        make_trial(0.99, word="sound", band=(1.0, 1.1)),
+        make_trial(1.20, word="sound", band=(1.0, 1.1)),
+        make_trial(5.00, word="do not use", band=(1.2, float("inf"))),
+    ]
+    rows = list(describe(trials))
+    assert (rows[0].value, rows[0].figure) == (5.0, "do not use")
+    figures = {(row.case, row.figure): row.value for row in rows}
+    # An answer that beats k-means is inside a band that begins at 1.
+    assert figures["all", "coverage"] == 0.75
+    assert figures["answers below 1.05", "sound"] == 1.0
+    assert figures["answers above 1.3", "do_not_use"] == 1.0
+
+
+def test_the_band_is_fitted_from_evidence_and_rises_with_what_it_says() -> None:
+    rng = np.random.default_rng(0)
+    trials = [
+        make_trial(
+            1.0 + level * float(np.exp(0.3 * rng.normal())),
+            word="sound",
+            band=(1.0, 1.1),
+            disagreement=level,
+        )
+        for level in np.exp(rng.uniform(np.log(0.01), np.log(1.0), size=300))
+    ]
+    ends = fit(trials)
+    slope = FEATURES.index("disagreement")
+    assert 0.8 < ends["_HIGH"][slope] < 1.2
+    assert all(c >= 0.0 for end in ends.values() for c in end[1:])
+    assert ends["_LOW"][0] < ends["_HIGH"][0]
+
+
+def test_a_shape_goes_through_the_whole_path_and_is_judged(cache: Path) -> None:
+    shape = draw_shape("spreads", "a small one", 2000)
+    trial = run_trial(shape, Situation(name="no noise", n_epsilon=None), "a small one")
+    assert trial.ratio > 0.9
+    assert trial.word in ("sound", "rough", "doubtful", "do not use")
+    assert trial.low <= trial.high
+    assert len(trial.phantoms) == len(trial.shares) == trial.size[1]
+
+
+def test_the_page_lists_the_worst_first_and_every_row_once() -> None:
+    trials = [
+        make_trial(1.01, word="sound", band=(1.0, 1.1)),
+        make_trial(9.5, word="do not use", band=(2.0, math.inf)),
+        make_trial(1.2, word="rough", band=(1.1, 1.3)),
+    ]
+    page = write_page(list(describe(trials)))
+    worst = [line for line in page.splitlines() if line.startswith("| even, no noise")]
+    assert [line.split(" | ")[1:3] for line in worst] == [
+        ["9.500", "do not use"],
+        ["1.200", "rough"],
+        ["1.010", "sound"],
+    ]
+    assert "| below 1.05 | 1 | 100.0% | 0.0% | 0.0% | 0.0% |" in page
+    assert "| mixtures, no noise | 3 | 1.200 / 7.840 |" in page
+    assert "| mixtures d=2 k=3 | 3 | 1.200 / 7.840 |" in page
+    assert "| all | 3 | 100.0% |" in page
+
+
+def test_a_run_goes_on_from_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+
+    def run_shape(family: str, *_: object) -> Iterator[HonestTrial]:
+        decoded.append(family)
+        yield make_trial(1.0, word="sound", band=(1.0, 1.1))
+
+    monkeypatch.setattr(honesty, "run_shape", run_shape)
+    kept = tmp_path / "kept"
+    assert len(honesty.collect("a", 2, kept=kept)) == 2
+    assert len(honesty.collect("a", 3, kept=kept)) == 3
+    assert decoded == list(FAMILIES)[:3]
+    assert len(honesty.collect("b", 1, kept=kept)) == 1
+    assert len(decoded) == 4
