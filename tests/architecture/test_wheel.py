@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from shared.core.engines import list_engines
+from shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared", "device_agent", "aggregator", "analyst")
@@ -16,11 +18,12 @@ PACKAGES = ("shared", "device_agent", "aggregator", "analyst")
 
 SOURCES = (".c", ".h")
 """What a compiler turns into the kernel; it does not ship in a wheel."""
+KERNEL = "shared/core/engines/_native.abi3.so"
 MAX_KERNEL_BYTES = 150_000
 
 
-def build_wheel(tree: Path, **environment: str) -> Path:
-    """Build the wheel from a copy, so that nothing is left in the tree and none of it is stale."""
+def copy_tree(tree: Path) -> Path:
+    """Copy what the wheel is built from, so that nothing is left in the tree itself."""
     for path in ROOT.iterdir():
         if path.is_file() and not path.name.startswith("."):
             shutil.copy(path, tree)
@@ -28,6 +31,11 @@ def build_wheel(tree: Path, **environment: str) -> Path:
     for package in (*PACKAGES, "benchmarks", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / package, tree / package, ignore=ignored)
+    return tree
+
+
+def build_wheel(tree: Path, **environment: str) -> Path:
+    """Build the wheel of a copy."""
     output = tree / "dist"
     options = ["--wheel", "--no-isolation", "--outdir", str(output)]
     command = [sys.executable, "-m", "build", *options, str(tree)]
@@ -41,7 +49,7 @@ def build_wheel(tree: Path, **environment: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("tree"))
+    return build_wheel(copy_tree(tmp_path_factory.mktemp("tree")))
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +79,42 @@ def test_the_compiled_kernel_is_in_the_wheel_for_all_later_pythons(wheel: Path) 
     tag = wheel.stem.split("-", 2)[2]
     assert tag.startswith("cp311-abi3-")
     with zipfile.ZipFile(wheel) as archive:
-        assert "shared/core/engines/_native.abi3.so" in archive.namelist()
+        assert KERNEL in archive.namelist()
 
 
-def test_without_a_compiler_the_wheel_is_built_all_the_same(tmp_path: Path) -> None:
-    wheel = build_wheel(tmp_path, CC=str(tmp_path / "no-compiler"))
+def read_digest(wheel: Path) -> str | None:
+    """Return the digest of its sources that the kernel in a wheel states; None without kernel."""
     with zipfile.ZipFile(wheel) as archive:
+        if KERNEL not in archive.namelist():
+            return None
+        (digest,) = re.findall(rb"(?<![0-9a-f])([0-9a-f]{64})\0", archive.read(KERNEL))
+    return str(digest.decode("ascii"))
+
+
+def test_nothing_of_an_earlier_build_gets_into_a_wheel(tmp_path: Path) -> None:
+    tree = copy_tree(tmp_path)
+    native = tree / "shared/core/engines/native"
+    removed = tree / "shared/core/removed_later.py"
+    removed.write_text("")
+    first = build_wheel(tree)
+    removed.unlink()
+    if len(list_engines()) > 1:
+        assert read_digest(first) == compute_source_digest(native)
+    # Older than what was compiled: so are files from an archive.
+    header = native / "kernel.h"
+    header.write_text(header.read_text() + "/* changed */\n")
+    os.utime(header, (0, 1_500_000_000))
+    second = build_wheel(tree)
+    with zipfile.ZipFile(second) as archive:
+        assert "shared/core/removed_later.py" not in archive.namelist()
+    if len(list_engines()) > 1:
+        assert read_digest(second) == compute_source_digest(native)
+    # Without a compiler it is built all the same, and the kernel from before is not in it.
+    for wheel in (first, second):
+        wheel.unlink(missing_ok=True)
+    third = build_wheel(tree, CC=str(tmp_path / "no-compiler"))
+    assert read_digest(third) is None
+    with zipfile.ZipFile(third) as archive:
         names = archive.namelist()
     assert "shared/core/engines/numpy_engine.py" in names
     assert not [name for name in names if name.endswith(".so")]

@@ -18,6 +18,9 @@ study = "{study_id}"
 [labels]
 site = "{site}"
 
+[budget]
+per_record = "1000000000"
+
 [[streams]]
 name = "points"
 

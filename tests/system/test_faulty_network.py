@@ -49,7 +49,9 @@ class Device:
         self.records.write_text("time,x,y\n", encoding="utf-8")
         self.n_slots = 0
         with Client(aggregator.url, key=aggregator.key) as client:
-            self.study_id = str(client.create_study(name, plan_from_spec(SPEC))["study_id"])
+            self.study_id = str(
+                client.create_study(name, plan_from_spec(SPEC), allow_same_plan=True)["study_id"]
+            )
             token = client.create_token(self.study_id)
         enrol_device(self._settings(aggregator.url), token=token, clock=time.time)
 
@@ -162,7 +164,11 @@ def test_whoever_gets_no_answer_about_the_device_says_what_cannot_be_checked(
         port_of(device.aggregator), lambda line: choose.get(line.split(" ", 1)[0])
     ) as proxy:
         report = device.once(proxy.port)
-    assert "cannot be checked whether this device was cloned" in " ".join(report.messages)
+        assert "cannot be checked whether this device was cloned" in " ".join(report.messages)
+        # Nothing is offered while that is so: another noise may be at the server.
+        assert (report.outbox.waiting, device.stored()) == (1, [])
+        choose.clear()
+        assert device.once(proxy.port).outbox.waiting == 0
     device.require_each_once()
 
 

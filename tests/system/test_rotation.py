@@ -40,7 +40,9 @@ class Rotating:
         self.n_slots = 0
         self.url = aggregator.url
         self.operator = Client(aggregator.url, key=aggregator.key)
-        study = self.operator.create_study(f"rotation {folder.name}", plan_from_spec(SPEC))
+        study = self.operator.create_study(
+            f"rotation {folder.name}", plan_from_spec(SPEC), allow_same_plan=True
+        )
         self.study_id = str(study["study_id"])
         self.agent: Agent = make_agent(
             folder / "agent",

@@ -1,11 +1,7 @@
-"""Servers and workers are killed again and again under load: nothing is lost and nothing doubled.
-
-Twenty times over each database; ``SFUMATO_KILLS=200`` for more.
-"""
+"""Servers and workers are killed again and again under load: nothing is lost or doubled."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -24,15 +20,15 @@ from sqlalchemy import make_url, select
 from aggregator.ports import Selection, SystemClock
 from aggregator.services import create_services
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, migrate_database, open_store
+from aggregator.storage import SqlStore, open_store
 from aggregator.storage.models import Decode, Sketch
 from shared.wire import decode_payload
-from tests.aggregator.databases import POSTGRES, open_postgres
+from tests.aggregator.databases import POSTGRES, create_tables, open_postgres
 from tests.aggregator.fleet import SKETCH, SLOT, Desk, Device, make_plan
 from tests.device_agent.daemons import wait_until
+from tests.soak import small_and_soak
 from tests.system.servers import KeptServer
 
-N_KILLS = int(os.environ.get("SFUMATO_KILLS", "20"))
 N_DEVICES = 4
 PLAN = make_plan(most_sketches=1_000_000)
 
@@ -97,12 +93,12 @@ async def open_database(kind: str, folder: Path) -> AsyncIterator[str]:
         url = normalise_database_url(str(folder / "aggregator.db"))
         store = open_store(url)
         assert isinstance(store, SqlStore)
-        await migrate_database(store.engine)
+        await create_tables(store)
         await store.close()
         yield url
         return
     async with open_postgres() as store:
-        await migrate_database(store.engine)
+        await create_tables(store)
         async with store.engine.connect() as connection:
             schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
         address = make_url(POSTGRES).set(query={"options": f"-csearch_path={schema}"})
@@ -190,10 +186,12 @@ class Analyst:
             assert self.read(decode) == "succeeded"
 
 
-def kill_in_a_loop(servers: list[KeptServer], analyst: Analyst, senders: list[Sender]) -> None:
+def kill_in_a_loop(
+    servers: list[KeptServer], analyst: Analyst, senders: list[Sender], *, n_kills: int
+) -> None:
     draw = random.Random(3)
     snapshot = str(analyst.snapshot()["snapshot_id"])
-    for cycle in range(N_KILLS):
+    for cycle in range(n_kills):
         server = draw.choice(servers)
         n_before = sum(len(sender.acknowledged) for sender in senders)
         decode = analyst.ask(snapshot, cycle)
@@ -255,23 +253,26 @@ async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) ->
 
 
 @pytest.mark.anyio
+@small_and_soak("n_kills", 12, 200)
 @pytest.mark.parametrize(("kind", "count"), [("sqlite", 1), ("postgres", 2)])
 async def test_killed_in_a_loop_under_load_the_server_loses_and_doubles_nothing(
-    kind: str, count: int, tmp_path: Path
+    kind: str, count: int, n_kills: int, tmp_path: Path
 ) -> None:
     async with open_database(kind, tmp_path) as url:
         key = await make_key(url)
 
         def work() -> tuple[bytes, list[Sender]]:
             with kept(url, count, tmp_path) as servers:
-                return load_and_kill(servers, key)
+                return load_and_kill(servers, key, n_kills=n_kills)
 
         study, senders = await anyio.to_thread.run_sync(work)
         await require_all_is_there(url, study, senders)
-    assert sum(sender.n_unanswered for sender in senders) > N_KILLS / 4
+    assert sum(sender.n_unanswered for sender in senders) > n_kills / 4
 
 
-def load_and_kill(servers: list[KeptServer], key: str) -> tuple[bytes, list[Sender]]:
+def load_and_kill(
+    servers: list[KeptServer], key: str, *, n_kills: int
+) -> tuple[bytes, list[Sender]]:
     """Publish a study, send to it from every device, and kill what serves it."""
     urls = [server.url for server in servers]
 
@@ -288,7 +289,7 @@ def load_and_kill(servers: list[KeptServer], key: str) -> tuple[bytes, list[Send
     analyst = Analyst(servers, key, study)
     try:
         wait_until(lambda: all(sender.acknowledged for sender in senders))
-        kill_in_a_loop(servers, analyst, senders)
+        kill_in_a_loop(servers, analyst, senders, n_kills=n_kills)
     finally:
         stop.set()
         for sender in senders:

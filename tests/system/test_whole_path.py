@@ -61,7 +61,7 @@ def client(aggregator: Aggregator) -> Iterator[Client]:
 @pytest.fixture
 def study_id(client: Client, request: pytest.FixtureRequest) -> str:
     # A study per test: its id comes from its name and plan.
-    return str(client.create_study(request.node.name, plan())["study_id"])
+    return str(client.create_study(request.node.name, plan(), allow_same_plan=True)["study_id"])
 
 
 def plan() -> SketchPlan:
@@ -146,7 +146,7 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
     folder = tmp_path_factory.mktemp("restarted")
     first = Aggregator.start(folder)
     with Client(first.url, key=first.key) as client:
-        study_id = client.create_study("restart", plan())["study_id"]
+        study_id = client.create_study("restart", plan(), allow_same_plan=True)["study_id"]
         write_records(tmp_path / "records.csv", n=2000, seed=3)
         agent = make_agent(
             tmp_path / "agent",

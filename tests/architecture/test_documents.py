@@ -1,0 +1,89 @@
+"""Relative links of the documents lead to files and headings that exist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(__file__).parents[2]
+NOT_OURS = {"build", "dist"}
+FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+LINK = re.compile(r"\]\(\s*([^)\s]+)[^)]*\)")
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+ELSEWHERE = re.compile(r"^[a-z][a-z+.-]*:")
+
+
+def find_documents(tree: Path) -> list[Path]:
+    """Return the documents of a tree, hidden folders and builds apart."""
+    return sorted(
+        path
+        for path in tree.rglob("*.md")
+        if not any(
+            part.startswith(".") or part in NOT_OURS for part in path.relative_to(tree).parts
+        )
+    )
+
+
+def read_anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    anchors: set[str] = set()
+    seen: Counter[str] = Counter()
+    for heading in HEADING.findall(FENCE.sub("", document.read_text(encoding="utf-8"))):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        anchors.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return anchors
+
+
+def read_links(document: Path) -> Iterator[str]:
+    """Yield the targets of the links and pictures of a document that stay in the tree."""
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for target in LINK.findall(CODE.sub("", text)):
+        if not ELSEWHERE.match(target):
+            yield unquote(target)
+
+
+def find_broken_links(tree: Path) -> list[str]:
+    """Return each link that leads nowhere, with the document it stands in."""
+    broken = []
+    for document in find_documents(tree):
+        for target in read_links(document):
+            path, _, anchor = target.partition("#")
+            aim = (document.parent / path).resolve() if path else document
+            exists = aim.exists() and aim.is_relative_to(tree)
+            if not exists or (anchor and anchor not in read_anchors(aim)):
+                broken.append(f"{document.relative_to(tree)}: {target}")
+    return broken
+
+
+def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
+    assert {ROOT / "README.md", ROOT / "docs" / "index.md"} <= set(find_documents(ROOT))
+    assert find_broken_links(ROOT) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    tree = tmp_path.resolve()
+    (tree / "docs").mkdir()
+    (tree / "docs" / "page.md").write_text("# One idea (`a.py`)\n\n# Twice\n\n# Twice\n")
+    (tree / "README.md").write_text(
+        "# Title\n"
+        "[file](docs/page.md) [heading](docs/page.md#one-idea-apy) [own](#title)\n"
+        "[second](docs/page.md#twice-1) [elsewhere](https://example.org/none)\n"
+        "`[code](none.md)`\n"
+        "```\n# no heading\n[fenced](none.md)\n```\n"
+        "[gone](docs/none.md) [no heading](#no-heading) [third](docs/page.md#twice-2)\n"
+        "![picture](none.png) [outside](../elsewhere.md)\n"
+    )
+    (tree.parent / "elsewhere.md").touch()
+    assert find_broken_links(tree) == [
+        "README.md: docs/none.md",
+        "README.md: #no-heading",
+        "README.md: docs/page.md#twice-2",
+        "README.md: none.png",
+        "README.md: ../elsewhere.md",
+    ]

@@ -1,0 +1,119 @@
+"""The tutorial works as it stands: its blocks are run in their order, as a new user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import BIN
+from tests.device_agent.daemons import wait_until
+from tests.ports import hold_port, port_of
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+SERVER, CLEAN_UP = "## A server", "## Clean up"
+NEEDS_CONTAINERS = "## A cluster in containers"
+ADDRESS = "http://127.0.0.1:8750"
+
+
+def read_blocks(document: Path, language: str = "sh|python") -> dict[str, list[tuple[str, str]]]:
+    """Return the blocks under each heading: language and text."""
+    blocks: dict[str, list[tuple[str, str]]] = {}
+    heading = ""
+    pattern = re.compile(rf"^(## [^\n]+)$|^```({language})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for title, kind, text in pattern.findall(document.read_text(encoding="utf-8")):
+        heading = title or heading
+        if kind:
+            blocks.setdefault(heading, []).append((kind, text))
+    return blocks
+
+
+def read_commands(document: Path) -> list[str]:
+    """Return the commands of a document's shell blocks, without comments and line ends."""
+    shell = "".join(text for blocks in read_blocks(document, "sh").values() for _, text in blocks)
+    lines = re.sub(r"\\\n\s*", "", shell).splitlines()
+    return [command for line in lines if (command := re.sub(r"\s+#.*", "", line).strip())]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkout, as far as the tutorial needs one."""
+    shutil.copytree(ROOT / "deploy" / "demo", tmp_path / "deploy" / "demo")
+    activate = tmp_path / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text(f'PATH="{BIN}:$PATH"\nexport PATH\n')
+    return tmp_path
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    held = hold_port()
+    yield f"http://127.0.0.1:{port_of(held)}"
+    held.close()
+
+
+def run_shell(script: str, folder: Path, address: str) -> str:
+    done = subprocess.run(
+        ["sh", "-euc", script],
+        cwd=folder,
+        env={**os.environ, "SFUMATO_URL": address},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_every_block_of_the_tutorial_works_as_it_stands(folder: Path, address: str) -> None:
+    before = {path.name for path in folder.iterdir()}
+    blocks = read_blocks(TUTORIAL)
+    (start,), (clean_up,) = blocks.pop(SERVER), blocks.pop(CLEAN_UP)
+    del blocks[NEEDS_CONTAINERS]
+    script = ""
+    for kind, text in (block for section in blocks.values() for block in section):
+        as_shell = text if kind == "sh" else f"python - <<'END'\n{text}END\n"
+        script += as_shell.replace(ADDRESS, address)
+    # Later in the same shell: what was read is released and sent no second time.
+    script += 'echo "AGAIN"; sfumato-agent init --code "$CODE"; sfumato-agent once --json\n'
+    script += 'echo "KEY $SFUMATO_KEY"\n'
+    server = subprocess.Popen(
+        ["sh", "-euc", start[1].replace("sfumato serve", "exec sfumato serve")],
+        cwd=folder,
+        env={**os.environ, "SFUMATO_PORT": address.rpartition(":")[2]},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with Client(address) as client:
+            wait_until(lambda: client.is_ready() or server.poll() is not None)
+        said = run_shell(script, folder, address)
+        first, _, again = said.partition("AGAIN\n")
+        assert "is enrolled in study" in first
+        assert "FAIL" not in first
+        assert "was enrolled already" in again
+        report, key = again.splitlines()[-2:]
+        assert json.loads(report)["released"] == 0
+        with Client(address, key=key.removeprefix("KEY ")) as client:
+            study = client.study("weather")
+        assert study["n_sketches"] == 4
+        assert study["n_records"] > 8000
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+    run_shell(clean_up[1], folder, address)
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_every_command_of_the_readme_stands_in_the_tutorial() -> None:
+    commands = read_commands(ROOT / "README.md")
+    assert len(commands) > 8
+    assert set(commands) <= set(read_commands(TUTORIAL))
