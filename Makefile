@@ -12,13 +12,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench clean FORCE
+.PHONY: help setup demo test soak check bench clean FORCE
 
 help:  ## list the verbs
 	@echo 'usage: make VERB [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
 
 setup: .venv/.stamp-dev  ## install everything for development into .venv
+	@# pip hides that the kernel could not be compiled: say what computes, and why nothing faster does.
+	@echo "setup: $$(.venv/bin/sfumato --version | tail -1)" >&2
 	@echo 'setup: .venv is ready; activate it with: . .venv/bin/activate' >&2
 
 demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data; ARGS=--json for machines
@@ -28,6 +30,10 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" for some
 	@echo 'test: running the tests on every core' >&2
 	@$(VENV) -m pytest -n auto $(ARGS)
+
+soak: .venv/.stamp-dev  ## run the long explorations, an hour or more; ARGS="tests/fuzz" for some
+	@echo 'soak: running the long explorations on every core' >&2
+	@$(VENV) -m pytest -n auto -m soak $(ARGS)
 
 check: .venv/.stamp-dev  ## lint, format, types and the direction of imports; changes no file
 	@echo 'check: lint, format, types, direction of imports' >&2
@@ -69,12 +75,12 @@ endif
 	@'$(PYTHON)' -m venv --clear .venv >&2
 	@touch $@
 
-.venv/.stamp-demo: .venv/.stamp-venv pyproject.toml $(NATIVE)
+.venv/.stamp-demo: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the demo needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[demo]' >&2
 	@touch $@
 
-.venv/.stamp-dev: .venv/.stamp-venv pyproject.toml $(NATIVE)
+.venv/.stamp-dev: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what development needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[dev]' >&2
 	@# All that the demo needs is part of it.

@@ -1,10 +1,19 @@
 import os
+import sys
+import tempfile
+from pathlib import Path
 
 # Tests run on every core already; threads below them would only contend. Before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# As where nothing was compiled. Programs that tests start go by the same variable themselves.
+if os.environ.get("SFUMATO_ENGINE") == "numpy":
+    sys.modules["shared.core.engines._native"] = None  # type: ignore[assignment]
+
 import pytest
 from hypothesis import settings
+
+from tests.certificates import Authority
 
 # No time limit: a slow machine must not fail a law. Derandomised: the same tree gives the same
 # verdict everywhere; to explore further, HYPOTHESIS_PROFILE=explore draws new examples.
@@ -12,6 +21,11 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("default", settings.get_profile("ci"))
 settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Every HTTP client reads all that it trusts when it is made. Those of a system take 0.1 s, longer
+# than the rest of most tests; one takes nothing. Processes that tests start inherit it.
+_folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")
+os.environ["SSL_CERT_FILE"] = str(Authority(Path(_folder.name)).path)
 
 
 @pytest.fixture(scope="session")

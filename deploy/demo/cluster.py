@@ -111,6 +111,7 @@ def start_agent(config: Path) -> subprocess.Popen[str]:
         [
             BIN / "sfumato-agent",
             "once",
+            "--value-counts",
             "--config",
             config,
             "--json",

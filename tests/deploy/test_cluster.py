@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import ssl
 import stat
@@ -72,6 +73,8 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
     shared: Path, tmp_path: Path
 ) -> None:
     make_certificate(shared)
+    # A copy: an agent locks what it reads, and the demo's agents read the same files elsewhere.
+    data = shutil.copytree(DEPLOY / "demo/data", tmp_path / "data")
     held = hold_port()
     url = f"https://localhost:{port_of(held)}"
     environment = {
@@ -80,7 +83,7 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
         "PYTHON": sys.executable,
         "SHARED": str(shared),
         "PLAN": str(DEPLOY / "demo/plan.toml"),
-        "DATA": str(DEPLOY / "demo/data"),
+        "DATA": str(data),
         "STATIONS": "EWR JFK",
         "STATION": "JFK",
         "CONFIG": str(tmp_path / "agent.toml"),

@@ -94,6 +94,23 @@ def test_it_installs_by_debians_layout_and_again_without_harm(root: Path, instal
     assert (config.read_text(), (state / "agent.sqlite").read_text()) == ("# mine\n", "state")
 
 
+def test_an_installation_without_a_compiler_works_and_says_so(wheel: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), str(wheel)]
+    subprocess.run(pip, check=True, env=ENVIRONMENT)
+    done = subprocess.run(
+        [sys.executable, target / "bin" / "sfumato", "--version"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(target)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    engine = done.stdout.splitlines()[-1]
+    assert engine.startswith(
+        "engine: numpy: the kernel was not compiled when Sfumato was installed"
+    )
+    assert "Debian: gcc, python3-dev" in engine
+
+
 CODE = EnrolmentCode(server="https://sketches.example.org", study=bytes(range(32)), token="sfe_it")
 
 

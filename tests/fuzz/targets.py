@@ -74,7 +74,7 @@ def make_messages() -> list[bytes]:
         make_message(),
         make_message(slots=None),
         make_message(n_records=None, n_public=False),
-        make_message(sequence=(1 << 63) - 1, stream="é" * 64, slots=(-5, 1 << 40)),
+        make_message(sequence=(1 << 63) - 1, stream="é" * 64, slots=(5, 1 << 40)),
     ]
 
 

@@ -1,6 +1,5 @@
-"""A few thousand executions of each fuzz target; ``SFUMATO_FUZZ=1000000`` for as many as that."""
+"""Executions of each fuzz target: a few thousand, a million in `make soak`."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +8,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from tests.fuzz.targets import REQUESTS, TARGETS, make_requests
+from tests.soak import small_and_soak
 
 pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
 
-N_RUNS = int(os.environ.get("SFUMATO_FUZZ", "3000"))
 
-
-def fuzz(target: str, folder: Path, n_runs: int = N_RUNS) -> subprocess.CompletedProcess[str]:
+def fuzz(target: str, folder: Path, n_runs: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.fuzz", target, str(n_runs), str(folder)],
         capture_output=True,
@@ -24,11 +22,14 @@ def fuzz(target: str, folder: Path, n_runs: int = N_RUNS) -> subprocess.Complete
     )
 
 
+@small_and_soak("n_runs", 3000, 1_000_000)
 @pytest.mark.parametrize("target", sorted(set(TARGETS) - {"planted"}))
-def test_a_parser_raises_nothing_but_its_own_errors(target: str, tmp_path: Path) -> None:
-    done = fuzz(target, tmp_path)
+def test_a_parser_raises_nothing_but_its_own_errors(
+    target: str, n_runs: int, tmp_path: Path
+) -> None:
+    done = fuzz(target, tmp_path, n_runs)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert f"Done {N_RUNS} in" in done.stderr
+    assert f"Done {n_runs} in" in done.stderr
 
 
 def test_the_fuzzer_finds_a_fault_that_is_there(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from shared.privacy.polygon import GON24
 from shared.privacy.samplers import draw_geometric
 from shared.privacy.testing import SeededSource
 from shared.wire.payload import decode_payload, encode_payload
+from tests.soak import small_and_soak
 from tests.statistical.auditor import (
     MISS,
     Finding,
@@ -50,8 +51,8 @@ MECHANISMS: list[MechanismName] = ["discrete-laplace", "discrete-knorm", "discre
 N_RECORDS = 2
 N_RUNS = {"discrete-laplace": 100_000, "discrete-knorm": 12_000, "discrete-gaussian": 100_000}
 """Runs on each data set; half of them choose the event, the others bound it."""
-FEW_RUNS = N_RUNS | {"discrete-knorm": 4_000}
-"""For errors that cost twice epsilon."""
+FEW_RUNS = {"discrete-laplace": 40_000, "discrete-knorm": 4_000, "discrete-gaussian": 40_000}
+"""Enough for errors that cost twice epsilon, and for the stated share of an honest device."""
 POWER = 0.55
 """The share of the claim that the bound on an honest device has to reach."""
 
@@ -252,13 +253,20 @@ def test_the_audited_bytes_are_those_that_a_device_would_send(mechanism: Mechani
     assert make_device(plan).release(accumulator.sums, 1, SeededSource(1)) == sent
 
 
-@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize(
+    ("m", "runs"),
+    [
+        pytest.param(1, FEW_RUNS, id="1-few"),
+        pytest.param(1, N_RUNS, id="1", marks=pytest.mark.soak),
+        pytest.param(4, N_RUNS, id="4", marks=pytest.mark.soak),
+    ],
+)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_no_event_contradicts_the_claim_and_the_best_comes_close(
-    mechanism: MechanismName, m: int
+    mechanism: MechanismName, m: int, runs: dict[str, int]
 ) -> None:
     plan = make_plan(mechanism, m)
-    finding = audit(plan, make_device(plan), seed=m)
+    finding = audit(plan, make_device(plan), seed=m, n_runs=runs[mechanism])
     assert finding.epsilon <= float(EPSILON), finding
     assert finding.epsilon >= POWER * float(EPSILON), finding
 
@@ -271,10 +279,21 @@ def test_half_the_noise_is_caught(mechanism: MechanismName) -> None:
     assert finding.epsilon > float(EPSILON), finding
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_sensitivity_too_small_by_the_root_of_two_is_caught(mechanism: MechanismName) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "n_runs"),
+    [
+        ("discrete-laplace", FEW_RUNS["discrete-laplace"]),
+        ("discrete-gaussian", FEW_RUNS["discrete-gaussian"]),
+        # It takes that many, of the slowest noise.
+        pytest.param("discrete-knorm", N_RUNS["discrete-knorm"], marks=pytest.mark.soak),
+    ],
+)
+def test_a_sensitivity_too_small_by_the_root_of_two_is_caught(
+    mechanism: MechanismName, n_runs: int
+) -> None:
     plan = make_plan(mechanism, 1)
-    finding = audit(plan, make_device(plan, understate_sensitivity(plan)), seed=12)
+    device = make_device(plan, understate_sensitivity(plan))
+    finding = audit(plan, device, seed=12, n_runs=n_runs)
     assert finding.epsilon > float(EPSILON), finding
 
 
@@ -339,9 +358,12 @@ def audit_presence(mechanism: MechanismName, *, count_scale: int | None, n_runs:
     )
 
 
+@small_and_soak("runs", FEW_RUNS, N_RUNS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_record_that_is_absent_is_hidden_as_well_as_claimed(mechanism: MechanismName) -> None:
-    finding = audit_presence(mechanism, count_scale=None, n_runs=N_RUNS[mechanism])
+def test_a_record_that_is_absent_is_hidden_as_well_as_claimed(
+    mechanism: MechanismName, runs: dict[str, int]
+) -> None:
+    finding = audit_presence(mechanism, count_scale=None, n_runs=runs[mechanism])
     assert POWER * float(EPSILON) <= finding.epsilon <= float(EPSILON), finding
 
 
