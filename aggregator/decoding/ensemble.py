@@ -24,7 +24,12 @@ _SOME_PARAMETERS: Final = 450
 _MANY_PARAMETERS: Final = 900
 # At weak noise, as many tries as mended every mixture that was tried; few where each takes seconds.
 _MOST_TRIES: Final = 6
+_SOME_TRIES: Final = 4
 _FEW_TRIES: Final = 3
+_N_LAST_STEPS: Final = 15
+# Steps end at a gain below this share; where each takes a second, smaller ones are never seen.
+_LEAST_GAIN: Final = 1e-5
+_LEAST_GAIN_OF_MANY: Final = 1e-3
 # Every third try looks for narrow atoms in the whole box, which may be wide.
 _THOROUGH: Final = 3
 
@@ -48,7 +53,7 @@ def fit_clusters(
     few = n_parameters > _MANY_PARAMETERS
     most = min(n_replicates, _FEW_TRIES if few else _MOST_TRIES if weak else n_replicates)
     if n_parameters > _SOME_PARAMETERS:
-        most = min(most, _MOST_TRIES)
+        most = min(most, _SOME_TRIES)
     enough = 2 if weak or few else _ENOUGH_AGREEMENT
     fits: list[Fitted] = []
     for i, child in enumerate(rng.spawn(most)):
@@ -120,5 +125,8 @@ def _fit_once(
             asked, fitted, _N_CYCLES // n_parts, rng=rng, monitor=part, thorough=thorough
         )
     fitted = evaluate(target, fitted.atoms)
-    fitted = refine(target, fitted, n_iterations=15, tolerance=1e-5, monitor=monitor)
+    tolerance = _LEAST_GAIN_OF_MANY if may_stop else _LEAST_GAIN
+    fitted = refine(
+        target, fitted, n_iterations=_N_LAST_STEPS, tolerance=tolerance, monitor=monitor
+    )
     return fitted, may_stop and leaves_only_noise(target, fitted, rng)
