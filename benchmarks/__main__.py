@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import agent, decoding, honesty, noise, service, sketching, sketching_files, utility
+from benchmarks import (
+    agent,
+    decoding,
+    honesty,
+    noise,
+    real_sets,
+    service,
+    sketching,
+    sketching_files,
+    utility,
+)
 from benchmarks.rows import Row, run_benchmark
 
 
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the rows of every benchmark in turn."""
-    for module in (sketching, sketching_files, noise, decoding, honesty, utility, agent, service):
+    modules = (
+        sketching,
+        sketching_files,
+        noise,
+        decoding,
+        honesty,
+        real_sets,
+        utility,
+        agent,
+        service,
+    )
+    for module in modules:
         yield from module.measure(quick)
 
 

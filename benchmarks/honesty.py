@@ -115,9 +115,9 @@ def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[list[HonestT
 
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield worst answers, quality, coverage of the band, and what verdicts were worth."""
-    yield from _list_worst(trials)
+    yield from list_answers(NAME, trials, n_most=_N_WORST)
     yield from _summarise_quality(trials)
-    yield from _judge_verdicts("all", trials)
+    yield from judge_verdicts(NAME, "all", trials)
     for kind, is_chosen in KINDS:
         own = [trial for trial in trials if is_chosen(trial)]
         if own:
@@ -128,11 +128,14 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     yield from _summarise_sizes(trials)
 
 
-def _list_worst(trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    for trial in sorted(trials, key=lambda trial: -trial.ratio)[:_N_WORST]:
+def list_answers(
+    benchmark: str, trials: Sequence[HonestTrial], *, n_most: int | None = None
+) -> Iterator[Row]:
+    """Yield answers as rows, the worst first, and what was said of them."""
+    for trial in sorted(trials, key=lambda trial: -trial.ratio)[:n_most]:
         d, k, m = trial.size
         yield Row(
-            benchmark=NAME,
+            benchmark=benchmark,
             case=f"worst {trial.family}, {trial.situation.name}, d={d} k={k} m={m}",
             figure=trial.word,
             value=trial.ratio,
@@ -180,12 +183,13 @@ def _summarise_sizes(trials: Sequence[HonestTrial]) -> Iterator[Row]:
         yield _row(case, "p90_relative_sse", float(np.quantile(ratios, 0.9)), len(own))
 
 
-def _judge_verdicts(name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    yield _row(name, "coverage", _compute_coverage(trials), len(trials))
+def judge_verdicts(benchmark: str, name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:
+    """Yield coverage and width of the band, and the shares of the verdicts by quality."""
+    yield _row(name, "coverage", _compute_coverage(trials), len(trials), benchmark)
     width = float(np.median([trial.high - trial.low for trial in trials]))
     # JSON has no infinity: where most bands have no upper end there is no row for their width.
     if math.isfinite(width):
-        yield _row(name, "median_width", width, len(trials))
+        yield _row(name, "median_width", width, len(trials), benchmark)
     for kind, chosen in (
         (f"answers below {_GOOD}", [t for t in trials if t.ratio < _GOOD]),
         ("answers between", [t for t in trials if _GOOD <= t.ratio <= _BAD]),
@@ -193,7 +197,7 @@ def _judge_verdicts(name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:
     ):
         for word in WORDS:
             share = np.mean([trial.word == word for trial in chosen]) if chosen else 0.0
-            yield _row(kind, word.replace(" ", "_"), float(share), len(chosen))
+            yield _row(kind, word.replace(" ", "_"), float(share), len(chosen), benchmark)
 
 
 def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
@@ -202,9 +206,9 @@ def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
     return float(np.mean(inside))
 
 
-def _row(case: str, figure: str, value: float, runs: int) -> Row:
+def _row(case: str, figure: str, value: float, runs: int, benchmark: str = NAME) -> Row:
     return Row(
-        benchmark=NAME,
+        benchmark=benchmark,
         case=case,
         figure=figure,
         value=value,

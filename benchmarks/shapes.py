@@ -78,12 +78,12 @@ def draw_shape(family: str, text: str, n_records: int = N_RECORDS) -> Shape:
     return Shape(
         family=family,
         is_mixture=is_mixture,
-        dataset=_put_into_box(f"{family}: {text} n={n_records}", records, k, rng),
+        dataset=put_into_box(f"{family}: {text} n={n_records}", records, k, rng),
         guess=float(np.exp(rng.normal(0.0, _GUESS))),
     )
 
 
-def _put_into_box(name: str, records: Floats, k: int, rng: np.random.Generator) -> Dataset:
+def put_into_box(name: str, records: Floats, k: int, rng: np.random.Generator) -> Dataset:
     """Standardise columns by guesses, and clip to a box of 5 to 10 guessed spreads either way."""
     d = records.shape[1]
     spread = records.std(axis=0)
