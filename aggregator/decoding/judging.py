@@ -43,6 +43,8 @@ _HOPELESS: Final = 8.0
 # Where clusters are this many times as wide as the plan's scale, members agree on what little the
 # frequencies see: of 48 such answers a fifth was good, whatever else there was to say of them.
 _FARTHEST_SCALE: Final = 8.0
+# ... and where no second search of ten ended in the same place, none of 13 was.
+_LEAST_AGREEMENT: Final = 0.1
 # Below this m / (k d) no answer was ever compared.
 _LEAST_FEATURES: Final = 1.9
 
@@ -71,7 +73,8 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     if evidence.snr_per_parameter < _HOPELESS or not is_judged:
         high = math.inf
     if evidence.spread_over_scale > _FARTHEST_SCALE:
-        high = max(high, math.nextafter(_ROUGH, math.inf))
+        is_lone = evidence.agreement < _LEAST_AGREEMENT
+        high = max(high, math.nextafter(_DOUBTFUL if is_lone else _ROUGH, math.inf))
     word = (
         "sound"
         if high <= _SOUND

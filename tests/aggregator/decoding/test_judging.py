@@ -119,3 +119,11 @@ def test_a_number_of_clusters_that_comes_out_too_poor_is_not_recommended(
         assert choice.least <= choice.recommended <= choice.most
         assert choice.recommended == len(solution.weights)
         assert verdict.word in ("sound", "rough") or choice.recommended == 1
+
+
+@pytest.mark.parametrize(("agreement", "word"), [(1.0, "doubtful"), (1.0 / 12.0, "do not use")])
+def test_far_too_small_a_scale_is_doubtful_at_best_and_unusable_where_no_two_searches_agree(
+    make_problem: MakeProblem, agreement: float, word: str
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    assert judge(problem, replace(GOOD, spread_over_scale=9.0, agreement=agreement)).word == word
