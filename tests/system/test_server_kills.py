@@ -253,7 +253,7 @@ async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) ->
 
 
 @pytest.mark.anyio
-@small_and_soak("n_kills", 12, 200)
+@small_and_soak("n_kills", 6, 200)
 @pytest.mark.parametrize(("kind", "count"), [("sqlite", 1), ("postgres", 2)])
 async def test_killed_in_a_loop_under_load_the_server_loses_and_doubles_nothing(
     kind: str, count: int, n_kills: int, tmp_path: Path

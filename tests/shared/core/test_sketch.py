@@ -1,3 +1,5 @@
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,13 +25,19 @@ def sketch(
     return accumulator
 
 
+@cache
+def list_features() -> list[list[int]]:
+    """Return the table as Python integers; made once, for it has 65,536 rows."""
+    return feature_table().tolist()  # type: ignore[no-any-return]
+
+
 def sum_by_definition(
     operator: SketchOperator, records: NDArray[np.floating], first_record: int
 ) -> list[int]:
     """The definition of README.md record by record in Python integers: slow, and independent."""
     turns, bits = operator.frequencies.turns.tolist(), operator.frequencies.bits
     m = operator.frequencies.n_frequencies
-    table = feature_table().tolist()
+    table = list_features()
     sums = [0] * (2 * m)
     steps, sketchable = operator.quantiser.quantise(records)
     for i, row in enumerate(steps.tolist()):
