@@ -174,13 +174,16 @@ def _split(trials: Sequence[HonestTrial]) -> Iterator[tuple[str, list[HonestTria
 def _summarise_sizes(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield the quality of mixtures by (d, k), at the noise levels where all is to be found."""
     easy = [t for t in trials if t.is_mixture and t.situation.name in ("no noise", "n eps 100000")]
-    sizes = sorted({t.size[:2] for t in easy})
-    for d, k in sizes:
+    for d, k in sorted({t.size[:2] for t in easy}):
         own = [t for t in easy if t.size[:2] == (d, k)]
-        ratios = [t.ratio for t in own]
-        case = f"mixtures d={d} k={k}, at most weak noise"
-        yield _row(case, "median_relative_sse", float(np.median(ratios)), len(own))
-        yield _row(case, "p90_relative_sse", float(np.quantile(ratios, 0.9)), len(own))
+        ratios, ideals = [t.ratio for t in own], [t.ideal for t in own]
+        for figure, value in (
+            ("median_relative_sse", np.median(ratios)),
+            ("p90_relative_sse", np.quantile(ratios, 0.9)),
+            ("truth_start_median", np.median(ideals)),
+            ("truth_start_p90", np.quantile(ideals, 0.9)),
+        ):
+            yield _row(f"mixtures d={d} k={k}, at most weak noise", figure, float(value), len(own))
 
 
 def judge_verdicts(benchmark: str, name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:

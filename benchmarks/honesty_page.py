@@ -79,14 +79,14 @@ def _list_quality(rows: Sequence[Row]) -> Iterator[str]:
             f"| {case} | {n} | {_format(median)} / {_format(p90)} | {_format(truth)} / "
             f"{_format(truth_p90)} | {phantoms:g} |"
         )
-    yield "\n| mixtures of clusters, at most weak noise | decodes | median / p90 |"
-    yield "|---|---|---|"
-    for case in _find_cases(rows, figures[:2]):
+    yield "\n| mixtures of clusters, at most weak noise | decodes | median / p90 | truth start |"
+    yield "|---|---|---|---|"
+    for case in _find_cases(rows, figures[:4]):
         if case.endswith("at most weak noise"):
             found = {row.figure: row.value for row in rows if row.case == case}
             n = next(row.runs for row in rows if row.case == case)
-            median, p90 = (found[figure] for figure in figures[:2])
-            yield f"| {case.split(', ')[0]} | {n} | {_format(median)} / {_format(p90)} |"
+            median, p90, truth, truth_p90 = (_format(found[figure]) for figure in figures[:4])
+            yield f"| {case.split(', ')[0]} | {n} | {median} / {p90} | {truth} / {truth_p90} |"
 
 
 def _list_coverage(rows: Sequence[Row]) -> Iterator[str]:
