@@ -85,8 +85,9 @@ def _list_quality(rows: Sequence[Row]) -> Iterator[str]:
         if case.endswith("at most weak noise"):
             found = {row.figure: row.value for row in rows if row.case == case}
             n = next(row.runs for row in rows if row.case == case)
-            median, p90, truth, truth_p90 = (_format(found[figure]) for figure in figures[:4])
-            yield f"| {case.split(', ')[0]} | {n} | {median} / {p90} | {truth} / {truth_p90} |"
+            cells = [_format(found[figure]) for figure in figures[:4]]
+            own, ideal = " / ".join(cells[:2]), " / ".join(cells[2:])
+            yield f"| {case.split(', ')[0]} | {n} | {own} | {ideal} |"
 
 
 def _list_coverage(rows: Sequence[Row]) -> Iterator[str]:
