@@ -116,6 +116,8 @@ def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[list[HonestT
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield worst answers, quality, coverage of the band, and what verdicts were worth."""
     yield from list_answers(NAME, trials, n_most=_N_WORST)
+    mistakes = [t for t in trials if t.ratio > _BAD and t.word in ("sound", "rough")]
+    yield from list_answers(NAME, mistakes, prefix="mistaken")
     yield from _summarise_quality(trials)
     yield from judge_verdicts(NAME, "all", trials)
     for kind, is_chosen in KINDS:
@@ -129,14 +131,18 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
 
 
 def list_answers(
-    benchmark: str, trials: Sequence[HonestTrial], *, n_most: int | None = None
+    benchmark: str,
+    trials: Sequence[HonestTrial],
+    *,
+    n_most: int | None = None,
+    prefix: str = "worst",
 ) -> Iterator[Row]:
     """Yield answers as rows, the worst first, and what was said of them."""
     for trial in sorted(trials, key=lambda trial: -trial.ratio)[:n_most]:
         d, k, m = trial.size
         yield Row(
             benchmark=benchmark,
-            case=f"worst {trial.family}, {trial.situation.name}, d={d} k={k} m={m}",
+            case=f"{prefix} {trial.family}, {trial.situation.name}, d={d} k={k} m={m}",
             figure=trial.word,
             value=trial.ratio,
             unit="1",

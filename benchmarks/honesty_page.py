@@ -37,18 +37,26 @@ def write_page(rows: Sequence[Row], introduction: str = _INTRODUCTION) -> str:
 
 
 def _list_worst(rows: Sequence[Row]) -> Iterator[str]:
-    yield "## The worst answers, and what was said of them\n"
+    yield from _list_answers(rows, "worst", "The worst answers, and what was said of them")
+    yield from _list_answers(rows, "mistaken", "Bad answers that were called sound or rough")
+
+
+def _list_answers(rows: Sequence[Row], prefix: str, title: str) -> Iterator[str]:
+    chosen = [row for row in rows if row.case.startswith(f"{prefix} ")]
+    if not chosen:
+        return
+    yield f"## {title}\n"
     yield "| shape and situation | relative SSE | verdict | promised, and what was possible |"
     yield "|---|---|---|---|"
-    for row in rows:
-        if row.case.startswith("worst "):
-            case = row.case.removeprefix("worst ")
-            yield f"| {case} | {_format(row.value)} | {row.figure} | {row.baseline} |"
+    for row in chosen:
+        case = row.case.removeprefix(f"{prefix} ")
+        yield f"| {case} | {_format(row.value)} | {row.figure} | {row.baseline} |"
+    yield ""
 
 
 def _list_verdicts(rows: Sequence[Row]) -> Iterator[str]:
     words = ("sound", "rough", "doubtful", "do_not_use")
-    yield "\n## Verdicts, by what the answers were worth\n"
+    yield "## Verdicts, by what the answers were worth\n"
     yield "| answers | number | sound | rough | doubtful | do not use |"
     yield "|---|---|---|---|---|---|"
     for case in _find_cases(rows, words):

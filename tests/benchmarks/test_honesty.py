@@ -147,6 +147,18 @@ def test_the_page_lists_the_worst_first_and_every_row_once() -> None:
     assert "| all | 3 | 100.0% |" in page
 
 
+def test_a_bad_answer_that_was_praised_is_listed_as_a_mistake() -> None:
+    trials = [
+        make_trial(1.5, word="sound", band=(1.0, 1.1)),
+        make_trial(9.5, word="do not use", band=(2.0, math.inf)),
+    ]
+    page = write_page(list(describe(trials)))
+    mistakes = page[page.index("called sound or rough") : page.index("## Verdicts")]
+    assert "| 1.500 | sound |" in mistakes
+    assert "9.500" not in mistakes
+    assert "called sound or rough" not in write_page(list(describe(trials[1:])))
+
+
 def test_a_run_goes_on_from_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
 
