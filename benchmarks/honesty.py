@@ -40,14 +40,14 @@ from benchmarks.honest_trials import (
 from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
-from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
 
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
 N_SHAPES = 60
 _QUICK_SHAPES = 3
 _N_WORST = 12
-_BASELINE = "kmeans++ n_init=10 on the records"
+BASELINE = "kmeans++ n_init=10 on the records"
 _FITTED_FROM = "fit"
 # What the figures speak of: an answer that is good, and one that is bad.
 _GOOD, _BAD = 1.05, 1.3
@@ -223,7 +223,7 @@ def _row(case: str, figure: str, value: float, runs: int, benchmark: str = NAME)
         value=value,
         unit="1",
         runs=runs,
-        baseline=_BASELINE,
+        baseline=BASELINE,
     )
 
 
@@ -266,10 +266,10 @@ def main() -> int:
     """Run the benchmark, or fit the band."""
     parser = create_parser(NAME, __doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit the band and print it")
-    parser.add_argument("--shapes", type=int, help=f"shapes, {N_SHAPES} if not given")
-    parser.add_argument("--processes", type=int, default=1, help="shapes at a time (default: 1)")
+    parser.add_argument("--shapes", type=read_count, help=f"shapes, {N_SHAPES} if not given")
+    parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
     parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
-    parser.add_argument("--page", type=Path, help="write the tables as Markdown to this file too")
+    parser.add_argument("--page", type=read_page, help="write a page of Markdown here too")
     options = parser.parse_args()
     n_shapes = options.shapes or (_QUICK_SHAPES if options.quick else N_SHAPES)
     run = partial(collect, n_processes=options.processes, kept=options.keep)

@@ -15,25 +15,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.honest_trials import HonestTrial, Situation, digest_decoder, run_trial
-from benchmarks.honesty import judge_verdicts, list_answers
+from benchmarks.honesty import BASELINE, judge_verdicts, list_answers
 from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
-from benchmarks.rows import Row, create_parser, print_rows
-from benchmarks.shapes import Shape, make_generator, put_into_box
+from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
+from benchmarks.shapes import GUESS, Shape, make_generator, put_into_box
 from benchmarks.tables import Table, draw_tables, load_files
 
 NAME = "real_sets"
 N_SETS = 10
 _QUICK_SETS = 2
 _FEWEST_CLUSTERS, _MOST_CLUSTERS = 3, 8
-_WORST_OF_WORD = {"sound": 1.2, "rough": 1.4}
-_BASELINE = "kmeans++ n_init=10 on the records"
+WORST_OF_WORD = {"sound": 1.2, "rough": 1.4}
 _INTRODUCTION = """\
 # Verdicts on real data sets that nobody chose
 
@@ -92,14 +90,14 @@ def make_shape(table: Table, text: str) -> Shape:
         family=name,
         is_mixture=False,
         dataset=put_into_box(f"{name}: {text}", table.records, k, rng),
-        guess=float(np.exp(rng.normal(0.0, 0.25))),
+        guess=float(np.exp(rng.normal(0.0, GUESS))),
     )
 
 
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield every answer, the worst first, and what verdicts and bands were worth."""
     yield from list_answers(NAME, trials)
-    true = [trial.ratio <= _WORST_OF_WORD.get(trial.word, np.inf) for trial in trials]
+    true = [trial.ratio <= WORST_OF_WORD.get(trial.word, np.inf) for trial in trials]
     yield Row(
         benchmark=NAME,
         case="all",
@@ -107,7 +105,7 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
         value=float(np.mean(true)),
         unit="1",
         runs=len(trials),
-        baseline=_BASELINE,
+        baseline=BASELINE,
     )
     yield from judge_verdicts(NAME, "all", trials)
 
@@ -115,8 +113,8 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
 def main() -> int:
     """Run the benchmark."""
     parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument("--sets", type=int, help=f"data sets (default: {N_SETS})")
-    parser.add_argument("--page", type=Path, help="write the tables as Markdown to this file too")
+    parser.add_argument("--sets", type=read_count, help=f"data sets (default: {N_SETS})")
+    parser.add_argument("--page", type=read_page, help="write a page of Markdown here too")
     options = parser.parse_args()
     n_sets = options.sets or (_QUICK_SETS if options.quick else N_SETS)
     try:

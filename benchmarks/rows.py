@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,35 @@ def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[R
     """Read ``--quick`` and ``--json`` and print what ``measure(quick)`` yields."""
     options = create_parser(name, describe).parse_args()
     print_rows(measure(options.quick), as_json=options.json)
+
+
+def read_count(text: str) -> int:
+    """Read a number of things to do, for ``argparse``.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        It is not a whole number of at least 1.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text!r}")
+    return int(text)
+
+
+def read_page(text: str) -> Path:
+    """Read the path of a page to write, for ``argparse``: before the run, which takes minutes.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        It is a folder, or its folder does not exist.
+    """
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"must be a file in a folder that exists, not {text!r}; create the folder first"
+        )
+    return path
 
 
 def create_parser(name: str, describe: str) -> argparse.ArgumentParser:

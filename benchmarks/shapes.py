@@ -25,7 +25,7 @@ SIZES = ((2, 10), (4, 5), (6, 20), (10, 10), (20, 8), (3, 40))
 """Dimensions and clusters, (d, k), of families that have them free."""
 N_RECORDS = 50_000
 _SMALLER = ((2, 5), (3, 8), (4, 5), (6, 6), (8, 4))
-_GUESS = 0.25
+GUESS = 0.25
 """Standard deviation of the logarithm of an operator's guess of a spread."""
 
 
@@ -79,7 +79,7 @@ def draw_shape(family: str, text: str, n_records: int = N_RECORDS) -> Shape:
         family=family,
         is_mixture=is_mixture,
         dataset=put_into_box(f"{family}: {text} n={n_records}", records, k, rng),
-        guess=float(np.exp(rng.normal(0.0, _GUESS))),
+        guess=float(np.exp(rng.normal(0.0, GUESS))),
     )
 
 
@@ -89,7 +89,7 @@ def put_into_box(name: str, records: Floats, k: int, rng: np.random.Generator) -
     spread = records.std(axis=0)
     # Nobody can guess the spread of what does not vary; one is as good as another.
     spread[spread < 1e-12] = 1.0
-    guess = spread * np.exp(rng.normal(0.0, _GUESS, size=d))
+    guess = spread * np.exp(rng.normal(0.0, GUESS, size=d))
     middle = records.mean(axis=0) + spread * rng.normal(0.0, 0.3, size=d)
     half_width = float(rng.uniform(5.0, 10.0))
     return Dataset(

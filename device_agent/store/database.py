@@ -37,7 +37,7 @@ class Connection(sqlite3.Connection):
     """
 
     study: bytes = b""
-    """Whose identity, streams, positions and sketches are meant; the ledger is that of all."""
+    """The study that identity, streams, positions and sketches belong to; all share the ledger."""
     folder: Path | None = None
     journal: Journal | None = None
     ledger: LedgerSums | None = None

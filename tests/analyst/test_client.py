@@ -136,7 +136,7 @@ ARGUMENTS: dict[str, Any] = {
     "n_clusters": 2,
     "seconds": 0.0,
 }
-"""What each method needs, by the name of its parameter."""
+"""Arguments of each method, by the name of the parameter."""
 WITHOUT_SERVER = ("close", "pause")
 METHODS = sorted(
     name

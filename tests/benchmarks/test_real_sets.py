@@ -2,7 +2,9 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from aggregator.decoding import judging
 from benchmarks import real_sets
 from benchmarks.honest_trials import run_trial
 from benchmarks.honesty_page import write_page
@@ -23,7 +25,7 @@ def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache:
     rows = list(real_sets.describe([trial]))
     assert rows[0].case.startswith("worst cars n=1500, no noise, d=3")
     true = next(row for row in rows if row.figure == "true_first_lines")
-    limit = {"sound": 1.2, "rough": 1.4}.get(trial.word, math.inf)
+    limit = real_sets.WORST_OF_WORD.get(trial.word, math.inf)
     assert true.value == float(trial.ratio <= limit)
     page = write_page(rows, "# Title\n")
     assert "| cars n=1500, no noise" in page
@@ -32,3 +34,30 @@ def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache:
 
 def test_the_noise_of_epsilon_1_is_that_of_the_number_of_records() -> None:
     assert [s.n_epsilon for s in real_sets.list_situations(1234)] == [None, 100_000, 1234]
+
+
+def test_what_a_verdict_allows_is_what_the_decoder_means_by_it() -> None:
+    assert real_sets.WORST_OF_WORD == {"sound": judging._SOUND, "rough": judging._ROUGH}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("--sets", "0", "must be a whole number of at least 1, not '0'"),
+        ("--sets", "-1", "must be a whole number of at least 1, not '-1'"),
+        ("--page", "nowhere/page.md", "must be a file in a folder that exists"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_decoded(
+    option: str,
+    value: str,
+    rule: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["real_sets", option, value])
+    with pytest.raises(SystemExit) as caught:
+        real_sets.main()
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert f"argument {option}: {rule}" in told

@@ -47,7 +47,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def query(state: Path, statement: str, *, name: str = "agent.sqlite") -> list[tuple[object, ...]]:
-    """Ask the daemon's database, or another one."""
+    """Run a query on the daemon's database, or on another one."""
     connection = sqlite3.connect(state / name, timeout=30)
     try:
         return connection.execute(statement).fetchall()

@@ -225,7 +225,7 @@ async def test_a_request_that_is_not_signed_by_the_device_is_refused(server: Ser
 async def test_nobody_enrols_with_a_point_of_small_order_and_without_a_private_key(
     server: Server,
 ) -> None:
-    """For one of these proofs in eight the library would say that it verifies."""
+    """One in eight of these proofs would pass the library's verification."""
     desk, device = server.desk, Device(1)
     study = await desk.publish(make_plan())
     await desk.enrol(study, device)

@@ -1,4 +1,4 @@
-"""What a real server does with the head of a request that is long, slow or endless."""
+"""A real server limits request heads that are long, slow or endless."""
 
 from __future__ import annotations
 

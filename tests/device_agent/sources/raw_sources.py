@@ -41,7 +41,7 @@ class Raw:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was read, in order; ``places`` without what differs as lengths and bytes do."""
+    """Records read, in order; ``places`` leave out fields that follow from lengths and bytes."""
 
     values: NDArray[np.float64]
     timestamps: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""What is public of a record is read from the front of its line, up to the first damage."""
+"""Public fields are read from the front of a line, up to the first damage."""
 
 import json
 from typing import Any

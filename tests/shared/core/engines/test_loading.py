@@ -35,7 +35,7 @@ def engines(tmp_path: Path) -> Path:
 
 
 def load(engines: Path) -> list[str]:
-    """Say what a new process takes from that copy: its engine, and what `native` gives."""
+    """Start a process on that copy; return the name of its engine, and what `native` gives."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=engines.parents[2],
