@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.decoding.registry import create_solver
 from benchmarks.cases import TEN, list_decoding_cases
 from benchmarks.experiments import (
     Bench,
@@ -35,6 +34,7 @@ from benchmarks.packages import PackageUnavailableError
 from benchmarks.peers import PYCLE_NAME, load_pycle
 from benchmarks.rows import Row
 from benchmarks.trials import Case, Recover, Trial, recover_with, summarise
+from learning.decoding.registry import create_solver
 
 NAME = "decoding"
 BASELINE_SOLVER = "cl-ompr"

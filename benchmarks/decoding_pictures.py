@@ -17,22 +17,22 @@ from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from aggregator.decoding.ellipsoids import Ellipsoids, widen
-from aggregator.decoding.ensemble import fit_clusters
-from aggregator.decoding.gaussians import (
+from benchmarks.reference import compute_sse
+from learning.decoding.ellipsoids import Ellipsoids, widen
+from learning.decoding.ensemble import fit_clusters
+from learning.decoding.gaussians import (
     Target,
     compute_gaussians,
     measure_in_wavelengths,
     prepare_target,
 )
-from aggregator.decoding.growth import expand, find_first_atom
-from aggregator.decoding.ladder import climb
-from aggregator.decoding.levenberg import refine
-from aggregator.decoding.pooling import choose_members, draw_pool
-from aggregator.decoding.problem import DecodingProblem
-from aggregator.decoding.registry import create_solver
-from aggregator.decoding.solver import Monitor
-from benchmarks.reference import compute_sse
+from learning.decoding.growth import expand, find_first_atom
+from learning.decoding.ladder import climb
+from learning.decoding.levenberg import refine
+from learning.decoding.pooling import choose_members, draw_pool
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.registry import create_solver
+from learning.decoding.solver import Monitor
 from shared.core import (
     AMPLITUDE,
     Quantiser,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from benchmarks.datasets import Dataset
 from benchmarks.sketches import Noise
+from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_snr
+from learning.planning.laws import choose_radius_law
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import Candidate, choose_candidate, predict_candidate
 from shared.core import RadiusLaw
-from shared.privacy.laws import choose_radius_law
-from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import Candidate, choose_candidate, predict_candidate
-from shared.privacy.utility import DEFAULT_SIGNAL_ENERGY, predict_snr
 
 _EXACT_FEATURES = 5
 _TARGET_SSE = 1.1

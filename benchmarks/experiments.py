@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator.decoding.registry import create_solver
-from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.laws import format_law, parse_law
 from benchmarks.packages import PackageUnavailableError
@@ -17,6 +15,8 @@ from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.sketches import Sketcher
 from benchmarks.trials import Case, Recover, Trial, recover_with, run_trial
+from learning.decoding.registry import create_solver
+from learning.decoding.solver import Solver
 from shared.core import RadiusLaw
 from shared.errors import ConfigError, SketchError
 

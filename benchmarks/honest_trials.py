@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import aggregator.decoding
-from aggregator.decoding.descending import descend_from
-from aggregator.decoding.evidence import Evidence
-from aggregator.decoding.recovery import MixtureDecoder
-from aggregator.decoding.solution import Solution
+import learning.decoding
 from benchmarks.design import choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
+from learning.decoding.descending import descend_from
+from learning.decoding.evidence import Evidence
+from learning.decoding.recovery import MixtureDecoder
+from learning.decoding.solution import Solution
 
 N_RECORDS = 20_000
 LEVELS = (None, 100_000, 20_000, 5_000)
@@ -123,7 +123,7 @@ class HonestTrial:
 
 def digest_decoder() -> str:
     """Digest the decoder's own source, so that nobody can have looked at what it draws."""
-    folder = Path(aggregator.decoding.__file__).parent
+    folder = Path(learning.decoding.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; with
 ``--keep FILE`` a run that ends early goes on where it stood, with ``--page FILE`` the tables are
-written as Markdown too, and ``--fit`` makes the coefficients of ``aggregator/decoding/judging.py``
+written as Markdown too, and ``--fit`` makes the coefficients of ``learning/decoding/judging.py``
 anew. The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones
 from wheels. Half of them fit the band and half judge it. The judging half draws its parameters,
 records, frequencies and noise from a digest of the decoder's own source, so that whoever changes
@@ -29,7 +29,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.decoding.judging import FEATURES, OFFSET, compute_features
 from benchmarks.honest_trials import (
     HonestTrial,
     digest_decoder,
@@ -41,6 +40,7 @@ from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
 from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
+from learning.decoding.judging import FEATURES, OFFSET, compute_features
 
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")

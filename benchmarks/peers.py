@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.decoding.problem import DecodingProblem
 from benchmarks.packages import PYCLE, PackageUnavailableError, fetch_package
 from benchmarks.trials import Recover
+from learning.decoding.problem import DecodingProblem
 
 PYCLE_NAME = f"pycle/{PYCLE.version}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from aggregator.decoding.density import GaussianMixture
 from benchmarks import packages
 from benchmarks.datasets import Dataset
+from learning.decoding.density import GaussianMixture
 
 Floats = NDArray[np.float64]
 
@@ -112,7 +113,7 @@ def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     # Moved into place whole: two benchmarks may run at the same time.
-    part = path.with_suffix(".part")
+    part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(asdict(reference)), encoding="utf-8")
     part.replace(path)
     return reference

@@ -15,17 +15,18 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.decoding.problem import DecodingProblem
-from aggregator.ports import SketchTotals, split_limbs
-from aggregator.services.counts import count_records
-from aggregator.services.utility import estimate_utility, form_sketch, weigh
+from aggregator.ports import SketchTotals
 from benchmarks.datasets import Dataset
+from learning.decoding.problem import DecodingProblem
+from learning.estimate.counts import count_records
+from learning.estimate.snr import estimate_signal_energy, predict_snr
+from learning.estimate.totals import split_limbs
+from learning.estimate.utility import estimate_utility, form_sketch, weigh
+from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights
 from shared.core import FrequencyMatrix, MaskSchedule, RadiusLaw, SketchAccumulator, SketchOperator
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.plan.parts import MechanismName
 from shared.privacy.testing import SeededSource
-from shared.privacy.utility import estimate_signal_energy, predict_snr
-from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments, Weights
 
 # Sizes of uneven sketches: the deviation of their logarithm, and the least.
 _LOG_DEVIATION = 1.0

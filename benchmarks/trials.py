@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.decoding.descending import descend_from
-from aggregator.decoding.problem import DecodingProblem
-from aggregator.decoding.solver import Solver
 from benchmarks.datasets import Source
 from benchmarks.design import Design, choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
+from learning.decoding.descending import descend_from
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.solver import Solver
 from shared.core import RadiusLaw
 
 

@@ -18,8 +18,9 @@ from aggregator.etags import (
     answer_not_modified,
     is_known,
 )
-from aggregator.ports import Selection, SnapshotRecord, join_limbs
+from aggregator.ports import Selection, SnapshotRecord
 from aggregator.services.snapshots import decode_size_sums, decode_sums
+from learning.estimate.totals import join_limbs
 
 router = APIRouter(prefix="/v1", tags=["snapshots"], dependencies=ANALYST)
 

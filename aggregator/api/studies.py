@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_
 from aggregator.ports import DeviceRecord, StudyRecord
 from aggregator.services.privacy import describe_privacy
 from aggregator.services.studies import StudySummary
-from aggregator.services.utility import describe_band
+from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
 
@@ -188,8 +189,17 @@ async def get_utility(
     body = UtilityBody.model_validate(utility, from_attributes=True)
     if n_clusters is not None:
         _, plan = await services.studies.get_plan(study_id)
-        band = describe_band(plan, snr=utility.snr, n_clusters=n_clusters)
-        body.band = BandBody.model_validate(band)
+        band = predict_relative_sse(
+            snr=utility.snr,
+            n_frequencies=plan.n_frequencies,
+            n_clusters=n_clusters,
+            n_dimensions=plan.n_dimensions,
+        )
+        body.band = BandBody(
+            low=band.low,
+            high=band.high if math.isfinite(band.high) else None,
+            statement=band.describe(),
+        )
     return body
 
 

@@ -5,7 +5,6 @@ Importable by every other part of `aggregator` but settings; imports none of the
 
 from aggregator.ports.clock import Clock, SystemClock
 from aggregator.ports.devices import MOST_RANGES, DeviceRecord, RetiredKeyRecord, StreamRecord
-from aggregator.ports.limbs import join_limbs, split_limbs
 from aggregator.ports.records import (
     LOCAL_ACTOR,
     AuditRecord,
@@ -50,6 +49,4 @@ __all__ = [
     "SystemClock",
     "TokenRecord",
     "Transaction",
-    "join_limbs",
-    "split_limbs",
 ]

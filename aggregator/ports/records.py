@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from shared.privacy.weighting import SizeMoments, Weights
+from learning.estimate.totals import Totals
+from learning.estimate.weighting import SizeMoments, Weights
 
 StudyState = Literal["open", "closed", "withdrawn"]
 TokenState = Literal["usable", "used-up", "expired", "revoked"]
@@ -153,41 +151,20 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SketchTotals:
-    """The exact sums over a selection.
+class SketchTotals(Totals):
+    """The exact sums over a selection, and which sketches they are of.
 
     Parameters
     ----------
-    sums
-        ``sum S``, shape ``(D,)``, int64: 2 m real parts, then imaginary parts; and last the noised
-        number of records, scaled, where it is secret.
-    size_sums
-        ``sum n S``, shape ``(2, D)``, int64: the limbs of :func:`split_limbs`, for n S may need
-        more than 64 bits.
-    moments
-        Of the numbers of records; those that are secret count as 0.
     devices
         Bit i, the lowest of the first byte first, is set for the i-th device of the study.
     members
         A digest of which sketches they are, see :mod:`aggregator.ports.members`.
     """
 
-    sums: NDArray[np.int64]
-    size_sums: NDArray[np.int64]
-    moments: SizeMoments
     n_devices: int
     members: bytes
     devices: bytes = b""
-
-    @property
-    def n_sketches(self) -> int:
-        """L."""
-        return self.moments.n_sketches
-
-    @property
-    def n_records(self) -> int:
-        """The records of all sketches together."""
-        return self.moments.first
 
 
 @dataclass(frozen=True, kw_only=True)

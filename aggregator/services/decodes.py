@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from aggregator.decoding.registry import create_solver, default_solver, solver_factories
-from aggregator.decoding.solver import Solver
 from aggregator.ports import (
     Clock,
     DecodeRecord,
@@ -20,6 +18,8 @@ from aggregator.ports import (
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.problems import build_problem
 from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from learning.decoding.registry import create_solver, default_solver, solver_factories
+from learning.decoding.solver import Solver
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.wire import problem_document

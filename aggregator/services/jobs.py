@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator.decoding.problem import DecodingProblem
-from aggregator.decoding.registry import create_solver
-from aggregator.decoding.solution import Solution
-from aggregator.decoding.solver import Solver
 from aggregator.ports import Clock, DecodeRecord, SnapshotRecord, Store
 from aggregator.services.decodes import exhausted_problem
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.problems import build_problem, describe_solution
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.registry import create_solver
+from learning.decoding.solution import Solution
+from learning.decoding.solver import Solver
 from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
 from shared.plan import SketchPlan
 from shared.wire import problem_document

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.decoding.choice import ClusterChoice
-from aggregator.decoding.density import GaussianMixture
-from aggregator.decoding.evidence import Evidence
-from aggregator.decoding.problem import DecodingProblem
-from aggregator.decoding.solution import Solution
-from aggregator.decoding.verdict import Verdict
 from aggregator.ports import SnapshotRecord
 from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from aggregator.services.utility import form_sketch
+from learning.decoding.choice import ClusterChoice
+from learning.decoding.density import GaussianMixture
+from learning.decoding.evidence import Evidence
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.solution import Solution
+from learning.decoding.verdict import Verdict
+from learning.estimate.posing import pose_problem
+from learning.estimate.totals import Totals
+from learning.planning.quality import predict_quality
 from shared.plan import SketchPlan
-from shared.privacy.utility import predict_quality
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -30,25 +31,17 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     DecodingError
         The number of clusters does not suit the sketch, or the sketch is not a plausible one.
     """
-    n_effective = snapshot.weights.compute_effective_records(snapshot.moments)
-    sampling = max(0.0, 1.0 / plan.alpha - snapshot.signal_energy) / n_effective
-    return DecodingProblem(
-        sketch=form_sketch(
-            plan,
-            snapshot.weights,
-            snapshot.moments,
+    return pose_problem(
+        plan,
+        Totals(
             sums=decode_sums(snapshot),
             size_sums=decode_size_sums(snapshot),
+            moments=snapshot.moments,
         ),
-        frequencies=plan.frequencies.to_angular(plan.quantiser),
-        lower=np.array([dimension.lower for dimension in plan.dimensions]),
-        upper=np.array([dimension.upper for dimension in plan.dimensions]),
-        centre=plan.quantiser.centre,
-        unit=plan.scale,
-        noise_variance=snapshot.noise_energy + sampling,
+        snapshot.weights,
+        noise_energy=snapshot.noise_energy,
+        signal_energy=snapshot.signal_energy,
         n_clusters=n_clusters,
-        # Masks add their part to every coordinate by itself; records are common to all.
-        sampling_variance=max(0.0, 1.0 - snapshot.signal_energy) / n_effective,
     )
 
 

@@ -18,13 +18,13 @@ from aggregator.ports import (
     StudyRecord,
     Transaction,
 )
-from aggregator.services.counts import RecordCount, count_records, put_count, require_clear
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.utility import Utility, estimate_utility, weigh
+from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
+from learning.estimate.utility import Utility, estimate_utility, weigh
+from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, NotFoundError
 from shared.plan import SketchPlan
-from shared.privacy.weighting import SIZE_WEIGHTS, WEIGHTINGS
 
 DEFAULT_WEIGHTING = "size"
 _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.ports import SketchTotals
-from aggregator.ports.limbs import LIMB_BITS
 from aggregator.ports.members import empty_members, encode_members
+from learning.estimate.totals import LIMB_BITS
+from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError
-from shared.privacy.weighting import SizeMoments
 from shared.wire import decode_payload, encode_payload
 
 MOST = (1 << 63) - 1

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.ports import split_limbs
-from aggregator.ports.limbs import LIMB_BITS
 from aggregator.ports.members import digest_members, empty_members
 from aggregator.storage.cells import MOST, Cell, too_large
-from shared.privacy.weighting import SizeMoments
+from learning.estimate.totals import LIMB_BITS, split_limbs
+from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_payload
 
 BATCH = 64

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from aggregator.decoding.solution import Solution
 from aggregator.logs import describe_cause
 from aggregator.services.jobs import Job, JobService
+from learning.decoding.solution import Solution
 from shared.errors import DecodingCancelledError, SketchError, TransportError
 
 T = TypeVar("T")

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from analyst.planning.files import show_exact
+from learning.estimate.snr import SIGNAL_ENERGY_RANGE
+from learning.planning.laws import describe_law
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import Advice, Candidate, find_smallest_epsilon
+from learning.planning.quality import QualityBand
 from shared.core import RadiusLaw
 from shared.errors import PrivacyError
-from shared.privacy.laws import describe_law
-from shared.privacy.outline import StudyOutline
-from shared.privacy.planner import Advice, Candidate, find_smallest_epsilon
-from shared.privacy.utility import SIGNAL_ENERGY_RANGE, QualityBand
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "

@@ -28,12 +28,12 @@ from analyst.planning.files import (
     write_text,
 )
 from analyst.planning.questions import advise_on, ask_for_answers, format_spec
+from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from learning.planning.planner import Advice, advise, advise_for_unknown_clusters
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
 from shared.privacy import NEIGHBOURINGS
 from shared.privacy.limits import find_level_cautions
-from shared.privacy.outline import POSSIBLE_CLUSTERS, StudyOutline
-from shared.privacy.planner import Advice, advise, advise_for_unknown_clusters
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15

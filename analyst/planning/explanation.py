@@ -11,20 +11,19 @@ from rich.console import Console
 from rich.table import Table
 
 from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
+from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_mechanism_snr
+from learning.planning.laws import describe_law
+from learning.planning.outline import FEATURES_PER_PARAMETER
+from learning.planning.quality import (
+    ClusterRange,
+    QualityBand,
+    find_cluster_range,
+    predict_relative_sse,
+)
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, compute_plan_digest, make_statement
 from shared.plan.statement import show_level
 from shared.privacy.group import compute_group_loss, show_up
-from shared.privacy.laws import describe_law
-from shared.privacy.outline import FEATURES_PER_PARAMETER
-from shared.privacy.utility import (
-    DEFAULT_SIGNAL_ENERGY,
-    ClusterRange,
-    QualityBand,
-    find_cluster_range,
-    predict_mechanism_snr,
-    predict_relative_sse,
-)
 
 _YEAR_S = 365 * 86400
 _TARGET_SSE = 1.1

@@ -13,10 +13,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analyst.planning.files import show_exact
 from analyst.plots import COLOURS
+from learning.planning.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
+from learning.planning.planner import Advice, Candidate, predict_candidate
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS
-from shared.privacy.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
-from shared.privacy.planner import Advice, Candidate, predict_candidate
 
 _LOWEST, _HIGHEST = 0.005, 5.0
 """Where pictures end, as relative SSE less 1: nearer or further does not matter."""

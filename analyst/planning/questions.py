@@ -16,11 +16,11 @@ import typer
 
 from analyst.planning.advice import format_law
 from analyst.planning.files import parse_delta, parse_epsilon, require_count
+from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from learning.planning.planner import Advice, advise, advise_for_unknown_clusters
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, WindowRule
-from shared.privacy.outline import POSSIBLE_CLUSTERS, StudyOutline
-from shared.privacy.planner import Advice, advise, advise_for_unknown_clusters
 
 T = TypeVar("T")
 

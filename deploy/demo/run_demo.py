@@ -29,10 +29,10 @@ from analyst import Client, DecodeResult
 from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
 from deploy.demo.reading import read_weather
+from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
 from shared.plan import SketchPlan, plan_from_spec
 from shared.privacy import calibrate_mechanism
-from shared.privacy.utility import compute_noise_energy, predict_snr
 
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}

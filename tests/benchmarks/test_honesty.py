@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.decoding.evidence import Evidence
-from aggregator.decoding.judging import FEATURES
 from benchmarks import honesty
 from benchmarks.honest_trials import (
     HonestTrial,
@@ -19,6 +17,8 @@ from benchmarks.honest_trials import (
 from benchmarks.honesty import describe, fit
 from benchmarks.honesty_page import write_page
 from benchmarks.shapes import FAMILIES, draw_shape
+from learning.decoding.evidence import Evidence
+from learning.decoding.judging import FEATURES
 
 
 def make_trial(

@@ -1,9 +1,9 @@
 import pytest
 
 from benchmarks.laws import format_law, parse_law
+from learning.planning.laws import LAW_CHOICES
 from shared.core import RadiusLaw
 from shared.errors import SketchError
-from shared.privacy.laws import LAW_CHOICES
 
 
 @pytest.mark.parametrize(

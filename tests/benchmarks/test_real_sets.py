@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.decoding import judging
 from benchmarks import real_sets
 from benchmarks.honest_trials import run_trial
 from benchmarks.honesty_page import write_page
 from benchmarks.tables import Table
+from learning.decoding import judging
 
 
 def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache: Path) -> None:

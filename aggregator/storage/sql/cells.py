@@ -38,7 +38,7 @@ from aggregator.storage.sql.entries import order_of, select_entries, select_pend
 from aggregator.storage.sql.leaving import LeavingRows
 from aggregator.storage.sql.rows import follows
 from aggregator.storage.summing import BATCH
-from shared.privacy.weighting import SizeMoments
+from learning.estimate.weighting import SizeMoments
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.ports import SketchTotals, split_limbs
-from aggregator.services.counts import RecordCount, count_records
-from aggregator.services.utility import estimate_utility
+from aggregator.ports import SketchTotals
+from learning.estimate.counts import RecordCount, count_records
+from learning.estimate.totals import split_limbs
+from learning.estimate.utility import estimate_utility
+from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments
 from shared.plan import SketchPlan, WindowRule
 from shared.plan.parts import MechanismName
-from shared.privacy.weighting import SIZE_WEIGHTS, SizeMoments
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 

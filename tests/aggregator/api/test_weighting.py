@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from aggregator.ports import Selection
 from aggregator.services.problems import build_problem
-from aggregator.services.utility import form_sketch
 from aggregator.worker import Worker
+from learning.estimate.utility import form_sketch
+from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS, SizeMoments
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
-from shared.privacy.weighting import SIZE_WEIGHTS, WEIGHTINGS, SizeMoments
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from aggregator.ports import Selection, join_limbs
+from aggregator.ports import Selection
+from learning.estimate.totals import join_limbs
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases

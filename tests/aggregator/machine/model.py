@@ -10,7 +10,7 @@ from typing import Any
 from aggregator.ports import Selection
 from aggregator.ports.members import digest_members, encode_members
 from aggregator.services.jobs import MAX_ATTEMPTS
-from shared.privacy.weighting import SizeMoments
+from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device
 

@@ -19,10 +19,10 @@ from aggregator.ports import (
     StudyRecord,
     TokenRecord,
     Transaction,
-    join_limbs,
 )
 from aggregator.ports.members import digest_members, encode_members
-from shared.privacy.weighting import SizeMoments
+from learning.estimate.totals import join_limbs
+from learning.estimate.weighting import SizeMoments
 from shared.wire import encode_payload
 
 

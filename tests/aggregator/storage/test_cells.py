@@ -23,7 +23,6 @@ from aggregator.ports import (
     SketchTotals,
     Store,
     Transaction,
-    split_limbs,
 )
 from aggregator.storage import SqlStore
 from aggregator.storage.cells import (
@@ -34,6 +33,7 @@ from aggregator.storage.cells import (
 )
 from aggregator.storage.models import CellSum
 from aggregator.storage.summing import PayloadSum, Row
+from learning.estimate.totals import split_limbs
 from shared.wire import encode_payload
 from tests.aggregator.storage.records import STUDY, make_device, name
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.ports import join_limbs, split_limbs
 from aggregator.storage.summing import BATCH, PayloadSum, Row
+from learning.estimate.totals import join_limbs, split_limbs
+from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError
-from shared.privacy.weighting import SizeMoments
 from shared.wire import encode_payload
 
 WIDTH = 8

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aggregator.decoding.solution import Solution
 from aggregator.ports import DecodeRecord
 from aggregator.services.jobs import MAX_ATTEMPTS, Job
 from aggregator.services.problems import describe_solution
 from aggregator.worker import Worker
+from learning.decoding.solution import Solution
 from shared.errors import DecodingError
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server

@@ -1,0 +1,1 @@
+"""Mathematics of learning from sketches: pure, over numpy, scipy and ``shared`` alone."""

@@ -1,0 +1,108 @@
+"""From fits and pooled clusters in standardised coordinates to the `Solution` in data units."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from learning.decoding.density import GaussianMixture
+from learning.decoding.diagnosis import (
+    Diagnosis,
+    compute_agreement,
+    diagnose,
+)
+from learning.decoding.ellipsoids import Ellipsoids
+from learning.decoding.gathering import gather_evidence
+from learning.decoding.gaussians import Target
+from learning.decoding.judging import judge
+from learning.decoding.ladder import Candidate
+from learning.decoding.levenberg import Fitted
+from learning.decoding.pooling import Clusters
+from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.solution import Solution
+
+__all__ = ["assemble_pooled_solution", "describe_density"]
+
+
+def assemble_pooled_solution(
+    problem: DecodingProblem,
+    target: Target,
+    fits: Sequence[Fitted],
+    candidates: Sequence[Candidate],
+    clusters: Clusters,
+    *,
+    plan_unit: Vector,
+    solver: str,
+) -> Solution:
+    """Put centroids, shares, spreads and a density into data units, and say how good they are.
+
+    Parameters
+    ----------
+    problem : DecodingProblem
+        What was solved, in the units of the fits.
+    target : Target
+        The same, as the fits had it.
+    fits : sequence of Fitted
+        Round ones of k atoms each, at least one; agreement is theirs.
+    candidates : sequence of Candidate
+        All models, by rising PRESS; the residual is that of the first.
+    clusters : Clusters
+        What k-means on the pool found.
+    plan_unit : float64 (d,)
+        The plan's scale, data units.
+    solver : str
+        Name and version.
+    """
+    clusters = clusters.sort()
+    best, m = candidates[0], problem.n_frequencies
+    fitted = best.fitted.atoms
+    found = Diagnosis(
+        atom="clusters",
+        n_parameters=best.n_parameters,
+        residual=best.fitted.misfit / m,
+        replicate_residuals=tuple(fit.misfit / m for fit in fits),
+        fitted_weights=fitted.weights,
+        centres=problem.centre + problem.unit * fitted.centres,
+        shares=clusters.shares,
+        n_failures=0,
+        is_judged=True,
+    )
+    agreement = compute_agreement(problem, found)
+    evidence = gather_evidence(
+        problem, target, candidates, clusters, agreement=agreement, plan_unit=plan_unit
+    )
+    return Solution(
+        centroids=np.clip(
+            problem.centre + problem.unit * clusters.centroids, problem.lower, problem.upper
+        ),
+        weights=clusters.shares,
+        residual=found.residual,
+        noise_floor=best.floor / m,
+        at_noise_floor=best.is_at_floor,
+        n_replicates=len(fits),
+        replicate_residuals=found.replicate_residuals,
+        agreement=agreement,
+        solver=solver,
+        warnings=diagnose(problem, found),
+        succeeded=bool(np.sum(fitted.weights) > 0.0),
+        spreads=problem.unit * clusters.spreads,
+        mixture=describe_density(problem, _find_unslanted(candidates)),
+        evidence=evidence,
+        verdict=judge(problem, evidence),
+    )
+
+
+def _find_unslanted(candidates: Sequence[Candidate]) -> Ellipsoids:
+    """Return the best mixture whose covariances are diagonal; round fits always are."""
+    return next(c for c in candidates if c.kind != "full").fitted.atoms
+
+
+def describe_density(problem: DecodingProblem, atoms: Ellipsoids) -> GaussianMixture:
+    """Put a mixture into data units, heaviest atom first, weights summing to 1."""
+    total = float(np.sum(atoms.weights))
+    weights = atoms.weights / total if total > 0.0 else np.full(len(atoms), 1.0 / len(atoms))
+    order = np.argsort(-weights, kind="stable")
+    return GaussianMixture(
+        weights=weights[order],
+        means=(problem.centre + problem.unit * atoms.centres)[order],
+        variances=atoms.variances[order] * problem.unit**2,
+    )

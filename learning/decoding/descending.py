@@ -1,0 +1,62 @@
+"""Descent from a mixture that is already known: what the sketch can tell at best.
+
+An answer that is worse than descent from the truth was limited by the search; one that is as good
+was limited by what the sketch holds.
+"""
+
+import math
+
+import numpy as np
+
+from learning.decoding.density import GaussianMixture
+from learning.decoding.gaussians import Atoms, measure_in_wavelengths, prepare_target
+from learning.decoding.levenberg import Fitted, evaluate, refine
+from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.solver import Monitor
+
+__all__ = ["descend_from"]
+
+_N_ITERATIONS = 30
+_TOLERANCE = 1e-6
+
+
+def descend_from(problem: DecodingProblem, start: GaussianMixture) -> Vector:
+    """Fit round clusters by descent alone, from a mixture in data units.
+
+    Parameters
+    ----------
+    problem : DecodingProblem
+        Its number of clusters plays no part.
+    start : GaussianMixture
+        K components; a component's variances are averaged in the problem's units.
+
+    Returns
+    -------
+    float64 (K, d)
+        The centres, data units, in the order given and inside the box.
+    """
+    standard = measure_in_wavelengths(problem)
+    # As in every solver, bad input may overflow single precision; refine checks what it keeps.
+    with np.errstate(all="ignore"):
+        fitted = _descend(standard, start)
+    centres = standard.centre + standard.unit * fitted.atoms.centres
+    return np.clip(centres, problem.lower, problem.upper)
+
+
+def _descend(standard: DecodingProblem, start: GaussianMixture) -> Fitted:
+    target = prepare_target(standard)
+    centres = (start.means - standard.centre) / standard.unit
+    variances = np.mean(start.variances / standard.unit**2, axis=1)
+    least, largest = target.log_variance_bounds
+    atoms = Atoms(
+        centres=np.clip(centres, target.lower, target.upper),
+        log_variances=np.log(np.clip(variances, math.exp(least), math.exp(largest))),
+        weights=start.weights.copy(),
+    )
+    return refine(
+        target,
+        evaluate(target, atoms),
+        n_iterations=_N_ITERATIONS,
+        tolerance=_TOLERANCE,
+        monitor=Monitor(),
+    )

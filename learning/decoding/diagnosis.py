@@ -1,0 +1,222 @@
+"""How far to trust an answer: the noise floor and the warnings, for any solver.
+
+Limits are on quantities that a reader can check from the solution and the problem. They change no
+result.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from learning.decoding.problem import DecodingProblem, Vector
+
+__all__ = [
+    "Diagnosis",
+    "compute_agreement",
+    "compute_noise_floor",
+    "compute_signal",
+    "diagnose",
+    "is_at_noise_floor",
+]
+
+# The mean of m squared moduli of noise has relative deviation 1/sqrt(m) (Gaussian): three of them
+# are chance.
+_DEVIATIONS: Final = 3.0
+# Share of the signal's energy left unexplained beyond the floor. Chosen by eye on simulated round
+# clusters: with (d, k) = (2, 10) answers near k-means left up to 0.04 and poor ones 0.03 to 0.3;
+# with (10, 10) poor ones left only 0.02 to 0.06. So the warning finds gross misfits and misses
+# others: its absence proves nothing.
+_LARGEST_MISFIT: Final = 0.06
+# What is left of the signal's energy by a fit that explains all.
+_EXACT: Final = 1e-5
+# Weights below this share of an equal share are taken for none.
+_SMALLEST_SHARE: Final = 1e-3
+# Point masses explain spread clusters with total weight below 1, but a total this far off means
+# something else.
+_PLAUSIBLE_TOTALS: Final = (0.5, 1.25)
+# Replicates whose residual beyond the floor is within this share of the best agree with it.
+_AGREEMENT: Final = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Diagnosis:
+    """Findings of a solver that warnings are made of.
+
+    Parameters
+    ----------
+    atom : str
+        What the fit is made of, in the plural: "points" or "round clusters".
+    n_parameters : int
+        Real parameters of the fit.
+    residual : float
+        Of the kept fit, per complex coordinate.
+    replicate_residuals : tuple of float
+        Of all fits.
+    fitted_weights : float64 (k,)
+        Of the fit's atoms, before scaling.
+    centres : float64 (k, d)
+        Of the fit's atoms, data units.
+    shares : float64 (k,)
+        Weights of the answer's centroids, summing to 1 or to nothing.
+    n_failures : int
+        Steps in which an optimiser failed.
+    is_judged : bool
+        Whether a verdict says how well the fit explains the sketch; otherwise warnings have to.
+    """
+
+    atom: str
+    n_parameters: int
+    residual: float
+    replicate_residuals: tuple[float, ...]
+    fitted_weights: Vector
+    centres: Vector
+    shares: Vector
+    n_failures: int
+    is_judged: bool = False
+
+
+def compute_noise_floor(problem: DecodingProblem, found: Diagnosis) -> float:
+    """Compute the residual that noise alone would leave.
+
+        floor = noise_variance max(0, 1 - p / (2 m))
+
+    because a fit of p real parameters to 2m equations absorbs the share p / (2m) of the noise.
+    """
+    left = 1.0 - found.n_parameters / (2 * problem.n_frequencies)
+    return float(problem.noise_variance * max(0.0, left))
+
+
+def is_at_noise_floor(problem: DecodingProblem, found: Diagnosis) -> bool:
+    """Return whether the residual is as low as noise allows, but for chance and rounding."""
+    allowance = _compute_chance(problem) + _EXACT * compute_signal(problem)
+    return bool(found.residual <= compute_noise_floor(problem, found) + allowance)
+
+
+def compute_agreement(problem: DecodingProblem, found: Diagnosis) -> float:
+    """Compute the share of the replicates that reached the lowest residual: (0, 1]."""
+    excess = np.array(found.replicate_residuals) - min(found.replicate_residuals)
+    scale = max(found.residual - compute_noise_floor(problem, found), 0.0)
+    scale += 1e-6 * compute_signal(problem)
+    # Ending higher by less than the share of noise in one coordinate of m is the same answer.
+    tolerance = _AGREEMENT * scale + problem.noise_variance / problem.n_frequencies
+    return float(np.mean(excess <= tolerance))
+
+
+def _compute_chance(problem: DecodingProblem) -> float:
+    """Compute by how much the noise's mean energy differs from its expectation by chance."""
+    return _DEVIATIONS * problem.noise_variance / math.sqrt(problem.n_frequencies)
+
+
+def compute_signal(problem: DecodingProblem) -> float:
+    """Estimate the mean of |z_j|^2 without noise: max(0, mean |s_j|^2 - noise_variance)."""
+    return max(0.0, float(np.mean(np.abs(problem.sketch) ** 2)) - problem.noise_variance)
+
+
+def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
+    """List in plain words what is suspect about an answer.
+
+    Parameters
+    ----------
+    problem : DecodingProblem
+        What was solved.
+    found : Diagnosis
+        What was found.
+
+    Returns
+    -------
+    tuple of str
+        Gravest first; empty if nothing is suspect.
+    """
+    candidates = (
+        _warn_no_signal(problem),
+        _warn_misfit(problem, found),
+        _warn_empty(found),
+        _warn_total(found),
+        _warn_replicates(problem, found),
+        _warn_edge(problem, found),
+        _warn_failures(found),
+    )
+    return tuple(text for text in candidates if text is not None)
+
+
+def _warn_no_signal(problem: DecodingProblem) -> str | None:
+    if not _is_noise_alone(problem):
+        return None
+    return (
+        "the sketch cannot be told from noise: the centroids mean nothing; more records or a "
+        "larger epsilon help"
+    )
+
+
+def _is_noise_alone(problem: DecodingProblem) -> bool:
+    return compute_signal(problem) <= _compute_chance(problem)
+
+
+def _warn_misfit(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    if found.is_judged:
+        return None
+    floor = compute_noise_floor(problem, found)
+    allowance = _compute_chance(problem) + _LARGEST_MISFIT * compute_signal(problem)
+    if found.residual <= floor + allowance:
+        return None
+    return (
+        f"the residual {found.residual:.3g} is far above the noise floor {floor:.3g}: "
+        f"{problem.n_clusters} {found.atom} do not explain the sketch; try more clusters, more "
+        "replicates or a larger scale"
+    )
+
+
+def _warn_empty(found: Diagnosis) -> str | None:
+    n_clusters = len(found.shares)
+    n_full = int(np.sum(found.shares > _SMALLEST_SHARE * np.sum(found.shares) / n_clusters))
+    if n_full == n_clusters:
+        return None
+    return (
+        f"only {n_full} of {n_clusters} centroids have weight: the others are place-holders; "
+        "try fewer clusters"
+    )
+
+
+def _warn_total(found: Diagnosis) -> str | None:
+    total = float(np.sum(found.fitted_weights))
+    if _PLAUSIBLE_TOTALS[0] <= total <= _PLAUSIBLE_TOTALS[1]:
+        return None
+    return (
+        f"the fitted weights summed to {total:.3g} before scaling, not about 1: "
+        "the weights are doubtful"
+    )
+
+
+def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    n_replicates = len(found.replicate_residuals)
+    if (
+        found.is_judged
+        or n_replicates < 2
+        or compute_agreement(problem, found) * n_replicates > 1.5
+    ):
+        return None
+    return (
+        f"only one of {n_replicates} replicates reached the lowest residual: more replicates may "
+        "find a better answer"
+    )
+
+
+def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    width = 1e-6 * (problem.upper - problem.lower)
+    outside = (found.centres <= problem.lower + width) | (found.centres >= problem.upper - width)
+    weighty = found.fitted_weights > 0.0
+    n_edge = int(np.sum(np.any(outside, axis=1) & weighty))
+    if n_edge == 0:
+        return None
+    return (
+        f"{n_edge} of the {found.atom} on the edge of the box: the plan's bounds may be too narrow "
+        "or the fit poor"
+    )
+
+
+def _warn_failures(found: Diagnosis) -> str | None:
+    if found.n_failures == 0:
+        return None
+    return f"the optimiser failed in {found.n_failures} steps, which were made without it"

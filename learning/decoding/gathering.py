@@ -1,0 +1,126 @@
+"""Gathering the evidence for an answer from the sketch, the fits and the members of the pool."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.decoding.diagnosis import compute_signal
+from learning.decoding.evidence import Evidence
+from learning.decoding.gaussians import Target
+from learning.decoding.ladder import Candidate, compute_chance_cost, compute_white_variance
+from learning.decoding.pooling import Clusters
+from learning.decoding.problem import DecodingProblem, Vector
+
+__all__ = ["gather_evidence"]
+
+# Clusters are blurred below this many times the least share that could be told from nothing; so are
+# light ones that few members have, and whatever no member has. Where no model explains the sketch,
+# what is missed may pass for a cluster: there all members must have it.
+_BLURRED: Final = 2.0
+_RARELY: Final = 0.34
+_LIGHT: Final = 0.5
+_LIGHT_ALONE: Final = 10.0
+_UNEXPLAINED: Final = 10.0
+
+
+def gather_evidence(
+    problem: DecodingProblem,
+    target: Target,
+    candidates: Sequence[Candidate],
+    clusters: Clusters,
+    *,
+    agreement: float,
+    plan_unit: Vector,
+) -> Evidence:
+    """Gather the evidence for an answer.
+
+    Parameters
+    ----------
+    problem, target
+        What was solved, in the units of the fits.
+    candidates
+        By rising PRESS, at least one.
+    clusters
+        The answer, in the units of the fits and in its order of clusters.
+    agreement
+        Of the round fits.
+    plan_unit : float64 (d,)
+        The plan's scale, data units.
+    """
+    best = candidates[0]
+    m = target.n_frequencies
+    excesses = [max(0.0, witness.ratio - 1.0) for witness in clusters.witnesses]
+    features = m / (problem.n_clusters * problem.n_dimensions)
+    snr = compute_signal(problem) / max(problem.noise_variance, compute_white_variance(target))
+    lengths = clusters.spreads * problem.unit / plan_unit
+    full = clusters.shares > 0.0
+    stabilities = _compute_stabilities(clusters)
+    resolutions = _compute_resolutions(target, best, clusters)
+    held_out = best.press / best.expected_press
+    return Evidence(
+        residual_deviations=(best.fitted.misfit - best.floor) / max(best.deviation, 1e-300),
+        held_out=held_out,
+        disagreement=float(np.mean(excesses)),
+        worst_disagreement=float(np.max(excesses)),
+        agreement=agreement,
+        snr_per_parameter=snr * features,
+        features_per_parameter=features,
+        spread_over_scale=float(np.median(lengths[full])) if np.any(full) else 0.0,
+        edge_share=clusters.edge_share,
+        model=describe_model(best),
+        stabilities=stabilities,
+        resolutions=resolutions,
+        resolved=~_find_blurred(clusters.shares, resolutions, stabilities, held_out),
+    )
+
+
+def describe_model(candidate: Candidate) -> str:
+    """Write in words what a candidate is made of."""
+    n_atoms = len(candidate.fitted.atoms)
+    words = {
+        "round": "round",
+        "axes": "with a variance for each dimension",
+        "full": "with full covariances",
+    }
+    kind = words[candidate.kind]
+    noun = "Gaussian" if n_atoms == 1 else "Gaussians"
+    return f"{n_atoms} round {noun}" if candidate.kind == "round" else f"{n_atoms} {noun} {kind}"
+
+
+def _compute_stabilities(clusters: Clusters) -> Vector:
+    """Count for each cluster the members with a centroid nearer than half the cluster's radius."""
+    radii = np.sqrt(np.sum(clusters.spreads**2, axis=1))
+    held = [
+        np.min(
+            np.linalg.norm(clusters.centroids[:, None] - witness.centroids[None], axis=2), axis=1
+        )
+        <= 0.5 * radii
+        for witness in clusters.witnesses
+    ]
+    shares: Vector = np.mean(np.array(held, dtype=np.float64), axis=0)
+    return shares
+
+
+def _compute_resolutions(target: Target, best: Candidate, clusters: Clusters) -> Vector:
+    """Compute the share at which an atom like the nearest one would explain no more than chance."""
+    chance = compute_chance_cost(target, best.fitted)
+    rows, atoms = best.fitted.rows, best.fitted.atoms
+    energies = np.einsum("km,km->k", rows, rows).astype(np.float64)
+    distances = np.linalg.norm(clusters.centroids[:, None] - atoms.centres[None], axis=2)
+    nearest = np.argmin(distances, axis=1)
+    shares: Vector = np.sqrt(chance / np.maximum(energies[nearest], 1e-30))
+    return np.minimum(shares, 1.0)
+
+
+def _find_blurred(
+    shares: Vector, resolutions: Vector, stabilities: Vector, held_out: float
+) -> NDArray[np.bool_]:
+    """Find the clusters that noise, or a misfit of the model, may have made up."""
+    below = shares < _BLURRED * resolutions
+    rare = (stabilities < _RARELY) & (shares * len(shares) < _LIGHT)
+    alone = (stabilities == 0.0) & (shares < _LIGHT_ALONE * resolutions)
+    unexplained = (stabilities < 1.0) & (held_out > _UNEXPLAINED)
+    blurred: NDArray[np.bool_] = below | rare | alone | unexplained
+    return blurred

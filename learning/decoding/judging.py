@@ -1,0 +1,196 @@
+"""From evidence to a verdict and a band: what answers with like evidence turned out to be worth.
+
+The ends of the band are
+
+    1 + exp(c_0 + sum_i c_i f_i) - 0.003
+
+with features f of the evidence, each of which says that an answer may be worse the larger it is.
+The coefficients are quantile regressions (5 % and 95 %) on decodes of shapes that judge nothing:
+``python -m benchmarks.honesty --fit`` makes them anew, and ``python -m benchmarks.honesty`` says on
+other shapes how often they hold.
+"""
+
+import math
+from typing import Final
+
+from learning.decoding.evidence import Evidence
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.verdict import Verdict
+
+__all__ = ["FEATURES", "OFFSET", "compute_features", "judge", "judge_without_evidence"]
+
+OFFSET: Final = 0.003
+FEATURES: Final = (
+    "constant",
+    "disagreement",
+    "misfit",
+    "noise",
+    "wide scale",
+    "narrow scale",
+    "instability",
+    "starts",
+)
+# In the order of FEATURES.
+_LOW: Final = (-3.419, 0.488, 0.0, 0.06, 1.217, 0.125, 0.0, 0.219)
+_HIGH: Final = (-0.016, 0.773, 0.158, 0.086, 2.428, 0.066, 0.0, 0.358)
+# Largest high end of each word.
+_SOUND: Final = 1.2
+_ROUGH: Final = 1.4
+_DOUBTFUL: Final = 2.5
+_FARTHEST: Final = 100.0
+# Noise leaves the direction of a centroid to chance below this SNR m / (k d).
+_HOPELESS: Final = 8.0
+# Where clusters are this many times as wide as the plan's scale, members agree on what little the
+# frequencies see: of 48 such answers a fifth was good, whatever else there was to say of them.
+_FARTHEST_SCALE: Final = 8.0
+# ... and where no second search of ten ended in the same place, none of 13 was.
+_LEAST_AGREEMENT: Final = 0.1
+# Below this m / (k d) no answer was ever compared.
+_LEAST_FEATURES: Final = 1.9
+
+
+def compute_features(evidence: Evidence) -> tuple[float, ...]:
+    """Compute the features f in the order of ``FEATURES``; from the third on not below 0."""
+    inside = max(evidence.spread_over_scale, 1e-3)
+    return (
+        1.0,
+        math.log(0.5 * (evidence.disagreement + evidence.worst_disagreement) + OFFSET),
+        math.log(max(1.0, evidence.held_out)),
+        max(0.0, math.log(1000.0 / max(evidence.snr_per_parameter, 1e-2))),
+        max(0.0, math.log(0.5 / inside)),
+        max(0.0, math.log(inside / 2.0)),
+        1.0 - float(evidence.stabilities.mean()),
+        -math.log(max(evidence.agreement, 0.05)),
+    )
+
+
+def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
+    """Judge an answer by its evidence."""
+    features = compute_features(evidence)
+    low = _predict(_LOW, features)
+    high = max(_predict(_HIGH, features), low)
+    is_judged = evidence.features_per_parameter >= _LEAST_FEATURES
+    if evidence.snr_per_parameter < _HOPELESS or not is_judged:
+        high = math.inf
+    if evidence.spread_over_scale > _FARTHEST_SCALE:
+        is_lone = evidence.agreement < _LEAST_AGREEMENT
+        high = max(high, math.nextafter(_DOUBTFUL if is_lone else _ROUGH, math.inf))
+    word = (
+        "sound"
+        if high <= _SOUND
+        else "rough"
+        if high <= _ROUGH
+        else "doubtful"
+        if high <= _DOUBTFUL
+        else "do not use"
+    )
+    sentence = _describe(word, problem, evidence, features)
+    if word in ("sound", "rough"):
+        # What no band can promise: whether there are far records too few to be seen at all.
+        unseen = 100.0 * evidence.least_visible_share
+        sentence += f"; clusters below {unseen:.2g}% of the records go unseen"
+    return Verdict(
+        word=word,
+        sentence=sentence,
+        low=low,
+        high=high if high <= _FARTHEST else math.inf,
+    )
+
+
+def judge_without_evidence(solver: str) -> Verdict:
+    """Judge an answer of a solver that gathers no evidence."""
+    return Verdict(
+        word="doubtful",
+        sentence=f"{solver} gathers no evidence of how good its answers are; decode with mixture",
+        low=1.0,
+        high=math.inf,
+    )
+
+
+def _predict(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:
+    exponent = sum(c * f for c, f in zip(coefficients, features, strict=True))
+    return 1.0 + max(0.0, math.exp(min(exponent, 20.0)) - OFFSET)
+
+
+def _describe(
+    word: str, problem: DecodingProblem, evidence: Evidence, features: tuple[float, ...]
+) -> str:
+    """Name the reason in a sentence: the feature that raises the high end most."""
+    if word == "sound":
+        return "all densities that may have made the sketch give nearly the same centroids"
+    if evidence.features_per_parameter < _LEAST_FEATURES:
+        return (
+            f"there are too few equations for {problem.n_clusters} clusters: m / (k d) is "
+            f"{evidence.features_per_parameter:.3g}, below {_LEAST_FEATURES:g}; more frequencies "
+            "or fewer clusters help"
+        )
+    if evidence.spread_over_scale > _FARTHEST_SCALE:
+        return _describe_narrow(problem, evidence)
+    if evidence.snr_per_parameter < _HOPELESS:
+        return _DESCRIPTIONS["noise"](problem, evidence)
+    # What each feature adds beyond what it adds in a good answer.
+    usual = (1.0, math.log(0.01 + OFFSET), *(0.0 for _ in features[2:]))
+    added = [c * (f - u) for c, f, u in zip(_HIGH[1:], features[1:], usual[1:], strict=True)]
+    return _DESCRIPTIONS[FEATURES[1 + added.index(max(added))]](problem, evidence)
+
+
+def _describe_disagreement(_: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        "densities that agree with the sketch equally well differ in their centroids, by "
+        f"{evidence.disagreement:.0%} of the SSE on average; more frequencies, more records or "
+        "fewer clusters help"
+    )
+
+
+def _describe_misfit(_: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        "no model explains the sketch: what was held out of the fit is missed "
+        f"{evidence.held_out:.3g} times as much as noise would make it; more frequencies help"
+    )
+
+
+def _describe_noise(problem: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        f"noise is too strong for {problem.n_clusters} clusters: SNR m / (k d) is "
+        f"{evidence.snr_per_parameter:.3g}; fewer clusters, more records or a larger epsilon help"
+    )
+
+
+def _describe_wide(_: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        f"clusters are narrower than the plan's scale, {evidence.spread_over_scale:.2g} of it, so "
+        "that their frequencies see little of them; plan a smaller scale"
+    )
+
+
+def _describe_narrow(_: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        f"clusters are wider than the plan's scale, {evidence.spread_over_scale:.2g} times, so "
+        "that most frequencies see nothing of them; plan a larger scale"
+    )
+
+
+def _describe_instability(_: DecodingProblem, evidence: Evidence) -> str:
+    share = 1.0 - float(evidence.stabilities.mean())
+    return (
+        "several sets of centroids fit the sketch about equally well: a centroid is missing from "
+        f"{share:.0%} of them on average; another number of clusters may have one answer"
+    )
+
+
+def _describe_starts(_: DecodingProblem, evidence: Evidence) -> str:
+    return (
+        f"independent searches ended in different places, {evidence.agreement:.0%} of them in the "
+        "best; more replicates or fewer clusters help"
+    )
+
+
+_DESCRIPTIONS: Final = {
+    "disagreement": _describe_disagreement,
+    "misfit": _describe_misfit,
+    "noise": _describe_noise,
+    "wide scale": _describe_wide,
+    "narrow scale": _describe_narrow,
+    "instability": _describe_instability,
+    "starts": _describe_starts,
+}

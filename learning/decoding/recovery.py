@@ -1,0 +1,141 @@
+"""The default decoder: Gaussian mixtures fitted to the sketch, then k-means on what they hold.
+
+`README.md` beside this file tells it step by step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from learning.decoding.answer import assemble_pooled_solution
+from learning.decoding.choice import ClusterChoice
+from learning.decoding.choosing import choose_n_clusters
+from learning.decoding.ensemble import fit_clusters
+from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
+from learning.decoding.ladder import climb
+from learning.decoding.pooling import choose_members, pool_clusters
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.settings import check_count, check_flag
+from learning.decoding.solution import Solution
+from learning.decoding.solver import Monitor
+
+__all__ = ["MixtureDecoder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureDecoder:
+    """The mixture solver.
+
+    Parameters
+    ----------
+    n_replicates : int
+        Most round fits under noise; fewer are made once the same best one was found three times.
+        Six at most where noise is weak.
+    choose : bool
+        Take the problem's number of clusters as the most there may be, find out how many the sketch
+        can tell apart, and recover so many, or fewer if the verdict on so many is worse than rough.
+        The solution says why in `choice`.
+
+    Raises
+    ------
+    DecodingError
+        If a setting is out of range.
+
+    Guarantees
+    ----------
+    The result is a function of problem, settings and the state of `rng`: the same bits with the
+    same numerical libraries and number of threads, and up to rounding with others. What rounding
+    changes may grow to another local optimum where noise leaves several that are equally good.
+    """
+
+    name: ClassVar[str] = "mixture/2"
+
+    n_replicates: int = 12
+    choose: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        check_count("n_replicates", self.n_replicates, 1000)
+        check_flag("choose", self.choose)
+
+    def solve(
+        self,
+        problem: DecodingProblem,
+        *,
+        rng: np.random.Generator,
+        progress: Callable[[float], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Solution:
+        """Recover centroids; see `Solver.solve`."""
+        monitor = Monitor(1, progress, cancelled)
+        if not self.choose:
+            return self._solve(problem, rng, monitor)
+        for_choice, for_fits = rng.spawn(2)
+        choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
+        return self._solve_choice(problem, choice, for_fits, monitor.part(0.5, 1.0))
+
+    def _solve_choice(
+        self,
+        problem: DecodingProblem,
+        choice: ClusterChoice,
+        rng: np.random.Generator,
+        monitor: Monitor,
+    ) -> Solution:
+        """Recover as many clusters as were recommended, or fewer if so many come out too poor."""
+        n_clusters, asked = choice.recommended, choice.recommended
+        while True:
+            part = monitor.part(0.0, 1.0 - 0.5 * n_clusters / (asked + 1))
+            solution = self._solve(replace(problem, n_clusters=n_clusters), rng.spawn(1)[0], part)
+            word = "sound" if solution.verdict is None else solution.verdict.word
+            if word in ("sound", "rough") or n_clusters == 1:
+                break
+            n_clusters = max(1, n_clusters * 2 // 3)
+        monitor.reach(1.0)
+        if n_clusters == asked:
+            return replace(solution, choice=choice)
+        lowered = replace(
+            choice,
+            recommended=n_clusters,
+            least=min(choice.least, n_clusters),
+            most=n_clusters,
+            statement=f"the sketch is too poor for {asked} clusters, which would explain it best: "
+            f"{n_clusters} are the most that it supports",
+        )
+        return replace(solution, choice=lowered)
+
+    def _solve(
+        self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
+    ) -> Solution:
+        # Bad input may overflow single precision; every step checks what it keeps instead.
+        with np.errstate(all="ignore"):
+            return self._recover(problem, measure_in_wavelengths(problem), rng, monitor)
+
+    def _recover(
+        self,
+        stated: DecodingProblem,
+        problem: DecodingProblem,
+        rng: np.random.Generator,
+        monitor: Monitor,
+    ) -> Solution:
+        for_fits, for_ladder, for_members, for_pool = rng.spawn(4)
+        target = prepare_target(problem)
+        fits = fit_clusters(
+            target,
+            int(problem.n_clusters),
+            n_replicates=self.n_replicates,
+            rng=for_fits,
+            monitor=monitor.part(0.0, 0.5),
+        )
+        candidates = climb(target, fits, rng=for_ladder, monitor=monitor.part(0.5, 0.9))
+        members = choose_members(target, candidates, for_members)
+        best = min(fits, key=lambda fit: fit.objective)
+        clusters = pool_clusters(
+            target, members, best.atoms.centres, rng=for_pool, monitor=monitor.part(0.9, 1.0)
+        )
+        solution = assemble_pooled_solution(
+            problem, target, fits, candidates, clusters, plan_unit=stated.unit, solver=self.name
+        )
+        monitor.reach(1.0)
+        return solution

@@ -1,0 +1,57 @@
+"""The solvers by name: the one place where a new solver is added."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from learning.decoding.clompr import ClOmpr
+from learning.decoding.recovery import MixtureDecoder
+from learning.decoding.solver import Solver
+from shared.errors import DecodingError
+
+__all__ = ["create_solver", "default_solver", "solver_factories"]
+
+default_solver: Final = "mixture"
+
+solver_factories: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {"mixture": MixtureDecoder, "cl-ompr": ClOmpr}
+)
+
+
+def create_solver(name: str = default_solver, **settings: Any) -> Solver:
+    """Create a solver from its name and settings.
+
+    Parameters
+    ----------
+    name : str
+        A key of `solver_factories`, without the version.
+    **settings : object
+        The solver's hyperparameters; those left out keep their defaults.
+
+    Returns
+    -------
+    Solver
+        Frozen; its `name` carries the version.
+
+    Raises
+    ------
+    DecodingError
+        If the name or a setting is unknown, or a setting is out of range.
+    """
+    if name not in solver_factories:
+        known = ", ".join(sorted(solver_factories))
+        raise DecodingError(
+            f"must be one of {known}, not {name!r}", field="solver", fix=f"use {default_solver!r}"
+        )
+    factory = solver_factories[name]
+    known_settings = [field.name for field in dataclasses.fields(factory)]
+    for setting in settings:
+        if setting not in known_settings:
+            raise DecodingError(
+                f"is not a setting of {name}, which has {', '.join(known_settings)}",
+                field=f"settings.{setting}",
+                fix="correct the name or leave it out",
+            )
+    solver: Solver = factory(**settings)
+    return solver

@@ -1,0 +1,163 @@
+"""What a solver returns, and how fitted mixtures become that answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from learning.decoding.choice import ClusterChoice
+from learning.decoding.density import GaussianMixture
+from learning.decoding.diagnosis import (
+    Diagnosis,
+    compute_agreement,
+    compute_noise_floor,
+    diagnose,
+    is_at_noise_floor,
+)
+from learning.decoding.evidence import Evidence
+from learning.decoding.judging import judge_without_evidence
+from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.verdict import Verdict
+
+__all__ = ["Fit", "Solution", "assemble_solution"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Solution:
+    """Centroids with weights, and how far they can be trusted.
+
+    Parameters
+    ----------
+    centroids : float64 (k, d)
+        C, data units, inside the box, sorted by falling weight.
+    weights : float64 (k,)
+        a >= 0, summing to 1.
+    residual : float
+        ||sketch - sum_k w_k atom_k||^2 / m of the best fit of k atoms, points or round clusters,
+        with the fitted weights w before they were scaled to sum to 1.
+    noise_floor : float
+        What the noise alone would leave, in the units of `residual`.
+    at_noise_floor : bool
+        Whether the residual is as low as the noise allows, but for chance: then k atoms explain all
+        that the sketch can tell.
+    n_replicates : int
+        Independent runs made.
+    replicate_residuals : tuple of float
+        Their residuals, in the order run; the lowest was kept.
+    agreement : float
+        Share of the replicates that reached the same residual as the best, which is one of them.
+    solver : str
+        Name and version.
+    warnings : tuple of str
+        In plain words, what the reader should know; empty if nothing is suspect.
+    succeeded : bool
+        False if nothing usable was found; centroids and weights are then finite place-holders. True
+        says that the solver did its work, not that the sketch held clusters: read `warnings`.
+    spreads : float64 (k, d), optional
+        Standard deviation of each cluster's records about its mean, as the fitted density has
+        them, data units; None from a solver of point masses.
+    mixture : GaussianMixture, optional
+        A density that explains the sketch, of k atoms or more; None from a solver of point masses.
+    choice : ClusterChoice, optional
+        Why there are so many clusters, if the solver was to choose.
+    evidence : Evidence, optional
+        What the answer is judged by; None from a solver of point masses.
+    verdict : Verdict, optional
+        How far to trust the answer.
+    """
+
+    centroids: Vector
+    weights: Vector
+    residual: float
+    noise_floor: float
+    at_noise_floor: bool
+    n_replicates: int
+    replicate_residuals: tuple[float, ...]
+    agreement: float
+    solver: str
+    warnings: tuple[str, ...]
+    succeeded: bool
+    spreads: Vector | None = None
+    mixture: GaussianMixture | None = None
+    choice: ClusterChoice | None = None
+    evidence: Evidence | None = None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """One replicate's mixture in standardised coordinates.
+
+    Parameters
+    ----------
+    points : float64 (K, d)
+        V, unit lengths, in the box.
+    weights : float64 (K,)
+        >= 0, not scaled.
+    misfit : float
+        ||z - sum_k w_k A(v_k)||^2.
+    n_failures : int
+        Steps in which an optimiser failed.
+    """
+
+    points: Vector
+    weights: Vector
+    misfit: float
+    n_failures: int
+
+
+def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: str) -> Solution:
+    """Keep the fit of lowest misfit and put it into data units.
+
+    Parameters
+    ----------
+    problem : DecodingProblem
+        What was solved.
+    fits : sequence of Fit
+        One for each replicate, at least one, k atoms each.
+    solver : str
+        Name and version.
+
+    Returns
+    -------
+    Solution
+        Finite, in the box, sorted, with weights that sum to 1. The first of equal fits is kept.
+    """
+    residuals = np.array([fit.misfit for fit in fits]) / problem.n_frequencies
+    best = fits[int(np.argmin(np.nan_to_num(residuals, nan=np.inf)))]
+    weights, has_mass = _normalise(best.weights)
+    order = np.argsort(-weights, kind="stable")
+    centroids = np.clip(problem.centre + problem.unit * best.points, problem.lower, problem.upper)
+    residual = best.misfit / problem.n_frequencies
+    found = Diagnosis(
+        atom="points",
+        n_parameters=problem.n_clusters * (problem.n_dimensions + 1),
+        residual=residual,
+        replicate_residuals=tuple(residuals.tolist()),
+        fitted_weights=best.weights,
+        centres=centroids,
+        shares=best.weights,
+        n_failures=sum(fit.n_failures for fit in fits),
+    )
+    return Solution(
+        centroids=centroids[order],
+        weights=weights[order],
+        residual=residual,
+        noise_floor=compute_noise_floor(problem, found),
+        at_noise_floor=is_at_noise_floor(problem, found),
+        n_replicates=len(fits),
+        replicate_residuals=found.replicate_residuals,
+        agreement=compute_agreement(problem, found),
+        solver=solver,
+        warnings=diagnose(problem, found),
+        succeeded=bool(has_mass and np.isfinite(residual)),
+        verdict=judge_without_evidence(solver),
+    )
+
+
+def _normalise(weights: Vector) -> tuple[Vector, bool]:
+    """Scale weights to sum to 1; equal weights and False if there is no mass."""
+    total = float(np.sum(weights))
+    if not (np.isfinite(total) and total > 0.0):
+        return np.full(len(weights), 1.0 / len(weights)), False
+    return weights / total, True

@@ -1,0 +1,1 @@
+"""From exact sums to the global sketch: totals, counts, weights, SNR, and the inverse problem."""

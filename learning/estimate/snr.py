@@ -1,0 +1,106 @@
+"""Signal-to-noise ratio of a sketch (seed eq. 6-7): before there are data, and from a release."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core import AMPLITUDE
+from shared.privacy.mechanism import Mechanism
+
+DEFAULT_SIGNAL_ENERGY = 0.35
+"""``|z|^2`` to assume before there are data; it depends on the data and on the radius law."""
+SIGNAL_ENERGY_RANGE = (0.10, 0.45)
+"""The range that was seen: low for many clusters in few dimensions, high for few clusters."""
+
+
+def compute_noise_energy(
+    *, noise_variance_sum: float, amplitude: int, alpha: float, n_records: int
+) -> float:
+    """Compute V, the expected squared modulus that privacy noise adds to one averaged feature.
+
+    ``V = 2 sum_l Var / (A alpha n)^2``, for the size-weighted average of the sums.
+
+    Parameters
+    ----------
+    noise_variance_sum
+        Sum over sketches of the noise variance of one real coordinate.
+    amplitude, alpha, n_records
+        A, r / m, and the records of all sketches together.
+    """
+    return 2.0 * noise_variance_sum / (amplitude * alpha * n_records) ** 2
+
+
+def predict_snr(
+    *, signal_energy: float, noise_energy: float, alpha: float, n_records: int
+) -> float:
+    """Predict the SNR of a global sketch (seed eq. 6-7).
+
+    ``SNR = |z|^2 / (V + (1 / alpha - |z|^2) / n)`` with ``|z|^2`` the mean over features of
+    ``|z_j|^2`` for features of modulus 1.
+    """
+    sampling = (1.0 / alpha - signal_energy) / n_records
+    return signal_energy / (noise_energy + sampling)
+
+
+def predict_mechanism_snr(
+    mechanism: Mechanism,
+    *,
+    n_sketches: int,
+    n_records: int,
+    amplitude: int = AMPLITUDE,
+    alpha: float = 1.0,
+    signal_energy: float = DEFAULT_SIGNAL_ENERGY,
+    count_variance: float = 0.0,
+) -> float:
+    """Predict the SNR of the global sketch that a mechanism leaves, before any data exist.
+
+    Seed eq. 7 for any mechanism: ``V = 2 L Var / (A alpha n)^2``, for the size-weighted average.
+    How the n records are spread over the L sketches does not matter, for every sketch carries the
+    same noise.
+
+    Parameters
+    ----------
+    mechanism
+        Gives Var, the noise variance of one real coordinate of one sketch.
+    n_sketches, n_records
+        L, devices times windows; and n, the records of all sketches together.
+    amplitude, alpha
+        A, and r / m.
+    signal_energy
+        ``|z|^2``: an assumption; 0.10 to 0.45 was seen, and the SNR is nearly proportional to it.
+    count_variance
+        Noise variance of the number of records of one sketch, where it is secret. Dividing by
+        their sum adds ``|z|^2 L count_variance / n^2`` to V.
+
+    Returns
+    -------
+    float
+        The SNR.
+    """
+    noise_energy = compute_noise_energy(
+        noise_variance_sum=n_sketches * mechanism.variance,
+        amplitude=amplitude,
+        alpha=alpha,
+        n_records=n_records,
+    )
+    noise_energy += signal_energy * n_sketches * count_variance / n_records**2
+    return predict_snr(
+        signal_energy=signal_energy,
+        noise_energy=noise_energy,
+        alpha=alpha,
+        n_records=n_records,
+    )
+
+
+def estimate_signal_energy(
+    sketch: NDArray[np.complex128], *, noise_energy: float, alpha: float, n_records: int
+) -> float:
+    """Estimate ``|z|^2`` from a released sketch: shape ``(m,)``; post-processing, costs nothing.
+
+    ``(mean |s_j|^2 - V - 1 / (alpha n)) / (1 - 1 / n)``, cut below at zero.
+    """
+    if n_records < 2:
+        return 0.0
+    raw = float(np.mean(np.abs(sketch) ** 2)) - noise_energy - 1.0 / (alpha * n_records)
+    return max(0.0, raw / (1.0 - 1.0 / n_records))

@@ -1,0 +1,74 @@
+"""Which radius law suits a noise: narrow under strong noise, wide where there is little.
+
+A narrow law puts every frequency where clusters of the stated scale are seen best. A wide one
+forgives a scale that is wrong, and sees clusters that are far apart or unlike in spread; but some
+of its frequencies tell little, and under strong noise that is not affordable. The limits were
+measured with the mixture decoder: ``learning/decoding/README.md`` has the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from shared.core import RadiusLaw
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawChoice:
+    """A radius law for a noise, and why.
+
+    Parameters
+    ----------
+    law
+        To put into the plan.
+    least_snr_per_parameter
+        Chosen from this SNR m / (k d) on.
+    reason
+        A clause that completes "because".
+    """
+
+    law: RadiusLaw
+    least_snr_per_parameter: float
+    reason: str
+
+
+LAW_CHOICES: Final = (
+    LawChoice(
+        law=RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.5, tail_high=32.0),
+        least_snr_per_parameter=1e4,
+        reason="noise is weak, and low frequencies too see clusters that are far apart or whose "
+        "scale was guessed wrong",
+    ),
+    LawChoice(
+        law=RadiusLaw(sigma_low=1.0, sigma_high=4.0),
+        least_snr_per_parameter=800.0,
+        reason="noise is moderate, and lower frequencies too see clusters that are not round",
+    ),
+    LawChoice(
+        law=RadiusLaw(sigma_low=0.7, sigma_high=3.0),
+        least_snr_per_parameter=350.0,
+        reason="noise is rather strong, and frequencies close to the scale on both sides still "
+        "forgive a guess that is wrong by 2",
+    ),
+    LawChoice(
+        law=RadiusLaw(sigma_low=0.8, sigma_high=2.0),
+        least_snr_per_parameter=0.0,
+        reason="noise is strong, and only frequencies near the scale tell enough, so that the "
+        "scale has to be right",
+    ),
+)
+"""From weak noise to strong."""
+
+
+def choose_radius_law(snr_per_parameter: float) -> LawChoice:
+    """Choose the law for a predicted SNR m / (k d), which is positive or zero."""
+    return next(c for c in LAW_CHOICES if snr_per_parameter >= c.least_snr_per_parameter)
+
+
+def describe_law(law: RadiusLaw) -> str:
+    """Write a law in words, w being the scale."""
+    words = f"{law.kind}, sigma from {law.sigma_low:g} w to {law.sigma_high:g} w"
+    if law.tail_share:
+        words += f", for {law.tail_share:.0%} of the frequencies up to {law.tail_high:g} w instead"
+    return words

@@ -1,0 +1,104 @@
+"""The outline of a study: what is known before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
+from shared.errors import PrivacyError
+from shared.privacy.sensitivity import require_neighbouring
+
+FEATURES_PER_PARAMETER = (2, 3, 5, 7, 10)
+"""Candidates for m / (k d): below 2 too few equations, above 10 no gain was measured."""
+POSSIBLE_CLUSTERS = (50, 20, 10, 5)
+"""The largest numbers of clusters that are planned for where nobody knows how many are wanted."""
+LARGEST_FREQUENCIES = 1 << 20
+"""The most frequencies that a plan may have."""
+HEADROOM = 4
+"""A sketch may hold this many times the mean number of records."""
+SECRET_HEADROOM = 64
+"""The same where the number is secret: no device looks at it, so that far more must fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOutline:
+    """The facts of a study that are known before it starts.
+
+    Parameters
+    ----------
+    n_records, n_sketches
+        n, the records of all sketches together; and L, devices times windows.
+    n_dimensions, n_clusters
+        d, and the largest number k of clusters that may be wanted.
+    signal_energy
+        ``|z|^2``, an assumption: 0.10 to 0.45 was seen.
+    neighbouring
+        ``replace-one``, or ``add-remove-one`` where presence is secret: there some of the sketches
+        may hold no record, and masks are refused.
+    bytes_are_scarce
+        Whether the least m that reaches the target is wanted, rather than the best quality.
+    mask_groups
+        m / r. Above 1, Laplace noise with masks is among the candidates; it is never recommended,
+        for masks buy computing time and cost variance.
+
+    Raises
+    ------
+    PrivacyError
+        A count is below 1, the relation is unknown, there are fewer records than sketches, more
+        frequencies would be needed than a plan may have, or the signal energy does not lie between
+        0 and 1.
+    """
+
+    n_records: int
+    n_sketches: int
+    n_dimensions: int
+    n_clusters: int
+    signal_energy: float = DEFAULT_SIGNAL_ENERGY
+    neighbouring: str = "replace-one"
+    bytes_are_scarce: bool = False
+    mask_groups: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
+            if getattr(self, name) < 1:
+                raise PrivacyError("must be at least 1", field=name, fix="use a whole number")
+        require_neighbouring(self.neighbouring)
+        if self.n_records < self.n_sketches and not self.hides_presence:
+            raise PrivacyError(
+                f"must be at least the number of sketches, {self.n_sketches}",
+                field="n_records",
+                fix="count the records of all sketches together",
+            )
+        if FEATURES_PER_PARAMETER[0] * self.n_clusters * self.n_dimensions > LARGEST_FREQUENCIES:
+            raise PrivacyError(
+                f"times n_dimensions must be at most {LARGEST_FREQUENCIES // 2}",
+                field="n_clusters",
+                fix="look for fewer clusters, or in fewer dimensions",
+            )
+        if not 0.0 < self.signal_energy < 1.0:
+            raise PrivacyError(
+                "must lie between 0 and 1",
+                field="signal_energy",
+                fix=f"leave it out for {DEFAULT_SIGNAL_ENERGY}",
+            )
+
+    @property
+    def hides_presence(self) -> bool:
+        """True if it is secret that a record is there."""
+        return self.neighbouring == "add-remove-one"
+
+    @property
+    def most_records(self) -> int:
+        """Records that a sketch is sized for: a multiple of the mean, rounded up."""
+        headroom = SECRET_HEADROOM if self.hides_presence else HEADROOM
+        return headroom * -(-self.n_records // self.n_sketches)
+
+    @property
+    def frequencies(self) -> tuple[int, ...]:
+        """Candidates for m, ascending."""
+        parameters = self.n_clusters * self.n_dimensions
+        return tuple(
+            factor * parameters
+            for factor in FEATURES_PER_PARAMETER
+            if factor * parameters <= LARGEST_FREQUENCIES
+        )

@@ -1,0 +1,65 @@
+"""Random targets and mixtures for the tests of the mixture decoder's parts."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.decoding.gaussians import Atoms, Target, prepare_target
+from learning.decoding.levenberg import Fitted, evaluate
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.solver import Monitor
+
+QUIET = Monitor()
+
+
+def draw_target(
+    rng: np.random.Generator,
+    *,
+    n_dimensions: int = 3,
+    n_frequencies: int = 40,
+    atoms: Atoms | None = None,
+    noise_variance: float = 0.0,
+) -> Target:
+    """Draw frequencies, and a sketch of the atoms or, without any, of nothing but chance."""
+    d, m = n_dimensions, n_frequencies
+    frequencies = rng.normal(size=(d, m)) / np.sqrt(d)
+    sketch: NDArray[np.complex128]
+    if atoms is None:
+        sketch = rng.uniform(size=m) * np.exp(2j * np.pi * rng.uniform(size=m))
+    else:
+        sketch = compute_sketch(atoms, frequencies)
+    return prepare_target(
+        DecodingProblem(
+            sketch=sketch,
+            frequencies=frequencies,
+            lower=np.full(d, -10.0),
+            upper=np.full(d, 10.0),
+            centre=np.zeros(d),
+            unit=np.ones(d),
+            noise_variance=noise_variance,
+            n_clusters=1,
+        )
+    )
+
+
+def compute_sketch(atoms: Atoms, frequencies: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """Compute sum_k a_k exp(i w.c_k - s_k |w|^2 / 2) in double precision: complex128 (m,)."""
+    squares = np.sum(frequencies**2, axis=0)
+    exponents = 1j * atoms.centres @ frequencies - 0.5 * atoms.variances[:, None] * squares
+    sketch: NDArray[np.complex128] = atoms.weights @ np.exp(exponents)
+    return sketch
+
+
+def draw_atoms(rng: np.random.Generator, n_atoms: int, *, n_dimensions: int = 3) -> Atoms:
+    """Draw a mixture well inside the box and the bounds."""
+    return Atoms(
+        centres=rng.uniform(-6.0, 6.0, size=(n_atoms, n_dimensions)),
+        log_variances=rng.uniform(-1.0, 1.0, size=n_atoms),
+        weights=rng.uniform(0.2, 1.0, size=n_atoms) / n_atoms,
+    )
+
+
+def draw_fitted(seed: int, n_atoms: int) -> tuple[Target, Fitted]:
+    """Draw a target of chance and a mixture that does not explain it."""
+    rng = np.random.default_rng(seed)
+    target = draw_target(rng)
+    return target, evaluate(target, draw_atoms(rng, n_atoms))

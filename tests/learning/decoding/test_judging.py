@@ -1,0 +1,130 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learning.decoding.evidence import Evidence
+from learning.decoding.judging import FEATURES, compute_features, judge
+from learning.decoding.recovery import MixtureDecoder
+from learning.decoding.registry import create_solver
+
+from .conftest import MakeProblem
+
+GOOD = Evidence(
+    residual_deviations=0.0,
+    held_out=1.0,
+    disagreement=0.002,
+    worst_disagreement=0.004,
+    agreement=1.0,
+    snr_per_parameter=1e4,
+    features_per_parameter=5.0,
+    spread_over_scale=1.0,
+    edge_share=0.0,
+    model="5 round Gaussians",
+    stabilities=np.ones(5),
+    resolutions=np.full(5, 1e-3),
+    resolved=np.ones(5, dtype=np.bool_),
+)
+WORDS = ("sound", "rough", "doubtful", "do not use")
+shares = st.floats(0.0, 1.0)
+factors = st.floats(1.0, 100.0)
+
+
+def test_good_evidence_is_sound_and_its_band_narrow(make_problem: MakeProblem) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, GOOD)
+    assert verdict.word == "sound"
+    assert 1.0 <= verdict.low <= verdict.high < 1.1
+    assert verdict.sentence.endswith("clusters below 0.1% of the records go unseen")
+
+
+@given(share=shares, factor=factors)
+def test_worse_evidence_never_gives_a_better_word_or_a_lower_band(
+    make_problem: MakeProblem, share: float, factor: float
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    base = replace(GOOD, disagreement=0.1 * share, worst_disagreement=0.2 * share)
+    before = judge(problem, base)
+    for worse in (
+        replace(base, disagreement=base.disagreement * factor),
+        replace(base, held_out=factor),
+        replace(base, snr_per_parameter=base.snr_per_parameter / factor**2),
+        replace(base, spread_over_scale=1.0 / factor),
+        replace(base, spread_over_scale=factor),
+        replace(base, agreement=1.0 / factor),
+        replace(base, stabilities=np.full(5, share)),
+    ):
+        after = judge(problem, worse)
+        assert WORDS.index(after.word) >= WORDS.index(before.word)
+        assert after.high >= before.high
+        assert after.low >= before.low
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"disagreement": 0.6, "worst_disagreement": 1.2}, "differ in their centroids"),
+        ({"spread_over_scale": 0.1}, "narrower than the plan's scale, 0.1 of it"),
+        ({"spread_over_scale": 9.0}, "wider than the plan's scale, 9 times"),
+        ({"snr_per_parameter": 5.0}, "noise is too strong for 5 clusters"),
+        ({"features_per_parameter": 1.5}, "too few equations for 5 clusters"),
+    ],
+)
+def test_the_sentence_names_what_is_worst(
+    make_problem: MakeProblem, change: dict[str, Any], words: str
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, replace(GOOD, **change))
+    assert verdict.word in ("doubtful", "do not use")
+    assert words in verdict.sentence
+
+
+def test_there_is_a_feature_for_every_coefficient() -> None:
+    assert len(compute_features(GOOD)) == len(FEATURES)
+
+
+def test_a_decoder_without_evidence_never_calls_its_answers_sound(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(
+        np.array([[1.0, 2.0], [4.0, 5.0]]), n_clusters=2, n_frequencies=30, half_width=5.0
+    )
+    solution = create_solver("cl-ompr").solve(problem, rng=np.random.default_rng(0))
+    assert solution.verdict is not None
+    assert solution.verdict.word == "doubtful"
+    assert math.isinf(solution.verdict.high)
+
+
+def test_a_number_of_clusters_that_comes_out_too_poor_is_not_recommended(
+    make_problem: MakeProblem,
+) -> None:
+    rng = np.random.default_rng(3)
+    means = 3.0 + rng.uniform(-7.0, 7.0, size=(8, 2))
+    records = np.repeat(means, 200, axis=0) + rng.normal(size=(1600, 2))
+    for noise_variance in (1e-4, 0.02, 0.2):
+        problem = make_problem(
+            records,
+            n_clusters=10,
+            n_frequencies=100,
+            half_width=12.0,
+            noise_variance=noise_variance,
+        )
+        solution = MixtureDecoder(choose=True).solve(problem, rng=np.random.default_rng(0))
+        choice, verdict = solution.choice, solution.verdict
+        assert choice is not None
+        assert verdict is not None
+        assert choice.least <= choice.recommended <= choice.most
+        assert choice.recommended == len(solution.weights)
+        assert verdict.word in ("sound", "rough") or choice.recommended == 1
+
+
+@pytest.mark.parametrize(("agreement", "word"), [(1.0, "doubtful"), (1.0 / 12.0, "do not use")])
+def test_far_too_small_a_scale_is_doubtful_at_best_and_unusable_where_no_two_searches_agree(
+    make_problem: MakeProblem, agreement: float, word: str
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    assert judge(problem, replace(GOOD, spread_over_scale=9.0, agreement=agreement)).word == word

@@ -1,0 +1,74 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learning.decoding.problem import DecodingProblem
+from shared.errors import DecodingError
+
+
+def valid_fields() -> dict[str, Any]:
+    return {
+        "sketch": np.full(6, 0.5 + 0.1j),
+        "frequencies": np.linspace(-1.0, 1.0, 12).reshape(2, 6),
+        "lower": np.array([-4.0, -5.0]),
+        "upper": np.array([4.0, 5.0]),
+        "centre": np.zeros(2),
+        "unit": np.ones(2),
+        "noise_variance": 0.0,
+        "n_clusters": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("n_clusters", 0, "n_clusters"),
+        ("n_clusters", 5, "at most 4"),
+        ("n_clusters", 2.0, "n_clusters"),
+        ("n_clusters", True, "n_clusters"),
+        ("sketch", np.full(6, np.nan + 0j), "sketch"),
+        ("sketch", np.full(6, 3.0 + 0j), "sketch"),
+        ("sketch", np.full(5, 0.5 + 0j), "sketch"),
+        ("sketch", np.full((6, 1), 0.5 + 0j), "sketch"),
+        ("sketch", ["a"] * 6, "sketch"),
+        ("frequencies", np.full((2, 6), np.inf), "frequencies"),
+        ("frequencies", np.zeros((0, 6)), "frequencies"),
+        ("frequencies", np.full((2, 6), 1e12), "frequencies"),
+        ("lower", np.array([4.0, -5.0]), "lower, upper"),
+        ("lower", np.array([6.0, -5.0]), "dimension 0"),
+        ("upper", np.array([4.0]), "upper"),
+        ("centre", np.zeros(3), "centre"),
+        ("unit", np.array([1.0, 0.0]), "unit"),
+        ("noise_variance", -1.0, "noise_variance"),
+        ("noise_variance", float("nan"), "noise_variance"),
+    ],
+)
+def test_a_field_out_of_its_rule_is_refused_by_name_with_a_fix(
+    field: str, value: object, named: str
+) -> None:
+    with pytest.raises(DecodingError, match=named) as caught:
+        DecodingProblem(**{**valid_fields(), field: value})
+    assert caught.value.fix
+    assert field in (caught.value.field or "")
+
+
+def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
+    assert DecodingProblem(**valid_fields()).n_clusters == 4
+
+
+def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:
+    fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 1.0}
+    assert DecodingProblem(**fields).noise_variance == 1.0
+
+
+def test_the_arrays_are_frozen_copies() -> None:
+    fields = valid_fields()
+    problem = DecodingProblem(**fields)
+    fields["sketch"][0] = 0.0
+    assert problem.sketch[0] == 0.5 + 0.1j
+    with pytest.raises(ValueError, match="read-only"):
+        problem.sketch[0] = 0.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        problem.n_clusters = 2  # type: ignore[misc]

@@ -1,0 +1,44 @@
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyst.planning.advice import format_law
+from learning.planning.laws import LAW_CHOICES, choose_radius_law, describe_law
+from shared.core import RadiusLaw
+from shared.plan.encoding import structure
+
+snrs = st.floats(0.0, 1e12)
+
+
+@given(snrs, snrs)
+def test_less_noise_never_gets_a_narrower_law(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+
+    def reach(snr: float) -> float:
+        law = choose_radius_law(snr).law
+        return law.tail_high if law.tail_share else law.sigma_high
+
+    assert reach(low) <= reach(high)
+
+
+def test_there_is_a_law_for_every_noise_from_weak_to_strong() -> None:
+    limits = [choice.least_snr_per_parameter for choice in LAW_CHOICES]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == 0.0
+    for choice in LAW_CHOICES:
+        assert choose_radius_law(choice.least_snr_per_parameter) == choice
+        assert choice.reason
+
+
+@pytest.mark.parametrize("law", [*(choice.law for choice in LAW_CHOICES), RadiusLaw()])
+def test_a_law_in_a_specification_is_the_law_that_was_written(law: RadiusLaw) -> None:
+    document = tomllib.loads(format_law(law))["radius_law"]
+    assert structure(RadiusLaw, document, "radius_law") == law
+
+
+def test_a_law_is_told_in_words() -> None:
+    assert describe_law(RadiusLaw()) == "adapted, sigma from 1 w to 4 w"
+    tailed = RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.5, tail_high=16.0)
+    assert describe_law(tailed).endswith("2 w, for 50% of the frequencies up to 16 w instead")

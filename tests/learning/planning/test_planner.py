@@ -1,0 +1,361 @@
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learning.estimate.snr import predict_mechanism_snr
+from learning.planning.outline import (
+    FEATURES_PER_PARAMETER,
+    LARGEST_FREQUENCIES,
+    POSSIBLE_CLUSTERS,
+    StudyOutline,
+)
+from learning.planning.planner import (
+    Advice,
+    advise,
+    advise_for_unknown_clusters,
+    find_smallest_epsilon,
+    predict_candidate,
+)
+from learning.planning.quality import predict_relative_sse
+from shared.errors import PlanError, PrivacyError
+from shared.plan import plan_from_spec
+from shared.privacy import MECHANISMS, PrivacyTarget, calibrate_mechanism
+
+PURE = Fraction(0)
+DELTA = Fraction(1, 10**6)
+
+outlines = st.builds(
+    StudyOutline,
+    n_records=st.integers(10_000, 10**8),
+    n_sketches=st.integers(1, 10_000),
+    n_dimensions=st.integers(1, 12),
+    n_clusters=st.integers(1, 12),
+)
+epsilons = st.fractions(Fraction(1, 50), 20, max_denominator=1000)
+deltas = st.sampled_from([PURE, DELTA])
+targets = st.floats(1.03, 2.0)
+
+
+def outline(**changes: Any) -> StudyOutline:
+    known = {"n_records": 26_115, "n_sketches": 12, "n_dimensions": 4, "n_clusters": 5}
+    return StudyOutline(**(known | changes))
+
+
+def advise_on(study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float) -> Advice:
+    return advise(study, epsilon=epsilon, delta=delta, target_sse=target)
+
+
+@given(outlines, epsilons, deltas, targets)
+@settings(max_examples=30)
+def test_what_is_recommended_can_be_calibrated_within_the_budget(
+    study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
+) -> None:
+    best = advise_on(study, epsilon, delta, target).recommended
+    noise = calibrate_mechanism(
+        PrivacyTarget(
+            mechanism=best.mechanism,
+            n_frequencies=best.n_frequencies,
+            measurements_per_record=best.measurements_per_record,
+            epsilon=best.epsilon,
+            delta=best.delta,
+            neighbouring="replace-one",
+        )
+    )
+    assert noise.guarantee.epsilon <= epsilon
+    assert noise.guarantee.delta <= delta
+
+
+@given(outlines, epsilons, deltas, targets)
+@settings(max_examples=30)
+def test_what_is_recommended_reaches_the_target_if_any_candidate_without_masks_does(
+    study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
+) -> None:
+    advice = advise_on(study, epsilon, delta, target)
+    reaching = [c for c in advice.candidates if not c.has_masks and c.band.reaches(target)]
+    assert advice.meets_target == bool(reaching)
+    if not reaching:
+        assert advice.recommended.band.high == min(c.band.high for c in advice.candidates)
+
+
+@given(outlines, epsilons, deltas, targets)
+@settings(max_examples=30)
+def test_of_those_that_reach_the_target_the_best_is_recommended_or_where_bytes_are_scarce_the_least(
+    study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
+) -> None:
+    advice = advise_on(study, epsilon, delta, target)
+    if not advice.meets_target:
+        return
+    best = advice.recommended
+    reaching = [c for c in advice.candidates if not c.has_masks and c.band.reaches(target)]
+    rivals = [c for c in reaching if c.delta == best.delta]
+    assert best.band.high <= min(c.band.high for c in rivals) + 0.005
+    scarce = advise_on(replace(study, bytes_are_scarce=True), epsilon, delta, target).recommended
+    assert scarce.n_frequencies == min(c.n_frequencies for c in rivals)
+
+
+def test_weak_noise_gets_five_features_a_parameter_and_no_more() -> None:
+    best = advise_on(outline(n_records=10**7), Fraction(10), PURE, 1.3).recommended
+    assert best.band.features_per_parameter == 5.0
+
+
+def test_a_plan_for_many_clusters_supports_fewer_and_its_range_is_where_the_band_ends() -> None:
+    found = advise_on(outline(n_records=10**6, n_clusters=10), Fraction(1), PURE, 1.1)
+    best, supported = found.recommended, found.cluster_range
+    assert supported.within_target >= 10
+    for k, reaches in ((1, True), (supported.within_target, True), (10**3, False)):
+        band = predict_relative_sse(
+            snr=best.snr, n_frequencies=best.n_frequencies, n_clusters=k, n_dimensions=4
+        )
+        assert band.reaches(1.1) == reaches
+    beyond = predict_relative_sse(
+        snr=best.snr,
+        n_frequencies=best.n_frequencies,
+        n_clusters=supported.at_most + 1,
+        n_dimensions=4,
+    )
+    assert beyond.high == float("inf")
+
+
+def test_an_unknown_number_of_clusters_is_planned_for_as_high_as_the_budget_allows() -> None:
+    def plan(n_records: int) -> int:
+        study, advice = advise_for_unknown_clusters(
+            outline(n_records=n_records), epsilon=Fraction(1), target_sse=1.1
+        )
+        assert advice.meets_target or study.n_clusters == min(POSSIBLE_CLUSTERS)
+        return study.n_clusters
+
+    assert plan(10**7) == max(POSSIBLE_CLUSTERS)
+    assert min(POSSIBLE_CLUSTERS) < plan(120_000) < max(POSSIBLE_CLUSTERS)
+    assert plan(1000) == min(POSSIBLE_CLUSTERS)
+
+
+@given(outlines, st.sampled_from([PURE, DELTA]), st.sampled_from([1.08, 1.1, 1.3]))
+@settings(max_examples=8)
+def test_the_smallest_epsilon_suffices_and_a_tenth_less_does_not(
+    study: StudyOutline, delta: Fraction, target: float
+) -> None:
+    try:
+        best = find_smallest_epsilon(study, delta=delta, target_sse=target)
+    except PrivacyError:
+        assert not advise_on(study, Fraction(100), delta, target).meets_target
+        return
+    assert best.band.reaches(target)
+    assert advise_on(study, best.epsilon, delta, target).recommended == best
+    if best.epsilon > Fraction(1, 10**6):
+        assert not reaches(study, best.epsilon * Fraction(9, 10), delta, target)
+
+
+def reaches(study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float) -> bool:
+    try:
+        return advise_on(study, epsilon, delta, target).meets_target
+    except PrivacyError:
+        return False
+
+
+def test_the_smallest_epsilon_is_an_exact_number_of_three_digits() -> None:
+    epsilon = find_smallest_epsilon(outline(), target_sse=1.1).epsilon
+    assert epsilon * 1000 == int(epsilon * 1000)
+    assert Fraction(1, 10) <= epsilon < 1
+
+
+@given(
+    st.sampled_from(MECHANISMS),
+    st.sampled_from([2, 5, 10]),
+    epsilons,
+    st.integers(10_000, 10**7),
+)
+@settings(max_examples=40)
+def test_snr_rises_with_epsilon_and_records_and_the_band_falls(
+    mechanism: str, factor: int, epsilon: Fraction, n_records: int
+) -> None:
+    def predict(records: int, level: Fraction) -> Any:
+        return predict_candidate(
+            outline(n_records=records),
+            mechanism=mechanism,
+            n_frequencies=20 * factor,
+            epsilon=level,
+            delta=DELTA,
+        )
+
+    base = predict(n_records, epsilon)
+    for better in (predict(2 * n_records, epsilon), predict(n_records, epsilon * Fraction(11, 10))):
+        assert better.snr > base.snr
+        assert better.band.low <= base.band.low
+        assert better.band.high <= base.band.high
+
+
+def test_pure_noise_favours_few_frequencies_and_gaussian_noise_does_not_care() -> None:
+    advice = advise_on(outline(n_records=30_000, n_sketches=1000), Fraction(1), DELTA, 1.05)
+
+    def spread(mechanism: str) -> list[float]:
+        return [c.band.snr_per_parameter for c in advice.candidates if c.mechanism == mechanism]
+
+    knorm, gaussian = spread("discrete-knorm"), spread("discrete-gaussian")
+    # Where noise dominates, x = SNR m / (k d) falls as 1 / m with the one, not with the other.
+    assert knorm[0] / knorm[-1] == pytest.approx(
+        FEATURES_PER_PARAMETER[-1] / FEATURES_PER_PARAMETER[0], rel=0.1
+    )
+    assert max(gaussian) / min(gaussian) < 1.01
+
+
+def test_a_delta_is_used_by_the_gaussian_alone_and_without_one_it_is_no_candidate() -> None:
+    pure = advise_on(outline(), Fraction(1), PURE, 1.1)
+    assert {c.mechanism for c in pure.candidates} == {"discrete-knorm", "discrete-laplace"}
+    both = advise_on(outline(), Fraction(1), DELTA, 1.1)
+    assert {c.mechanism for c in both.candidates if c.delta} == {"discrete-gaussian"}
+
+
+def test_pure_epsilon_is_preferred_where_it_reaches_the_target() -> None:
+    assert advise_on(outline(), Fraction(1), DELTA, 1.1).recommended.delta == 0
+    assert advise_on(outline(), Fraction(1, 2), DELTA, 1.1).recommended.delta == DELTA
+
+
+def test_masks_come_with_laplace_only_and_are_never_recommended() -> None:
+    advice = advise_on(outline(mask_groups=10), Fraction(1), DELTA, 1.1)
+    masked = [candidate for candidate in advice.candidates if candidate.has_masks]
+    assert masked
+    assert {candidate.mechanism for candidate in masked} == {"discrete-laplace"}
+    assert not advice.recommended.has_masks
+    for candidate in masked:
+        dense = next(
+            c
+            for c in advice.candidates
+            if (c.mechanism, c.n_frequencies, c.has_masks)
+            == ("discrete-laplace", candidate.n_frequencies, False)
+        )
+        assert candidate.snr < dense.snr
+
+
+def test_candidates_that_cannot_be_calibrated_are_left_out_with_their_reason() -> None:
+    # K-norm noise is too coarse above 273, the Gaussian's bound ends at 100.
+    advice = advise_on(outline(), Fraction(1000), DELTA, 1.1)
+    assert {c.mechanism for c in advice.candidates} == {"discrete-laplace"}
+    refused = {refusal.mechanism for refusal in advice.refusals}
+    assert refused == {"discrete-knorm", "discrete-gaussian"}
+    assert all(refusal.error.field == "epsilon" for refusal in advice.refusals)
+
+
+def test_a_budget_that_no_mechanism_can_keep_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="epsilon: is so small"):
+        advise_on(outline(), Fraction(1, 10**15), PURE, 1.1)
+
+
+def make_spec() -> dict[str, Any]:
+    return {
+        "dimensions": [
+            {"name": str(i), "unit": "1", "lower": 0, "upper": 1, "scale": 0.1} for i in range(4)
+        ],
+        "n_frequencies": 20,
+        "seed": "a study",
+        "epsilon": "1",
+        "window": {"kind": "time", "length_s": 3600},
+        "most_records": 1000,
+    }
+
+
+def test_sketch_bytes_are_those_of_the_plan() -> None:
+    study = outline()
+    for candidate in advise_on(study, Fraction(1), DELTA, 1.1).candidates:
+        plan = plan_from_spec(
+            make_spec()
+            | {
+                "n_frequencies": candidate.n_frequencies,
+                "delta": str(candidate.delta),
+                "mechanism": candidate.mechanism,
+                "most_records": study.most_records,
+            }
+        )
+        assert candidate.sketch_bytes == plan.payload_bytes
+
+
+def test_sketch_bytes_and_snr_count_what_hiding_presence_adds() -> None:
+    study = outline(neighbouring="add-remove-one")
+    window = {"kind": "time", "origin": 3600, "length_s": 3600}
+    for candidate in advise_on(study, Fraction(1), DELTA, 1.1).candidates:
+        plan = plan_from_spec(
+            make_spec()
+            | {
+                "n_frequencies": candidate.n_frequencies,
+                "delta": str(candidate.delta),
+                "mechanism": candidate.mechanism,
+                "most_records": study.most_records,
+                "neighbouring": "add-remove-one",
+                "window": window,
+            }
+        )
+        assert candidate.sketch_bytes == plan.payload_bytes
+        noise = plan.mechanism
+        snr = predict_mechanism_snr(
+            noise, n_sketches=study.n_sketches, n_records=study.n_records, count_variance=0.0
+        )
+        share = study.n_sketches * plan.count_variance / study.n_records**2
+        assert 1 / candidate.snr - 1 / snr == pytest.approx(share, rel=1e-6)
+
+
+def test_hiding_presence_needs_no_record_in_every_sketch_and_takes_no_masks() -> None:
+    study = outline(neighbouring="add-remove-one", n_records=5, mask_groups=2)
+    advice = advise_on(study, Fraction(1), PURE, 1.1)
+    assert not any(candidate.has_masks for candidate in advice.candidates)
+    assert {refusal.error.field for refusal in advice.refusals} == {"measurements_per_record"}
+
+
+def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
+    assert max(outline(n_dimensions=1000, n_clusters=300).frequencies) <= LARGEST_FREQUENCIES
+    with pytest.raises(
+        PlanError, match=f"n_frequencies: must be between 1 and {LARGEST_FREQUENCIES}"
+    ):
+        plan_from_spec(make_spec() | {"n_frequencies": LARGEST_FREQUENCIES + 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"n_records": 0}, "n_records"),
+        ({"n_sketches": 0}, "n_sketches"),
+        ({"n_dimensions": 0}, "n_dimensions"),
+        ({"n_clusters": -1}, "n_clusters"),
+        ({"mask_groups": 0}, "mask_groups"),
+        ({"neighbouring": "bounded"}, "neighbouring"),
+        ({"n_records": 11}, "n_records"),
+        ({"n_clusters": 1 << 20}, "n_clusters"),
+        ({"signal_energy": 0.0}, "signal_energy"),
+        ({"signal_energy": float("nan")}, "signal_energy"),
+    ],
+)
+def test_an_outline_that_breaks_a_rule_is_refused_by_field(
+    change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(PrivacyError) as refusal:
+        outline(**change)
+    assert refusal.value.field == field
+    assert refusal.value.fix
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "target", "field"),
+    [
+        (Fraction(0), PURE, 1.1, "epsilon"),
+        (Fraction(-1), PURE, 1.1, "epsilon"),
+        (0.1, PURE, 1.1, "epsilon"),
+        (Fraction(1), Fraction(1), 1.1, "delta"),
+        (Fraction(1), Fraction(-1, 2), 1.1, "delta"),
+        (Fraction(1), 1e-6, 1.1, "delta"),
+        (Fraction(1), PURE, 1.0, "target_sse"),
+        (Fraction(1), PURE, float("nan"), "target_sse"),
+    ],
+)
+def test_a_budget_or_target_that_breaks_a_rule_is_refused_by_field(
+    epsilon: Any, delta: Any, target: float, field: str
+) -> None:
+    with pytest.raises(PrivacyError) as refusal:
+        advise_on(outline(), epsilon, delta, target)
+    assert refusal.value.field == field
+
+
+def test_a_target_that_no_epsilon_reaches_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="target_sse: is out of reach"):
+        find_smallest_epsilon(outline(), target_sse=1.001)
