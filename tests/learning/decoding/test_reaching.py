@@ -1,0 +1,72 @@
+"""A cluster that is far from all others in one column is found from what a mixture leaves."""
+
+import numpy as np
+import pytest
+
+from learning.decoding.ellipsoids import Ellipsoids, compute_rows
+from learning.decoding.gaussians import Target
+from learning.decoding.ladder import compute_chance_cost
+from learning.decoding.reaching import find_far_place
+from learning.decoding.shaping import evaluate_shaped
+
+from .targets import draw_target
+
+N_DIMENSIONS, N_FREQUENCIES = 6, 240
+COMMON = np.array([0.0, 0.0, -1.0, -1.5, 0.5, -0.5])
+# Each cluster has its own value of one column, as those of a category have.
+OWN = ((2, 2.0), (3, 3.0), (5, 2.5))
+
+
+def draw_mixture(rare: float) -> Ellipsoids:
+    """Three clusters and a rare one, which has a value of its own in a column that none other has."""
+    centres = np.tile(COMMON, (4, 1))
+    centres[:3, :2] = [[-1.5, 1.0], [1.0, -2.0], [1.5, 1.5]]
+    for i, (column, value) in enumerate(OWN):
+        centres[i, column] = value
+    centres[3, 4] = 7.0
+    logs = np.full((4, N_DIMENSIONS), np.log(0.15))
+    logs[:, :2] = np.log(0.6)
+    logs[3, :2] = np.log(1.2)
+    return Ellipsoids(
+        centres=centres,
+        logs=logs,
+        slants=np.zeros((4, N_DIMENSIONS, N_DIMENSIONS)),
+        weights=np.array([*np.full(3, (1.0 - rare) / 3.0), rare]),
+    )
+
+
+def pose(rng: np.random.Generator, mixture: Ellipsoids, noise_variance: float) -> Target:
+    """Sketch a mixture with noise."""
+    target = draw_target(rng, n_dimensions=N_DIMENSIONS, n_frequencies=N_FREQUENCIES)
+    sketch = mixture.weights @ compute_rows(target, mixture)
+    noise = np.sqrt(noise_variance / 2.0) * rng.normal(size=2 * N_FREQUENCIES)
+    return Target(
+        **(vars(target) | {"sketch": (sketch + noise).astype(np.float32)})
+        | {"noise_variance": noise_variance}
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rare_value_of_a_column_is_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mixture = draw_mixture(rare=0.04)
+    target = pose(rng, mixture, noise_variance=1e-3)
+    common = evaluate_shaped(target, mixture.take(np.arange(3)))
+    place = find_far_place(target, common)
+    assert place.gain > compute_chance_cost(target, common)
+    assert abs(place.atom.centres[0, 4] - 7.0) < 0.5
+    assert np.all(np.abs(place.atom.centres[0] - mixture.centres[3])[2:] < 1.0)
+    assert place.atom.weights[0] == pytest.approx(0.04, rel=0.5)
+
+
+def test_noise_alone_shows_no_place() -> None:
+    # A gain of 16 noise variances is exceeded by chance at one of 10^5 places with probability
+    # below 10^5 exp(-16) = 0.012, so about once in 90 searches; the 40 seeded ones see none.
+    for seed in range(40):
+        rng = np.random.default_rng(1000 + seed)
+        mixture = draw_mixture(rare=0.0)
+        target = pose(rng, mixture, noise_variance=1e-3)
+        common = evaluate_shaped(target, mixture.take(np.arange(3)))
+        place = find_far_place(target, common)
+        assert place.gain <= compute_chance_cost(target, common)
+        assert np.all((place.atom.centres >= target.lower) & (place.atom.centres <= target.upper))
