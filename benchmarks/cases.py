@@ -7,7 +7,6 @@ from fractions import Fraction
 from benchmarks.datasets import Mixture, RealData
 from benchmarks.sketches import Noise
 from benchmarks.trials import Case
-from shared.plan.parts import MechanismName
 
 DELTA = Fraction(1, 10**6)
 TEN = Mixture(n_dimensions=10, n_clusters=10)
@@ -16,7 +15,7 @@ REAL_RUNS = 5
 FEW_RUNS = 3
 MANY_RUNS = 20
 # Laplace and K-norm noise are pure, the Gaussian needs a delta.
-MECHANISMS: dict[str, tuple[MechanismName, Fraction]] = {
+MECHANISMS: dict[str, tuple[str, Fraction]] = {
     "knorm": ("discrete-knorm", Fraction(0)),
     "laplace": ("discrete-laplace", Fraction(0)),
     "gaussian": ("discrete-gaussian", DELTA),

@@ -25,7 +25,6 @@ from learning.estimate.utility import estimate_utility, form_sketch, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights
 from shared.core import FrequencyMatrix, MaskSchedule, RadiusLaw, SketchAccumulator, SketchOperator
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
-from shared.plan.parts import MechanismName
 from shared.privacy.testing import SeededSource
 
 # Sizes of uneven sketches: the deviation of their logarithm, and the least.
@@ -37,7 +36,7 @@ _LEAST_RECORDS = 2
 class Noise:
     """What each sketch guarantees, and by which noise."""
 
-    mechanism: MechanismName
+    mechanism: str
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 

@@ -123,7 +123,7 @@ def _read_policy(top: Table) -> Policy:
     table = Table(top.get("policy") or {}, "policy", known)
     return Policy(
         epsilon_per_window=read_exact(table, "epsilon_per_window"),
-        mechanisms=_read_known(table, "mechanisms", MECHANISMS),
+        mechanisms=_read_known(table, "mechanisms", tuple(MECHANISMS)),
         neighbouring=_read_known(table, "neighbouring", NEIGHBOURING),
         plan_digests=tuple(_read_digest(table, text) for text in _texts(table, "plan_digests")),
         servers=tuple(text.rstrip("/") for text in _texts(table, "servers")),

@@ -43,7 +43,7 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     best = advice.recommended
     # Candidates with a delta are among the advice only if the budget has one.
     delta = max(candidate.delta for candidate in advice.candidates)
-    mechanisms = [name for name in MECHANISMS if delta or name != "discrete-gaussian"]
+    mechanisms = [kind.name for kind in MECHANISMS.values() if delta or not kind.needs_delta]
     for mechanism in mechanisms:
         _draw_band(left, mechanism, _vary_epsilon(outline, mechanism, best, delta), by_epsilon=True)
         _draw_band(right, mechanism, _vary_m(outline, mechanism, best, delta), by_epsilon=False)

@@ -21,13 +21,15 @@ from learning.planning.quality import (
 )
 from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
-from shared.privacy.calibration import (
+from shared.privacy import (
     MECHANISMS,
+    Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
     compute_count_variance,
+    get_mechanism,
 )
-from shared.privacy.mechanism import Mechanism, require_epsilon
+from shared.privacy.mechanism import require_epsilon
 
 _PAYLOAD_WIDTHS = range(2, 9)
 # Epsilons that are searched: three digits, from 1e-6 to 100. Wider has no use.
@@ -141,7 +143,7 @@ def predict_candidate(
         The mechanism cannot be calibrated to this.
     """
     r = n_frequencies if measurements_per_record is None else measurements_per_record
-    used = delta if mechanism == "discrete-gaussian" else Fraction(0)
+    used = delta if get_mechanism(mechanism).needs_delta else Fraction(0)
     target = PrivacyTarget(
         mechanism=mechanism,
         n_frequencies=n_frequencies,
@@ -295,15 +297,15 @@ def advise_for_unknown_clusters(
 
 def _enumerate_choices(outline: StudyOutline, delta: Fraction) -> Iterator[tuple[str, int, int]]:
     """Yield mechanism, m and r of every candidate."""
-    for mechanism in MECHANISMS:
-        if mechanism == "discrete-gaussian" and delta == 0:
-            continue
+    possible = [kind for kind in MECHANISMS.values() if delta or not kind.needs_delta]
+    for kind in possible:
         for m in outline.frequencies:
-            yield mechanism, m, m
+            yield kind.name, m, m
     if outline.mask_groups > 1:
-        for m in outline.frequencies:
-            if m % outline.mask_groups == 0:
-                yield "discrete-laplace", m, m // outline.mask_groups
+        for kind in possible:
+            for m in outline.frequencies:
+                if kind.allows_masks and m % outline.mask_groups == 0:
+                    yield kind.name, m, m // outline.mask_groups
 
 
 def find_smallest_epsilon(

@@ -8,13 +8,14 @@ from shared.core import RadiusLaw
 from shared.plan.model import SketchPlan, derive
 from shared.plan.parts import (
     Dimension,
+    FourierPart,
     Label,
-    MechanismName,
     NeighbouringName,
     Release,
     WindowRule,
 )
 from shared.plan.rules import require_valid
+from shared.privacy import MECHANISMS
 
 DEVICE_SHARE = 8
 """Unless it says otherwise, so many devices together fill a study."""
@@ -28,7 +29,7 @@ def create_plan(
     epsilon: Fraction,
     window: WindowRule,
     most_records: int,
-    mechanism: MechanismName | None = None,
+    mechanism: str | None = None,
     delta: Fraction = Fraction(0),
     neighbouring: NeighbouringName = "replace-one",
     least_records: int | None = None,
@@ -55,11 +56,13 @@ def create_plan(
     """
     plan = SketchPlan(
         dimensions=dimensions,
-        n_frequencies=n_frequencies,
-        seed=seed,
-        radius_law=radius_law or RadiusLaw(),
-        measurements_per_record=(
-            n_frequencies if measurements_per_record is None else measurements_per_record
+        statistic=FourierPart(
+            n_frequencies=n_frequencies,
+            seed=seed,
+            radius_law=radius_law or RadiusLaw(),
+            measurements_per_record=(
+                n_frequencies if measurements_per_record is None else measurements_per_record
+            ),
         ),
         release=Release(
             epsilon=epsilon,
@@ -87,7 +90,12 @@ def create_plan(
     return derive(plan)
 
 
-def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> MechanismName:
-    if delta:
-        return "discrete-gaussian"
-    return "discrete-laplace" if r is not None and r < m else "discrete-knorm"
+def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> str:
+    is_masked = r is not None and r < m
+    fitting = (
+        kind.name
+        for kind in MECHANISMS.values()
+        if kind.needs_delta == bool(delta) and (kind.allows_masks or not is_masked)
+    )
+    # With both, none fits; the one with a delta then says why it does not go with masks.
+    return next(fitting, next(kind.name for kind in MECHANISMS.values() if kind.needs_delta))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.core import (
-    AMPLITUDE,
     FrequencyMatrix,
     MaskSchedule,
     Quantiser,
@@ -19,13 +19,22 @@ from shared.core import (
     draw_frequencies,
 )
 from shared.errors import PlanError, PlanMismatchError
-from shared.plan.parts import Dimension, Label, Release, WindowRule
+from shared.plan.parts import (
+    Dimension,
+    FourierPart,
+    Label,
+    Release,
+    StatedSensitivity,
+    WindowRule,
+)
 from shared.plan.rules import FORMAT_VERSION, RING_BITS, require_valid
 from shared.privacy import (
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
+    compute_count_scale,
     compute_count_variance,
+    get_mechanism,
 )
 
 PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
@@ -44,12 +53,8 @@ class SketchPlan:
         1.
     dimensions
         The columns of a record, in order.
-    n_frequencies, seed, radius_law, frequencies_digest
-        m; 32 published bytes; the law of radii; SHA-256 of the frequency matrix they give.
-    measurements_per_record
-        r, a divisor of m: features that one record adds to.
-    amplitude
-        A, the largest modulus of an integer feature.
+    statistic
+        The integers that a record adds.
     release
         The noise and its guarantee.
     window
@@ -81,12 +86,7 @@ class SketchPlan:
 
     format_version: int = FORMAT_VERSION
     dimensions: tuple[Dimension, ...]
-    n_frequencies: int
-    seed: bytes
-    radius_law: RadiusLaw
-    frequencies_digest: bytes = b""
-    measurements_per_record: int
-    amplitude: int = AMPLITUDE
+    statistic: FourierPart
     release: Release
     window: WindowRule
     least_records: int
@@ -108,6 +108,31 @@ class SketchPlan:
     def n_dimensions(self) -> int:
         """The number of dimensions d."""
         return len(self.dimensions)
+
+    @property
+    def n_frequencies(self) -> int:
+        """The number of frequencies m."""
+        return self.statistic.n_frequencies
+
+    @property
+    def seed(self) -> bytes:
+        """The published seed of the frequency matrix."""
+        return self.statistic.seed
+
+    @property
+    def radius_law(self) -> RadiusLaw:
+        """The law of the frequencies' radii."""
+        return self.statistic.radius_law
+
+    @property
+    def measurements_per_record(self) -> int:
+        """The number r of features that a record adds to."""
+        return self.statistic.measurements_per_record
+
+    @property
+    def amplitude(self) -> int:
+        """The largest modulus A of an integer feature."""
+        return self.statistic.amplitude
 
     @property
     def alpha(self) -> float:
@@ -254,19 +279,17 @@ class SketchPlan:
         """
         require_valid(self)
         derived = derive(self)
-        for name in ("frequencies_digest", "coordinate_bound", "payload_width"):
-            _require_same(name, getattr(self, name), getattr(derived, name))
-        for name in (
-            "sensitivity_l1",
-            "sensitivity_l2_squared",
-            "sensitivity_modulus_squared",
-            "sensitivity_norm",
-            "count_scale",
-            "scale",
+        for path in (
+            "statistic.frequencies_digest",
+            "coordinate_bound",
+            "payload_width",
+            "release.sensitivity.norm",
+            "release.sensitivity.value",
+            "release.count_scale",
+            "release.scale",
         ):
-            _require_same(
-                f"release.{name}", getattr(self.release, name), getattr(derived.release, name)
-            )
+            read = attrgetter(path)
+            _require_same(path, read(self), read(derived))
 
 
 def _require_same(name: str, stated: object, derived: object) -> None:
@@ -282,7 +305,7 @@ def _require_same(name: str, stated: object, derived: object) -> None:
 def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
     mechanism, target = plan.mechanism, plan.privacy_target
-    sensitivity = target.release_sensitivity
+    kind = get_mechanism(target.mechanism)
     bound = plan.most_records * plan.amplitude + mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
     if width is None or plan.most_sketches * bound >= 1 << (plan.ring_bits - 1):
@@ -293,16 +316,13 @@ def derive(plan: SketchPlan) -> SketchPlan:
         )
     return replace(
         plan,
-        frequencies_digest=plan.frequencies.digest,
+        statistic=replace(plan.statistic, frequencies_digest=plan.frequencies.digest),
         coordinate_bound=bound,
         payload_width=width,
         release=replace(
             plan.release,
-            sensitivity_l1=sensitivity.l1,
-            sensitivity_l2_squared=sensitivity.l2_squared,
-            sensitivity_modulus_squared=sensitivity.modulus_squared,
-            sensitivity_norm=target.norm_sensitivity,
-            count_scale=target.count_scale if target.releases_count else 0,
+            sensitivity=StatedSensitivity(norm=kind.norm, value=kind.measure(target)),
+            count_scale=compute_count_scale(target),
             scale=mechanism.scale,
         ),
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from shared.core import AMPLITUDE, RadiusLaw
+
 NeighbouringName = Literal["replace-one", "add-remove-one"]
-MechanismName = Literal["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,49 @@ class WindowRule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FourierPart:
+    """The statistic: the integers that a record adds, here random Fourier features.
+
+    Parameters
+    ----------
+    kind
+        ``fourier``.
+    n_frequencies, seed, radius_law, frequencies_digest
+        m; 32 published bytes; the law of radii; SHA-256 of the frequency matrix they give.
+    measurements_per_record
+        r, a divisor of m: features that one record adds to.
+    amplitude
+        A, the largest modulus of an integer feature.
+    """
+
+    kind: Literal["fourier"] = "fourier"
+    n_frequencies: int
+    seed: bytes
+    radius_law: RadiusLaw
+    frequencies_digest: bytes = b""
+    measurements_per_record: int
+    amplitude: int = AMPLITUDE
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedSensitivity:
+    """The most that what is released can change with one record.
+
+    Parameters
+    ----------
+    norm
+        That of the mechanism: ``gon24`` (of the lattice 24-gon, for any one feature), ``l1``, or
+        ``l2-squared``.
+    value
+        An integer in units of the sum, enumerated from the feature table, with the count where
+        that is released.
+    """
+
+    norm: str = ""
+    value: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Release:
     """Rule that makes a sum a sketch: who adds which noise, and what that guarantees.
 
@@ -91,9 +135,8 @@ class Release:
         noise, and a sketch for every slot.
     epsilon, delta
         What is promised for one record, exact.
-    sensitivity_l1, sensitivity_l2_squared, sensitivity_modulus_squared, sensitivity_norm
-        Integers in units of the sum, enumerated from the feature table, with the count where it is
-        released; the last in the norm of the K-norm mechanism.
+    sensitivity
+        Enumerated, in the mechanism's norm.
     count_scale
         What the number of records is multiplied by where it is released; 0 where it is public.
     scale
@@ -102,13 +145,10 @@ class Release:
 
     kind: Literal["local.v1"] = "local.v1"
     noise_by: Literal["device"] = "device"
-    mechanism: MechanismName
+    mechanism: str
     neighbouring: NeighbouringName = "replace-one"
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-    sensitivity_l1: int = 0
-    sensitivity_l2_squared: int = 0
-    sensitivity_modulus_squared: int = 0
-    sensitivity_norm: int = 0
+    sensitivity: StatedSensitivity = StatedSensitivity()
     count_scale: int = 0
     scale: Fraction = Fraction(0)

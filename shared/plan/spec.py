@@ -14,7 +14,7 @@ from shared.errors import PlanError
 from shared.plan.creation import create_plan
 from shared.plan.encoding import structure
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension, Label, MechanismName, NeighbouringName, WindowRule
+from shared.plan.parts import Dimension, Label, NeighbouringName, WindowRule
 
 _WINDOW_FIXES = {
     "length_s": "add the length of a window in seconds, such as 86400",
@@ -37,7 +37,7 @@ class PlanSpec:
     epsilon: Fraction
     window: WindowRule
     most_records: int
-    mechanism: MechanismName | None = None
+    mechanism: str | None = None
     delta: Fraction = Fraction(0)
     neighbouring: NeighbouringName = "replace-one"
     least_records: int | None = None

@@ -17,18 +17,19 @@ from shared.privacy.accounting import (
     require_within_budget,
 )
 from shared.privacy.calibration import (
-    MECHANISMS,
-    PrivacyTarget,
     calibrate_mechanism,
+    compute_count_scale,
     compute_count_variance,
 )
-from shared.privacy.gaussian import DiscreteGaussian
-from shared.privacy.knorm import DiscreteKNorm
-from shared.privacy.laplace import DiscreteLaplace
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
+from shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from shared.privacy.mechanisms.knorm import DiscreteKNorm
+from shared.privacy.mechanisms.laplace import DiscreteLaplace
 from shared.privacy.origins import Origin, OriginIndex
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
+from shared.privacy.target import PrivacyTarget
 
 __all__ = [
     "MECHANISMS",
@@ -38,6 +39,7 @@ __all__ = [
     "DiscreteKNorm",
     "DiscreteLaplace",
     "Mechanism",
+    "MechanismKind",
     "Origin",
     "OriginIndex",
     "PrivacyEvent",
@@ -49,9 +51,11 @@ __all__ = [
     "Sensitivity",
     "calibrate_mechanism",
     "compose",
+    "compute_count_scale",
     "compute_count_variance",
     "compute_lifetime_loss",
     "compute_per_record_loss",
     "compute_sensitivity",
+    "get_mechanism",
     "require_within_budget",
 ]

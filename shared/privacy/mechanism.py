@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
 from shared.privacy.samplers import RandomSource
+from shared.privacy.tails import NoiseTail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,14 @@ class Mechanism(Hashable, Protocol):
 
     def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
         """Bound delta at an epsilon for someone with ``n_records`` in each of ``n_windows``."""
+        ...
+
+    def compute_count_variance(self, count_scale: int) -> float:
+        """Compute the noise variance of a number of records that was released times a factor."""
+        ...
+
+    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+        """Bound the noise on m features; each bound fails with probability exp(-exponent)."""
         ...
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:

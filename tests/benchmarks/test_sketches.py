@@ -41,7 +41,7 @@ def test_the_solver_is_told_the_variance_of_the_noise_that_was_added(
 ) -> None:
     dataset, sketcher = SOURCE.load(1), Sketcher()
     delta = Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0)
-    noise = Noise(mechanism=mechanism, epsilon=Fraction(2), delta=delta)  # type: ignore[arg-type]
+    noise = Noise(mechanism=mechanism, epsilon=Fraction(2), delta=delta)
     exact = replace(EXACT, n_frequencies=400, n_sketches=5, uneven=True, weighting=weighting)
     # At this epsilon the noise is far above what sampling and unequal weights add.
     posed = sketcher.pose(dataset, replace(exact, noise=noise), 1).problem

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy.gaussian import draw_gaussian
+from shared.privacy.mechanisms.gaussian import draw_gaussian
 from shared.privacy.testing import SeededSource
 
 N_DRAWS = 60_000

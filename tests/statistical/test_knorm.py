@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy.knorm import DiscreteKNorm, draw_in_polygon
+from shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
 from shared.privacy.polygon import GON24
 from shared.privacy.testing import SeededSource
 

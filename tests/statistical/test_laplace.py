@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shared.core import feature_table
 from shared.privacy import DiscreteLaplace, compute_sensitivity
-from shared.privacy.laplace import draw_laplace
+from shared.privacy.mechanisms.laplace import draw_laplace
 from shared.privacy.samplers import UNIT
 from shared.privacy.testing import SeededSource
 

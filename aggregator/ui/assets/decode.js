@@ -28,7 +28,7 @@ function field(label, control, hint = null) {
 }
 
 function makeControls(plan) {
-  const most = Math.floor((2 * plan.n_frequencies) / (plan.dimensions.length + 1));
+  const most = Math.floor((2 * plan.statistic.n_frequencies) / (plan.dimensions.length + 1));
   const guess = Math.max(1, Math.min(FIRST_GUESS, most));
   const controls = {
     k: h("input", { type: "number", min: "1", step: "1", required: true, value: guess, inputmode: "numeric" }),

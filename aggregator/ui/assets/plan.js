@@ -33,7 +33,7 @@ function facts(plan, digest) {
     ["Clusters", describeClusters(plan.most_clusters)],
     ["Windows", describeWindow(plan.window)],
     ["Records in a sketch", describeRecords(plan)],
-    ["Sketches", `${whole(plan.most_sketches)} at most, ${whole(plan.most_sketches_per_device)} of one device, each of ${count(plan.n_frequencies, "frequency", "frequencies")}`],
+    ["Sketches", `${whole(plan.most_sketches)} at most, ${whole(plan.most_sketches_per_device)} of one device, each of ${count(plan.statistic.n_frequencies, "frequency", "frequencies")}`],
     [
       "Labels",
       plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",

@@ -13,16 +13,15 @@ from learning.estimate.totals import split_limbs
 from learning.estimate.utility import estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments
 from shared.plan import SketchPlan, WindowRule
-from shared.plan.parts import MechanismName
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
 pytestmark = pytest.mark.anyio
 
-MECHANISMS: list[MechanismName] = ["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
+MECHANISMS: list[str] = ["discrete-knorm", "discrete-laplace", "discrete-gaussian"]
 
 
-def make_secret_plan(mechanism: MechanismName = "discrete-knorm", **changes: Any) -> SketchPlan:
+def make_secret_plan(mechanism: str = "discrete-knorm", **changes: Any) -> SketchPlan:
     return make_plan(
         neighbouring="add-remove-one",
         mechanism=mechanism,
@@ -125,7 +124,7 @@ async def test_a_coordinate_is_as_large_as_the_plan_allows_and_no_larger(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_the_records_of_a_snapshot_are_the_noised_counts_over_their_scale(
-    desk: Desk, mechanism: MechanismName
+    desk: Desk, mechanism: str
 ) -> None:
     plan = make_secret_plan(mechanism)
     north, south = Key(1), Key(2, {"site": "south"})

@@ -18,7 +18,7 @@ OWN = ((2, 2.0), (3, 3.0), (5, 2.5))
 
 
 def draw_mixture(rare: float) -> Ellipsoids:
-    """Three clusters and a rare one, which has a value of its own in a column that none other has."""
+    """Three clusters and a rare one, which has an uncommon value in a column."""
     centres = np.tile(COMMON, (4, 1))
     centres[:3, :2] = [[-1.5, 1.0], [1.0, -2.0], [1.5, 1.5]]
     for i, (column, value) in enumerate(OWN):

@@ -163,7 +163,7 @@ def test_the_smallest_epsilon_is_an_exact_number_of_three_digits() -> None:
 
 
 @given(
-    st.sampled_from(MECHANISMS),
+    st.sampled_from(list(MECHANISMS)),
     st.sampled_from([2, 5, 10]),
     epsilons,
     st.integers(10_000, 10**7),

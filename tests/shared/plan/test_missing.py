@@ -122,6 +122,6 @@ def test_a_field_left_out_of_a_whole_plan_is_missing_in_every_form(
 
 def test_a_field_of_another_type_is_refused_where_the_bytes_are_hashed() -> None:
     encoded = cbor2.loads(encode_plan(make()))
-    encoded["seed"] = encoded["seed"].hex()
+    encoded["statistic"]["seed"] = encoded["statistic"]["seed"].hex()
     with pytest.raises(PlanError, match="has a field of another type"):
         decode_plan(encode_deterministic(encoded))

@@ -73,19 +73,14 @@ def test_every_choice_changes_the_digest(change: dict[str, Any]) -> None:
     assert compute_plan_digest(make(**change)) != compute_plan_digest(make())
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "sensitivity"),
-    [("discrete-laplace", "sensitivity_l1"), ("discrete-knorm", "sensitivity_norm")],
-)
+@pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-knorm"])
 @given(epsilon=st.decimals("0.001", "50", places=4))
-def test_the_scale_suffices_for_epsilon_in_whole_numbers(
-    mechanism: str, sensitivity: str, epsilon: Any
-) -> None:
+def test_the_scale_suffices_for_epsilon_in_whole_numbers(mechanism: str, epsilon: Any) -> None:
     release = make(epsilon=str(epsilon), mechanism=mechanism).release
     assert release.epsilon == Fraction(epsilon)
     num, den = release.scale.numerator, release.scale.denominator
     e_num, e_den = release.epsilon.numerator, release.epsilon.denominator
-    assert num * e_num >= getattr(release, sensitivity) * e_den * den
+    assert num * e_num >= release.sensitivity.value * e_den * den
 
 
 def test_the_mechanism_is_the_best_that_the_other_choices_allow() -> None:
@@ -165,11 +160,12 @@ def test_a_plan_that_hides_presence_adds_the_count_to_all_that_follows_from_m(
     release = plan.release
     assert (plan.least_records, plan.releases_count) == (0, True)
     assert plan.payload_bytes == (2 * plan.n_frequencies + 1) * plan.payload_width
-    expected = release.sensitivity_norm if "knorm" in release.mechanism else plan.amplitude
-    assert release.count_scale == expected
-    features = plan.privacy_target.sensitivity
-    assert release.sensitivity_l1 == features.l1 + release.count_scale
-    assert release.sensitivity_l2_squared == features.l2_squared + release.count_scale**2
+    features, count, stated = plan.privacy_target.sensitivity, plan.amplitude, release.sensitivity
+    assert (stated.norm, stated.value, release.count_scale) == {
+        "discrete-knorm": ("gon24", 1365, 1365),
+        "discrete-laplace": ("l1", features.l1 + count, count),
+        "discrete-gaussian": ("l2-squared", features.l2_squared + count**2, count),
+    }[release.mechanism]
     assert decode_plan(encode_plan(plan)) == plan
     assert plan.mechanism.guarantee.epsilon <= release.epsilon
 
@@ -255,11 +251,10 @@ def test_a_missing_field_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("frequencies_digest",), "00" * 32),
+        (("statistic", "frequencies_digest"), "00" * 32),
         (("release", "scale"), "1"),
-        (("release", "sensitivity_l1"), 1),
-        (("release", "sensitivity_l2_squared"), 1),
-        (("release", "sensitivity_norm"), 1),
+        (("release", "sensitivity", "norm"), "l1"),
+        (("release", "sensitivity", "value"), 1),
         (("release", "count_scale"), 1),
         (("coordinate_bound",), 10),
         (("payload_width",), 8),

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
-from shared.privacy.gaussian import draw_gaussian
-from shared.privacy.knorm import DiscreteKNorm
-from shared.privacy.laplace import draw_laplace
+from shared.privacy.mechanisms.gaussian import draw_gaussian
+from shared.privacy.mechanisms.knorm import DiscreteKNorm
+from shared.privacy.mechanisms.laplace import draw_laplace
 from shared.privacy.samplers import (
     EXPONENT_BITS,
     UNIT,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from shared.errors import PrivacyError
 from shared.privacy.accounting import PrivacyEvent, compose, scale_to_group
-from shared.privacy.gaussian import DiscreteGaussian
 from shared.privacy.group import compute_group_loss
-from shared.privacy.knorm import DiscreteKNorm
-from shared.privacy.laplace import DiscreteLaplace
+from shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from shared.privacy.mechanisms.knorm import DiscreteKNorm
+from shared.privacy.mechanisms.laplace import DiscreteLaplace
 from shared.privacy.polygon import GON24
 from shared.privacy.samplers import UNIT
 

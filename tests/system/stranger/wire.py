@@ -95,15 +95,21 @@ class Plan:
         plan = cls(data, cbor2.loads(data))
         fields = plan.fields
         require(to_cbor(fields) == data, "deterministic")
-        require(fields["format_version"] == 1 and fields["amplitude"] == 16380, "version")
-        release = fields["release"]
+        statistic, release = fields["statistic"], fields["release"]
+        require(fields["format_version"] == 1 and statistic["amplitude"] == 16380, "version")
+        require(statistic["kind"] == "fourier", "kind")
         require((release["kind"], release["noise_by"]) == ("local.v1", "device"), "kind")
-        require(sketch.digest_of(*plan.frequencies) == fields["frequencies_digest"], "W")
+        require(sketch.digest_of(*plan.frequencies) == statistic["frequencies_digest"], "W")
         plan.check_noise()
         return plan
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
+
+    @property
+    def statistic(self) -> Mapping[str, Any]:
+        fields: Mapping[str, Any] = self["statistic"]
+        return fields
 
     @property
     def digest(self) -> bytes:
@@ -119,42 +125,43 @@ class Plan:
     @property
     def frequencies(self) -> tuple[list[list[int]], int]:
         return sketch.draw_frequencies(
-            self["seed"],
-            self["n_frequencies"],
-            self["radius_law"],
+            self.statistic["seed"],
+            self.statistic["n_frequencies"],
+            self.statistic["radius_law"],
             *(self.column(name) for name in ("lower", "upper", "scale")),
         )
 
     def check_noise(self) -> None:
-        release, r, counts = self["release"], self["measurements_per_record"], self.counts
-        count = release["count_scale"]
+        release, r, counts = self["release"], self.statistic["measurements_per_record"], self.counts
+        count, stated = release["count_scale"], release["sensitivity"]
         require(counts or count == 0, "count_scale")
         scale, epsilon = Fraction(release["scale"]), Fraction(release["epsilon"])
         if release["mechanism"] == "discrete-laplace":
             require(not counts or count == 16380, "count_scale")
-            require(release["sensitivity_l1"] == (23162 if counts else 46324) * r + count, "l1")
-            require(scale * epsilon >= release["sensitivity_l1"], "scale")
+            l1 = (23162 if counts else 46324) * r + count
+            require(stated == {"norm": "l1", "value": l1}, "sensitivity")
+            require(scale * epsilon >= l1, "scale")
         elif release["mechanism"] == "discrete-knorm":
             norm = 1365 if counts else 2730
-            require(release["sensitivity_norm"] == norm, "norm")
+            require(stated == {"norm": "gon24", "value": norm}, "sensitivity")
             require(count == (1365 if counts else 0), "count_scale")
             require(scale * epsilon >= norm, "scale")
         else:
             require(not counts or count == 16380, "count_scale")
             l2_squared = (268304164 if counts else 1073216656) * r + count**2
-            require(release["sensitivity_l2_squared"] == l2_squared, "l2")
+            require(stated == {"norm": "l2-squared", "value": l2_squared}, "sensitivity")
             # Sigma itself takes the curve of PROOFS, section 4, in long decimals.
 
     @property
     def noise_bound(self) -> int:
-        return int(self["coordinate_bound"] - self["most_records"] * self["amplitude"])
+        return int(self["coordinate_bound"] - self["most_records"] * self.statistic["amplitude"])
 
     def clamp(self, noised: Sequence[int], n_records: int | None) -> list[int]:
         """8. Bring each coordinate into its limits."""
         bound, noise = self["coordinate_bound"], self.noise_bound
         if not self.counts:
             require(n_records is not None, "n")
-            most = min(bound, (n_records or 0) * self["amplitude"] + noise)
+            most = min(bound, (n_records or 0) * self.statistic["amplitude"] + noise)
             return [min(max(value, -most), most) for value in noised]
         features = [min(max(value, -bound), bound) for value in noised[:-1]]
         most = self["most_records"] * self["release"]["count_scale"] + noise
@@ -172,10 +179,10 @@ class Plan:
         self, records: Sequence[sketch.Record], device: bytes, stream: str, first_record: int
     ) -> list[int]:
         """8. Return the exact sums of some records, and their number where it is secret."""
-        m, r = self["n_frequencies"], self["measurements_per_record"]
+        m, r = self.statistic["n_frequencies"], self.statistic["measurements_per_record"]
         masks = None
         if r < m:
-            masks = sketch.Masks(self["seed"], stream_id(device, stream), m, r)
+            masks = sketch.Masks(self.statistic["seed"], stream_id(device, stream), m, r)
         turns, bits = self.frequencies
         lower, upper = self.column("lower"), self.column("upper")
         sums = sketch.add_up(

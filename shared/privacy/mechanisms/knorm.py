@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee, bound_pure_delta, require_epsilon
+from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.polygon import GON24, LatticePolygon
 from shared.privacy.samplers import (
     UNIT,
@@ -27,6 +28,8 @@ from shared.privacy.samplers import (
     draw_below,
     draw_geometric,
 )
+from shared.privacy.tails import NoiseTail
+from shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1
@@ -131,10 +134,9 @@ class DiscreteKNorm:
         """
         return float(self.polygon.second_moment) * self._radius_mean_square
 
-    @property
-    def count_variance(self) -> float:
-        """Variance of the released number of records: that of uniform on -T .. T, over Delta^2."""
-        return self._radius_mean_square / 3 / self.norm_sensitivity**2
+    def compute_count_variance(self, count_scale: int) -> float:
+        """Compute the variance of a released number of records: of uniform on -T .. T, scaled."""
+        return self._radius_mean_square / 3 / count_scale**2
 
     @property
     def _radius_mean_square(self) -> float:
@@ -173,6 +175,23 @@ class DiscreteKNorm:
         """Bound delta at an epsilon for q records in each of w windows: 0 from q w epsilon on."""
         return bound_pure_delta(self.guarantee, epsilon, n_records=n_records, n_windows=n_windows)
 
+    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+        """Bound a Gamma radius, and given it the independent features on one bounded body."""
+        m, x, n = n_frequencies, exponent, self.n_coordinates + 1
+        gamma = n + math.sqrt(2 * n * x) + x
+        margin = _compute_margin(self.polygon)
+        radius = self.shift + float(self.scale) * gamma + margin
+        corner, mean, fourth = _describe_polygon(self.polygon)
+        # Lattice points stand for unit squares, which fill a body larger by the margin.
+        paid = x + 2 * m * margin / self.shift
+        spread = math.sqrt(2 * m * (fourth - mean**2) * paid) + (corner - mean) * paid / 3
+        return NoiseTail(
+            exponent=paid,
+            squared_norm=radius**2 * min(m * mean + spread, m * corner),
+            spread=radius**2 * mean / 4,
+            reach=radius * math.sqrt(corner / 12),
+        )
+
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise, shape ``(D,)``; arithmetic modulo 2^64.
 
@@ -208,3 +227,50 @@ def draw_in_polygon(
 
     x, y = collect_accepted(draw_batch, count=count, share=0.79)
     return x, y
+
+
+def _calibrate(target: PrivacyTarget) -> DiscreteKNorm:
+    return DiscreteKNorm.calibrate(
+        n_frequencies=target.n_frequencies,
+        norm_sensitivity=target.polygon_sensitivity,
+        epsilon=target.epsilon,
+        neighbouring=target.neighbouring,
+        n_counts=int(target.releases_count),
+    )
+
+
+def _compute_margin(polygon: LatticePolygon) -> float:
+    """Return the d for which d P holds the unit square around the origin."""
+    return max((p + q) / (2 * c) for p, q, c in polygon.facets)
+
+
+@lru_cache(maxsize=8)
+def _describe_polygon(polygon: LatticePolygon) -> tuple[float, float, float]:
+    """Return the largest ``|x|^2`` of P, and the means of ``|x|^2`` and ``|x|^4`` over it.
+
+    Over a triangle from the origin the integral of what is homogeneous of degree k is its doubled
+    area over k + 2 times the integral along its outer edge.
+    """
+    second = fourth = 0.0
+    corners = polygon.vertices
+    for (x, y), (u, v) in zip(corners, corners[1:] + corners[:1], strict=True):
+        doubled = x * v - y * u
+        a, b, c = x * x + y * y, x * (u - x) + y * (v - y), (u - x) ** 2 + (v - y) ** 2
+        second += doubled * (a + b + c / 3) / 4
+        fourth += (
+            doubled * (a * a + 2 * a * b + (4 * b * b + 2 * a * c) / 3 + b * c + c * c / 5) / 6
+        )
+    largest = max(x * x + y * y for x, y in corners)
+    return float(largest), second / polygon.area, fourth / polygon.area
+
+
+KNORM: Final = MechanismKind(
+    name="discrete-knorm",
+    label="K-norm",
+    norm="gon24",
+    needs_delta=False,
+    allows_masks=False,
+    measure=lambda target: target.polygon_sensitivity,
+    scale_count=lambda target: target.polygon_sensitivity,
+    calibrate=_calibrate,
+)

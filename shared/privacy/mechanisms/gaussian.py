@@ -12,12 +12,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.normal import bound_gaussian_delta
 from shared.privacy.samplers import (
     ROUNDS,
@@ -32,6 +35,8 @@ from shared.privacy.samplers import (
     draw_words,
     exp_of,
 )
+from shared.privacy.tails import NoiseTail
+from shared.privacy.target import PrivacyTarget
 
 LEAST_DELTA = Fraction(1, 10**30)
 LARGEST_EPSILON = 100
@@ -164,6 +169,20 @@ class DiscreteGaussian:
             ),
         )
 
+    def compute_count_variance(self, count_scale: int) -> float:
+        """Compute the noise variance of a released number of records, in records squared."""
+        return self.variance / count_scale**2
+
+    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+        """Bound the noise by chi-square's tail: no moment exceeds the continuous Gaussian's."""
+        variance, n, x = float(self.sigma) ** 2, 2 * n_frequencies, exponent
+        return NoiseTail(
+            exponent=x,
+            squared_norm=variance * (n + 2 * math.sqrt(n * x) + 2 * x),
+            spread=variance / 2,
+            reach=0.0,
+        )
+
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise, shape ``(2 m,)``; arithmetic modulo 2^64.
 
@@ -278,3 +297,29 @@ def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) ->
 def sigma_for_rho(sensitivity_l2_squared: int, rho: Fraction) -> int:
     """Return the least integer sigma that is rho-zero-concentrated."""
     return math.isqrt(math.ceil(Fraction(sensitivity_l2_squared) / (2 * rho)) - 1) + 1
+
+
+def _measure(target: PrivacyTarget) -> int:
+    return target.sensitivity.l2_squared + int(target.releases_count) * AMPLITUDE**2
+
+
+def _calibrate(target: PrivacyTarget) -> DiscreteGaussian:
+    return DiscreteGaussian.calibrate(
+        n_coordinates=2 * target.n_frequencies + int(target.releases_count),
+        sensitivity_l2_squared=_measure(target),
+        epsilon=target.epsilon,
+        delta=target.delta,
+        neighbouring=target.neighbouring,
+    )
+
+
+GAUSSIAN: Final = MechanismKind(
+    name="discrete-gaussian",
+    label="discrete Gaussian",
+    norm="l2-squared",
+    needs_delta=True,
+    allows_masks=False,
+    measure=_measure,
+    scale_count=lambda _: AMPLITUDE,
+    calibrate=_calibrate,
+)

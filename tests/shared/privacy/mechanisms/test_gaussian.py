@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.entropy import SystemSource
 from shared.errors import PrivacyError
-from shared.privacy.gaussian import DiscreteGaussian, sigma_for_rho
+from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 
 L2 = 4 * 16380**2
 
@@ -88,7 +88,7 @@ def test_the_noise_is_a_small_part_of_laplace_noise_at_m_1000() -> None:
 
 @given(st.fractions(Fraction(1, 50), 20), st.integers(2, 12))
 def test_one_step_less_of_sigma_would_not_be_proved(epsilon: Fraction, digits: int) -> None:
-    from shared.privacy.gaussian import _bound_delta
+    from shared.privacy.mechanisms.gaussian import _bound_delta
 
     delta = Fraction(1, 10**digits)
     mechanism = calibrate(epsilon, delta, m=3)

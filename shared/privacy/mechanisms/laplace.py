@@ -5,18 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee, bound_pure_delta, require_epsilon
+from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
+from shared.privacy.tails import NoiseTail
+from shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1
 _BOUND_SCALES = 45
 """exp(-45) < 2^-64: noise beyond this many scales is never seen."""
+_CELLS = 1 << 14
+"""Of the law, where its squares are added up for a bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +105,26 @@ class DiscreteLaplace:
         """Bound delta at an epsilon for q records in each of w windows: 0 from q w epsilon on."""
         return bound_pure_delta(self.guarantee, epsilon, n_records=n_records, n_windows=n_windows)
 
+    def compute_count_variance(self, count_scale: int) -> float:
+        """Compute the noise variance of a released number of records, in records squared."""
+        return self.variance / count_scale**2
+
+    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+        """Bound the noise, cut off where no coordinate gets: squares have no exponential moment."""
+        b, n, x = float(self.scale), 2 * n_frequencies, exponent
+        furthest = math.floor(b * (math.log(2 * n) + x))
+        edges = np.unique(np.linspace(0, furthest + 1, _CELLS + 1).astype(np.int64))
+        # P(|y| >= k) = 2 q^k / (1 + q) for k >= 1; a cell counts as if all of it were at its end.
+        beyond = 2 * np.exp(-edges / b) / (1 + math.exp(-1 / b))
+        beyond[0] = 1.0
+        masses, squares = -np.diff(beyond), (edges[1:] - 1.0) ** 2
+        limits = []
+        for share in np.geomspace(0.01, 2.0, 40):
+            rate = share / (b * max(furthest, b))
+            moment = float(np.sum(masses * np.exp(rate * squares)))
+            limits.append((n * math.log(moment) + x) / rate)
+        return NoiseTail(exponent=x, squared_norm=max(0.0, min(limits)), spread=b**2, reach=b)
+
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
         """Return ``sums`` plus fresh noise; arithmetic modulo 2^64, which is post-processing."""
         # Drawn in full before the sums are read, so that timing cannot depend on both.
@@ -119,3 +146,25 @@ def draw_laplace(source: RandomSource, rate: int, count: int) -> NDArray[np.int6
         drawn[wanted[keep]] = np.where(negative, -magnitude, magnitude)[keep]
         wanted = wanted[~keep]
     return drawn
+
+
+def _measure(target: PrivacyTarget) -> int:
+    return target.sensitivity.l1 + int(target.releases_count) * AMPLITUDE
+
+
+def _calibrate(target: PrivacyTarget) -> DiscreteLaplace:
+    return DiscreteLaplace.calibrate(
+        sensitivity_l1=_measure(target), epsilon=target.epsilon, neighbouring=target.neighbouring
+    )
+
+
+LAPLACE: Final = MechanismKind(
+    name="discrete-laplace",
+    label="discrete Laplace",
+    norm="l1",
+    needs_delta=False,
+    allows_masks=True,
+    measure=_measure,
+    scale_count=lambda _: AMPLITUDE,
+    calibrate=_calibrate,
+)

@@ -1,0 +1,33 @@
+"""The registry of mechanisms: a module each, and here the order in which they are tried."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from shared.errors import PrivacyError
+from shared.privacy.mechanisms.gaussian import GAUSSIAN
+from shared.privacy.mechanisms.kind import MechanismKind
+from shared.privacy.mechanisms.knorm import KNORM
+from shared.privacy.mechanisms.laplace import LAPLACE
+
+__all__ = ["MECHANISMS", "MechanismKind", "get_mechanism"]
+
+MECHANISMS: Mapping[str, MechanismKind] = MappingProxyType(
+    {kind.name: kind for kind in (KNORM, LAPLACE, GAUSSIAN)}
+)
+
+
+def get_mechanism(name: str) -> MechanismKind:
+    """Return a kind of noise by its name in plans.
+
+    Raises
+    ------
+    PrivacyError
+        There is none of this name.
+    """
+    if name not in MECHANISMS:
+        raise PrivacyError(
+            f"must be one of {', '.join(MECHANISMS)}",
+            field="mechanism",
+            fix="leave it out for the best that the other choices allow",
+        )
+    return MECHANISMS[name]
