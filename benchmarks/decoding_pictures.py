@@ -35,10 +35,10 @@ from learning.decoding.registry import create_solver
 from learning.decoding.solver import Monitor
 from shared.core import (
     AMPLITUDE,
+    FourierStatistic,
     Quantiser,
     RadiusLaw,
     SketchAccumulator,
-    SketchOperator,
     draw_frequencies,
 )
 
@@ -69,7 +69,7 @@ def pose_problem(records: Floats) -> DecodingProblem:
         quantiser=quantiser,
         scale=np.full(2, 0.8),
     )
-    accumulator = SketchAccumulator(SketchOperator(quantiser=quantiser, frequencies=frequencies))
+    accumulator = SketchAccumulator(FourierStatistic(quantiser=quantiser, frequencies=frequencies))
     accumulator.add(records)
     parts = accumulator.sums.reshape(2, -1) / (AMPLITUDE * len(records))
     return DecodingProblem(

@@ -23,7 +23,13 @@ from learning.estimate.snr import estimate_signal_energy, predict_snr
 from learning.estimate.totals import split_limbs
 from learning.estimate.utility import estimate_utility, form_sketch, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights
-from shared.core import FrequencyMatrix, MaskSchedule, RadiusLaw, SketchAccumulator, SketchOperator
+from shared.core import (
+    FourierStatistic,
+    FrequencyMatrix,
+    MaskSchedule,
+    RadiusLaw,
+    SketchAccumulator,
+)
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.privacy.testing import SeededSource
 
@@ -182,9 +188,9 @@ def _release(
 def _sum_one(
     plan: SketchPlan, frequencies: FrequencyMatrix, records: NDArray[np.float64], stream: int
 ) -> NDArray[np.int64]:
-    masks: MaskSchedule | None = plan.operator(stream.to_bytes(4, "big")).masks
-    operator = SketchOperator(quantiser=plan.quantiser, frequencies=frequencies, masks=masks)
-    accumulator = SketchAccumulator(operator)
+    masks: MaskSchedule | None = plan.statistic_of(stream.to_bytes(4, "big")).masks
+    statistic = FourierStatistic(quantiser=plan.quantiser, frequencies=frequencies, masks=masks)
+    accumulator = SketchAccumulator(statistic)
     accumulator.add(records)
     return accumulator.sums
 

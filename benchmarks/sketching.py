@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_in_turn, run_benchmark
 from shared.core import (
+    FourierStatistic,
     MaskSchedule,
     Quantiser,
     RadiusLaw,
     SketchAccumulator,
-    SketchOperator,
     draw_frequencies,
 )
 from shared.core.engines import SketchEngine, choose_engine, list_engines
@@ -39,8 +39,8 @@ FLOAT64 = "chunked float64 NumPy, same run"
 USUAL_FLOAT64_RATIOS = {(2, 200): 25.8, (10, 1000): 23.0, (50, 5000): 14.7}
 
 
-def make_operator(d: int, m: int, r: int) -> SketchOperator:
-    """Make the operator of a plan with d dimensions, m frequencies, r used by each record."""
+def make_statistic(d: int, m: int, r: int) -> FourierStatistic:
+    """Make the statistic of a plan with d dimensions, m frequencies, r used by each record."""
     quantiser = Quantiser.from_bounds(np.full(d, -4.0), np.full(d, 4.0))
     frequencies = draw_frequencies(
         SEED, n_frequencies=m, law=RadiusLaw(), quantiser=quantiser, scale=np.full(d, 0.5)
@@ -48,7 +48,7 @@ def make_operator(d: int, m: int, r: int) -> SketchOperator:
     masks = None
     if r < m:
         masks = MaskSchedule.from_seed(SEED, b"b", n_frequencies=m, measurements_per_record=r)
-    return SketchOperator(quantiser=quantiser, frequencies=frequencies, masks=masks)
+    return FourierStatistic(quantiser=quantiser, frequencies=frequencies, masks=masks)
 
 
 def sketch_in_floats(
@@ -65,10 +65,10 @@ def sketch_in_floats(
 
 
 def sketch_in_integers(
-    engine: SketchEngine, operator: SketchOperator, records: NDArray[np.float32]
+    engine: SketchEngine, statistic: FourierStatistic, records: NDArray[np.float32]
 ) -> NDArray[np.int64]:
     """Sum the integer sketch of records."""
-    accumulator = SketchAccumulator(operator, engine=engine)
+    accumulator = SketchAccumulator(statistic, engine=engine)
     accumulator.add(records)
     return accumulator.sums
 
@@ -88,15 +88,15 @@ def measure(quick: bool) -> Iterator[Row]:
 
 def _measure_unmasked(d: int, m: int, n: int, names: list[str], runs: int) -> Iterator[Row]:
     records = _make_records(n, d)
-    operator = make_operator(d, m, m)
-    omega = operator.frequencies.to_angular(operator.quantiser)
+    statistic = make_statistic(d, m, m)
+    omega = statistic.frequencies.to_angular(statistic.quantiser)
     double = records[: max(1, n // 10)].astype(np.float64)
     works: dict[str, Callable[[], object]] = {
         "float32-baseline": partial(sketch_in_floats, records, omega.astype(np.float32)),
         "float64": partial(sketch_in_floats, double, omega),
     }
     for name in names:
-        works[name] = partial(sketch_in_integers, choose_engine(name), operator, records)
+        works[name] = partial(sketch_in_integers, choose_engine(name), statistic, records)
     pycle = _load_pycle()
     if pycle is not None:
         feature_map = pycle.SimpleFeatureMap("ComplexExponential", omega)
@@ -135,7 +135,7 @@ def _measure_masks(d: int, m: int, n: int, name: str, runs: int) -> Iterator[Row
     counts = {1: n, 10: 1 << 16, 100: 1 << 18}
     records = _make_records(max(counts.values()), d)
     works = [
-        partial(sketch_in_integers, engine, make_operator(d, m, m // share), records[:count])
+        partial(sketch_in_integers, engine, make_statistic(d, m, m // share), records[:count])
         for share, count in counts.items()
     ]
     a_record = measure_in_turn(works, runs) / np.array(list(counts.values()))[:, None]
@@ -147,11 +147,11 @@ def _measure_masks(d: int, m: int, n: int, name: str, runs: int) -> Iterator[Row
 
 
 def _measure_threads(d: int, m: int, name: str, runs: int) -> Iterator[Row]:
-    engine, operator = choose_engine(name), make_operator(d, m, m)
+    engine, statistic = choose_engine(name), make_statistic(d, m, m)
     n = 200_000
     records = _make_records(n, d)
     cores = len(os.sched_getaffinity(0))
-    sketch = partial(sketch_in_integers, engine, operator)
+    sketch = partial(sketch_in_integers, engine, statistic)
     for threads in dict.fromkeys((min(2, cores), cores)):
         with ThreadPoolExecutor(threads) as pool:
             parts = np.array_split(records, threads)

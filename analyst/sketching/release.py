@@ -98,7 +98,7 @@ def sum_file(
             on_open(reader, file.size)
         with closing(reader.batches(n_threads)) as batches:
             accumulator = sketch_batches(
-                plan.operator(f"file/{stream}".encode()),
+                plan.statistic_of(f"file/{stream}".encode()),
                 _require_few(batches, plan, path),
                 n_threads=n_threads,
                 engine=engine,

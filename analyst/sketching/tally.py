@@ -7,7 +7,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns, FrequencyMatrix, MaskSchedule, Quantiser, Records
+from shared.core import Columns, FourierStatistic, Records
 from shared.core.engines import SketchEngine
 from shared.plan import SketchPlan
 
@@ -37,24 +37,17 @@ class TallyingEngine:
         """The name of the engine that computes."""
         return self._engine.name
 
-    def add_records(
+    def add_fourier(
         self,
         records: Records,
+        statistic: FourierStatistic,
         *,
-        quantiser: Quantiser,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
         first_record: int,
         sums: NDArray[np.int64],
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
-        n_unsketchable = self._engine.add_records(
-            records,
-            quantiser=quantiser,
-            frequencies=frequencies,
-            masks=masks,
-            first_record=first_record,
-            sums=sums,
+        n_unsketchable = self._engine.add_fourier(
+            records, statistic, first_record=first_record, sums=sums
         )
         n_clipped = self._count(records)
         with self._lock:

@@ -128,7 +128,7 @@ class Fleet:
 
     def _release(self, seed: int) -> NDArray[np.int64]:
         rng = np.random.default_rng(seed)
-        accumulator = SketchAccumulator(self.plan.operator(b"benchmark"))
+        accumulator = SketchAccumulator(self.plan.statistic_of(b"benchmark"))
         accumulator.add(rng.normal(size=(N_RECORDS, 2)))
         return self.plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
 

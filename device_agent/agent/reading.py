@@ -36,7 +36,7 @@ from device_agent.store import (
     transaction,
 )
 from device_agent.windows import Cut, WindowCutter, WindowState
-from shared.core import SketchAccumulator, SketchOperator
+from shared.core import FourierStatistic, SketchAccumulator
 from shared.errors import LedgerError, RecordError, SketchError
 from shared.privacy import Origin
 from shared.wire import encode_stream_id
@@ -77,9 +77,9 @@ class StreamSummary:
         return None if self.counts is None else int(getattr(self.counts, name))
 
 
-def make_operator(device: Device, stream: StreamSettings) -> SketchOperator:
-    """Return the sketch operator of a stream."""
-    return device.plan.operator(encode_stream_id(device.identity.device, stream.name))
+def make_statistic(device: Device, stream: StreamSettings) -> FourierStatistic:
+    """Return the statistic of a stream."""
+    return device.plan.statistic_of(encode_stream_id(device.identity.device, stream.name))
 
 
 def require_not_suspended(state: StreamState) -> None:
@@ -219,7 +219,7 @@ class StreamReader:
         self._clocks = clocks
         self._clock = clock
         self._cutter = WindowCutter.of_plan(device.plan)
-        self._operator = make_operator(device, stream)
+        self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
@@ -381,9 +381,11 @@ class StreamReader:
     def _restore_accumulator(self) -> SketchAccumulator:
         state, engine = self._state, self.device.settings.engine
         if state.sums is None:
-            return SketchAccumulator(self._operator, first_record=state.first_record, engine=engine)
+            return SketchAccumulator(
+                self._statistic, first_record=state.first_record, engine=engine
+            )
         return SketchAccumulator.restore(
-            self._operator,
+            self._statistic,
             first_record=state.first_record,
             sums=state.sums,
             n_records=state.window.n_records,

@@ -18,7 +18,7 @@ from device_agent.agent.device import Device, make_event
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading import (
     StreamSummary,
-    make_operator,
+    make_statistic,
     open_stream_source,
     require_not_suspended,
     store_changes,
@@ -109,7 +109,7 @@ class _SlotReader:
         self._clocks = clocks
         self._summary = summary
         self._schedule = SlotSchedule(rule=device.plan.window)
-        self._operator = make_operator(device, stream)
+        self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._origins = find_origins(stream)
         self._event = make_event(
@@ -184,9 +184,9 @@ class _SlotReader:
         stored = load_slot(self._device.connection, self._stream.name, slot)
         engine = self._device.settings.engine
         if stored is None:
-            return SketchAccumulator(self._operator, engine=engine)
+            return SketchAccumulator(self._statistic, engine=engine)
         return SketchAccumulator.restore(
-            self._operator,
+            self._statistic,
             first_record=0,
             sums=stored.sums,
             n_records=stored.n_records,

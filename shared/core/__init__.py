@@ -9,18 +9,20 @@ from shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
 from shared.core.masks import MaskSchedule
 from shared.core.quantise import Quantiser
 from shared.core.records import Columns, Records
-from shared.core.sketch import SketchAccumulator, SketchOperator
+from shared.core.sketch import SketchAccumulator
+from shared.core.statistics import FourierStatistic, Statistic
 
 __all__ = [
     "AMPLITUDE",
     "Columns",
+    "FourierStatistic",
     "FrequencyMatrix",
     "MaskSchedule",
     "Quantiser",
     "RadiusLaw",
     "Records",
     "SketchAccumulator",
-    "SketchOperator",
+    "Statistic",
     "compute_features",
     "draw_frequencies",
     "feature_table",

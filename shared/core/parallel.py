@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from shared.core.engines import SketchEngine
 from shared.core.records import Records
-from shared.core.sketch import SketchAccumulator, SketchOperator
+from shared.core.sketch import SketchAccumulator
+from shared.core.statistics import Statistic
 from shared.errors import ConfigError
 
 Item = TypeVar("Item")
@@ -53,7 +54,7 @@ def map_in_order(
 
 
 def sketch_batches(
-    operator: SketchOperator,
+    statistic: Statistic,
     batches: Iterable[Records],
     *,
     n_threads: int,
@@ -65,7 +66,7 @@ def sketch_batches(
 
     Parameters
     ----------
-    operator
+    statistic
         The definition.
     batches
         Records in the order of the stream, each batch as ``SketchAccumulator.add`` takes it. A
@@ -85,11 +86,11 @@ def sketch_batches(
     and any split into batches, with and without masks. At most ``n_threads + 2`` batches are held.
     An exception of ``batches`` or of one batch stops everything, and nothing is returned.
     """
-    total = SketchAccumulator(operator, first_record=first_record, engine=engine)
+    total = SketchAccumulator(statistic, first_record=first_record, engine=engine)
 
     def sketch(numbered: tuple[int, Records]) -> SketchAccumulator:
         counter, records = numbered
-        part = SketchAccumulator(operator, first_record=counter, engine=engine)
+        part = SketchAccumulator(statistic, first_record=counter, engine=engine)
         part.add(records)
         return part
 

@@ -1,39 +1,18 @@
-"""The integer sketch: an operator frozen by a plan, and a sum that merges."""
+"""The integer sketch: the exact sum of a statistic over records, which merges."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.core.engines import SketchEngine, default_engine
 from shared.core.features import AMPLITUDE
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import MaskSchedule
-from shared.core.quantise import Quantiser
 from shared.core.records import Records
+from shared.core.statistics import Statistic
 from shared.errors import RecordError
 
 MAX_RECORDS = (2**63 - 1) // AMPLITUDE
 """Most records in one sum: beyond it a 64-bit coordinate could overflow."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SketchOperator:
-    """All that decides the sums of given records: quantiser, frequencies, masks.
-
-    ``masks`` is None when every record adds to every feature (r = m).
-    """
-
-    quantiser: Quantiser
-    frequencies: FrequencyMatrix
-    masks: MaskSchedule | None = None
-
-    @property
-    def n_coordinates(self) -> int:
-        """Real coordinates of a sum, 2 m: real parts, then imaginary parts."""
-        return 2 * self.frequencies.n_frequencies
 
 
 class SketchAccumulator:
@@ -50,7 +29,7 @@ class SketchAccumulator:
 
     Parameters
     ----------
-    operator
+    statistic
         The definition.
     first_record
         The stream's record counter at the first record to be added.
@@ -60,13 +39,13 @@ class SketchAccumulator:
 
     def __init__(
         self,
-        operator: SketchOperator,
+        statistic: Statistic,
         *,
         first_record: int = 0,
         engine: SketchEngine | None = None,
     ) -> None:
-        self.operator = operator
-        self.sums: NDArray[np.int64] = np.zeros(operator.n_coordinates, dtype=np.int64)
+        self.statistic = statistic
+        self.sums: NDArray[np.int64] = np.zeros(statistic.n_coordinates, dtype=np.int64)
         self.n_records = 0
         self.n_unsketchable = 0
         self._first_record = first_record
@@ -75,7 +54,7 @@ class SketchAccumulator:
     @classmethod
     def restore(
         cls,
-        operator: SketchOperator,
+        statistic: Statistic,
         *,
         first_record: int,
         sums: NDArray[np.int64],
@@ -88,9 +67,9 @@ class SketchAccumulator:
         Raises
         ------
         RecordError
-            The sums or counts cannot be those of this operator.
+            The sums or counts cannot be those of this statistic.
         """
-        accumulator = cls(operator, first_record=first_record, engine=engine)
+        accumulator = cls(statistic, first_record=first_record, engine=engine)
         if sums.shape != accumulator.sums.shape or not 0 <= n_unsketchable <= n_records:
             raise RecordError(
                 "is not a sum of this plan", field="sums", fix="start the window again"
@@ -114,22 +93,17 @@ class SketchAccumulator:
         """
         self._require_room(len(records))
         part = np.zeros_like(self.sums)
-        unsketchable = self._engine.add_records(
-            records,
-            quantiser=self.operator.quantiser,
-            frequencies=self.operator.frequencies,
-            masks=self.operator.masks,
-            first_record=self.next_record,
-            sums=part,
+        unsketchable = self.statistic.add_records(
+            records, first_record=self.next_record, sums=part, engine=self._engine
         )
         self._add_part(part, len(records), unsketchable)
 
     def merge(self, other: SketchAccumulator) -> None:
         """Add the sum of other records of the same plan."""
-        if other.operator.frequencies.digest != self.operator.frequencies.digest:
+        if other.statistic.identity != self.statistic.identity:
             raise RecordError(
-                "sums over different frequency matrices cannot be merged",
-                field="frequencies",
+                "sums of different statistics cannot be merged",
+                field="statistic",
                 fix="merge only sketches of one plan",
             )
         self._require_room(other.n_records)

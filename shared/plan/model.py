@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.core import (
+    FourierStatistic,
     FrequencyMatrix,
     MaskSchedule,
     Quantiser,
     RadiusLaw,
-    SketchOperator,
     draw_frequencies,
 )
 from shared.errors import PlanError, PlanMismatchError
@@ -195,8 +195,8 @@ class SketchPlan:
         """The noise that a device adds to its sum."""
         return calibrate_mechanism(self.privacy_target)
 
-    def operator(self, stream_id: bytes) -> SketchOperator:
-        """Return the sketch operator of one stream; ``stream_id`` names device and stream."""
+    def statistic_of(self, stream_id: bytes) -> FourierStatistic:
+        """Return the statistic of one stream; ``stream_id`` names device and stream."""
         masks = None
         if self.measurements_per_record < self.n_frequencies:
             masks = MaskSchedule.from_seed(
@@ -205,7 +205,7 @@ class SketchPlan:
                 n_frequencies=self.n_frequencies,
                 measurements_per_record=self.measurements_per_record,
             )
-        return SketchOperator(quantiser=self.quantiser, frequencies=self.frequencies, masks=masks)
+        return FourierStatistic(quantiser=self.quantiser, frequencies=self.frequencies, masks=masks)
 
     @property
     def count_variance(self) -> float:

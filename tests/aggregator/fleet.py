@@ -134,7 +134,7 @@ class Device:
 
     def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
         """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""
-        accumulator = SketchAccumulator(plan.operator(self.device_id + b"main"))
+        accumulator = SketchAccumulator(plan.statistic_of(self.device_id + b"main"))
         accumulator.add(draw_records(self.seed, count))
         exact = plan.append_count(accumulator.sums, count)
         return plan.mechanism.add_noise(exact, SeededSource(noise_seed))

@@ -59,7 +59,7 @@ def test_an_unusable_record_keeps_its_place_and_adds_zero(
     assert report["raw_bytes_read"] == 2 * len(good) + len(bad) + 1
     assert f"line 3 ({field})" in agent.out
     assert SECRET not in agent.out + agent.err
-    expected = SketchAccumulator(plan.operator(device + b"/meter"))
+    expected = SketchAccumulator(plan.statistic_of(device + b"/meter"))
     expected.add(np.array([[1.5, 2.5], [np.nan, np.nan], [1.5, 2.5]]))
     connection = sqlite3.connect(agent.state / "agent.sqlite")
     ((sums, n_records),) = connection.execute("SELECT sums, n_records FROM open_windows")

@@ -55,7 +55,7 @@ def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
         agent.append(0, lines=50)
         agent.once()
         (message,) = server.stored.values()
-    exact = SketchAccumulator(plan.operator(message.header.device + b"/meter"))
+    exact = SketchAccumulator(plan.statistic_of(message.header.device + b"/meter"))
     exact.add(np.array([[i % 7 - 3 + (0.5 if i % 7 >= 3 else -0.5), 0.0] for i in range(50)]))
     released = decode_payload(
         message.payload, width=plan.payload_width, n_coordinates=2 * plan.n_frequencies
@@ -80,7 +80,7 @@ def test_an_open_window_is_carried_from_run_to_run_bit_for_bit(
                 file.writelines(f"0,{x!r},{y!r}\n" for x, y in part.tolist())
             agent.once()
         ((device, _),) = [(d, None) for d in server.devices]
-    expected = SketchAccumulator(plan.operator(device + b"/meter"), first_record=1000)
+    expected = SketchAccumulator(plan.statistic_of(device + b"/meter"), first_record=1000)
     expected.add(values[1000:])
     connection = sqlite3.connect(agent.state / "agent.sqlite")
     ((sums, n_records),) = connection.execute("SELECT sums, n_records FROM open_windows")

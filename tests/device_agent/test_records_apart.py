@@ -233,7 +233,7 @@ def _require_share(
     """Check that the sums differ in the one record's window alone, by its feature alone."""
     plan = device.server.plan
     (device_id,) = device.server.devices
-    exact = SketchAccumulator(plan.operator(device_id + b"/meter"))
+    exact = SketchAccumulator(plan.statistic_of(device_id + b"/meter"))
     exact.add(np.array([[RECORDS[ODD].x, 1.0]]))
     share = exact.sums
     if is_secret:

@@ -266,7 +266,7 @@ class Agents(RuleBasedStateMachine):
         n_records = message.header.n_records
         assert n_records is not None
         device_id = next(iter(self.server.devices))
-        exact = SketchAccumulator(PLAN.operator(device_id + b"/meter"), first_record=first)
+        exact = SketchAccumulator(PLAN.statistic_of(device_id + b"/meter"), first_record=first)
         exact.add(np.array(self.values[first : first + n_records]))
         released = decode_payload(
             message.payload, width=PLAN.payload_width, n_coordinates=2 * PLAN.n_frequencies

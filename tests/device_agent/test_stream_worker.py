@@ -8,7 +8,7 @@ import pytest
 
 from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device, open_device
-from device_agent.agent.reading import make_operator
+from device_agent.agent.reading import make_statistic
 from device_agent.agent.stream_worker import StreamWorker
 from device_agent.settings import StreamSettings, load_settings
 from device_agent.sources import (
@@ -91,7 +91,7 @@ def make_worker(device: Device) -> StreamWorker:
 def is_whole(device: Device) -> bool:
     """Tell whether the stored sum is that of the records before the stored position."""
     places = [position.place["next"] for position in load_positions(device.connection)]
-    accumulator = SketchAccumulator(make_operator(device, device.settings.streams[0]))
+    accumulator = SketchAccumulator(make_statistic(device, device.settings.streams[0]))
     accumulator.add(np.ones((int(max(places, default=0)), device.plan.n_dimensions)))
     sums = load_stream(device.connection, "meter").sums
     return bool((accumulator.sums == (0 if sums is None else sums)).all())

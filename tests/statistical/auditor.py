@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from shared.core import FrequencyMatrix, Quantiser, SketchAccumulator, SketchOperator
+from shared.core import FourierStatistic, FrequencyMatrix, Quantiser, SketchAccumulator
 from shared.core.quantise import STEPS
 from shared.privacy import RandomSource
 from shared.privacy.polygon import GON24
@@ -59,7 +59,7 @@ class Neighbours:
 
     Parameters
     ----------
-    operator
+    statistic
         For both.
     near, far
         Records, ``(n, d)``.
@@ -67,7 +67,7 @@ class Neighbours:
         What the number of records is multiplied by behind the features; 0 where it is public.
     """
 
-    operator: SketchOperator
+    statistic: FourierStatistic
     near: Floats
     far: Floats
     count_scale: int = 0
@@ -77,7 +77,7 @@ class Neighbours:
         return self._sum_records(self.near), self._sum_records(self.far)
 
     def _sum_records(self, records: Floats) -> Integers:
-        accumulator = SketchAccumulator(self.operator)
+        accumulator = SketchAccumulator(self.statistic)
         accumulator.add(records)
         if self.count_scale == 0:
             return accumulator.sums
@@ -130,7 +130,7 @@ def make_worst_neighbours(phases: Sequence[int], *, count_scale: int = 0) -> Nei
     if count_scale:
         near, far = np.array([here]), np.empty((0, 2))
     return Neighbours(
-        operator=SketchOperator(
+        statistic=FourierStatistic(
             quantiser=Quantiser.from_bounds([-STEPS, -STEPS], [STEPS, STEPS]),
             frequencies=FrequencyMatrix(turns=turns, bits=16),
         ),

@@ -251,7 +251,7 @@ def test_the_neighbours_attain_the_enumerated_sensitivity(mechanism: str, m: int
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_audited_bytes_are_those_that_a_device_would_send(mechanism: str) -> None:
     plan, neighbours = make_plan(mechanism, 3), make_neighbours(mechanism, 3)
-    accumulator = SketchAccumulator(neighbours.operator)
+    accumulator = SketchAccumulator(neighbours.statistic)
     accumulator.add(neighbours.far)
     device = cast(Device, SimpleNamespace(plan=plan))
     sent = _draw_payload(device, accumulator, SeededSource(1))

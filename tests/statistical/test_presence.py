@@ -83,7 +83,7 @@ class Stage:
         )
         source = SeededSource(seed)
         self.patch.setattr(releasing, "SystemSource", lambda: source)
-        self.patch.setattr(reading, "make_operator", lambda *_: neighbours.operator)
+        self.patch.setattr(reading, "make_statistic", lambda *_: neighbours.statistic)
         seen = [self.run_device(plan, records, n_runs) for records in _records(neighbours)]
         centres = [sums.astype(np.float64) for sums in neighbours.compute_sums()]
         d = plan.n_coordinates

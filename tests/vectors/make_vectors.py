@@ -16,11 +16,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shared.core import (
+    FourierStatistic,
     MaskSchedule,
     Quantiser,
     RadiusLaw,
     SketchAccumulator,
-    SketchOperator,
     draw_frequencies,
     feature_table,
 )
@@ -98,7 +98,7 @@ def make_sketch_vectors() -> list[dict[str, Any]]:
                 SEED, b"device/stream", n_frequencies=12, measurements_per_record=r
             )
         accumulator = SketchAccumulator(
-            SketchOperator(quantiser=quantiser, frequencies=matrix, masks=masks),
+            FourierStatistic(quantiser=quantiser, frequencies=matrix, masks=masks),
             first_record=first,
         )
         accumulator.add(records)

@@ -206,7 +206,7 @@ def _make_message(
 ) -> dict[str, Any]:
     study, digest = compute_study_id(STUDY_NAME, plan), compute_plan_digest(plan)
     stream_id = encode_stream_id(DEVICE, stream)
-    accumulator = SketchAccumulator(plan.operator(stream_id), first_record=first_record)
+    accumulator = SketchAccumulator(plan.statistic_of(stream_id), first_record=first_record)
     accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in RECORDS]))
     exact = plan.append_count(accumulator.sums, accumulator.n_records)
     noise = _make_noise(plan, f"{name}/noise")

@@ -7,27 +7,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import MaskSchedule
-from shared.core.quantise import Quantiser
 from shared.core.records import Records
+from shared.core.statistics.fourier import FourierStatistic
 
 
 class SketchEngine(Protocol):
-    """Adds the features of records to 64-bit sums, as ``shared/core/README.md`` defines it."""
+    """Adds what statistics ask for to 64-bit sums, as ``shared/core/README.md`` defines it."""
 
     @property
     def name(self) -> str:
         """The text to print when a user asks which engine runs."""
         ...
 
-    def add_records(
+    def add_fourier(
         self,
         records: Records,
+        statistic: FourierStatistic,
         *,
-        quantiser: Quantiser,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
         first_record: int,
         sums: NDArray[np.int64],
     ) -> int:
@@ -37,7 +33,7 @@ class SketchEngine(Protocol):
         ----------
         records
             Shape ``(n, d)``, float32 or float64, data units, any strides; or as columns.
-        quantiser, frequencies, masks
+        statistic
             The definition; no masks means that every record adds to every feature.
         first_record
             The counter of the first record, which decides its mask.

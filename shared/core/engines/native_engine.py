@@ -19,6 +19,7 @@ from shared.core.frequencies import FrequencyMatrix
 from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
 from shared.core.quantise import STEPS, Quantiser
 from shared.core.records import Columns, Records, require_records
+from shared.core.statistics.fourier import FourierStatistic
 from shared.errors import ConfigError
 
 _CACHE_LINE = 64
@@ -95,17 +96,17 @@ class NativeEngine:
         """``native:`` and the level."""
         return f"native:{self.level}"
 
-    def add_records(
+    def add_fourier(
         self,
         records: Records,
+        statistic: FourierStatistic,
         *,
-        quantiser: Quantiser,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
         first_record: int,
         sums: NDArray[np.int64],
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
+        quantiser, frequencies = statistic.quantiser, statistic.frequencies
+        masks = statistic.masks
         require_records(records, quantiser.n_dimensions)
         m = frequencies.n_frequencies
         n_unsketchable = 0

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.core.features import feature_table
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
-from shared.core.quantise import Quantiser
+from shared.core.masks import BLOCK_RECORDS, split_at_blocks
 from shared.core.records import Columns, Records, require_records
+from shared.core.statistics.fourier import FourierStatistic
 
 _CHUNK_PHASES = 1 << 16
 """Phases computed at a time, so that they stay in the second-level cache."""
@@ -31,17 +30,17 @@ class NumpyEngine:
 
     name: str = "numpy"
 
-    def add_records(
+    def add_fourier(
         self,
         records: Records,
+        statistic: FourierStatistic,
         *,
-        quantiser: Quantiser,
-        frequencies: FrequencyMatrix,
-        masks: MaskSchedule | None,
         first_record: int,
         sums: NDArray[np.int64],
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
+        quantiser, frequencies = statistic.quantiser, statistic.frequencies
+        masks = statistic.masks
         require_records(records, quantiser.n_dimensions)
         n_unsketchable = 0
         # A double holds every integer below 2^53; a phase is at most d 2^30 before it wraps.

@@ -30,7 +30,7 @@ _SETTINGS = Settings(
     key_burst=10**6,
 )
 PLAN: SketchPlan = make_plan(n_frequencies=64)
-assert SketchAccumulator(PLAN.operator(b"")).sums.size == PLAN.n_coordinates
+assert SketchAccumulator(PLAN.statistic_of(b"")).sums.size == PLAN.n_coordinates
 
 
 @dataclass

@@ -81,7 +81,7 @@ def test_an_exact_sketch_is_the_sum_and_says_loudly_what_it_is(
     assert "nothing: no noise was drawn" in captured.out
     assert "NOT COUNTED" not in captured.out
     assert engine is None or "numpy, " in captured.out
-    expected = SketchAccumulator(make_plan().operator(b"file/main"))
+    expected = SketchAccumulator(make_plan().statistic_of(b"file/main"))
     expected.add(make_records(N))
     written = read_sketch_file(folder / "x.npy.exact.sketch")
     assert written.sums.tolist() == expected.sums.tolist()

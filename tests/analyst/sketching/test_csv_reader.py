@@ -53,7 +53,7 @@ def test_a_file_of_many_blocks_gives_the_sums_of_its_records(masked: bool, tmp_p
     lines = (",".join(map(repr, [row[2], "text", *row[:2]])) for row in records.tolist())
     path = write(tmp_path / "x.csv", "c,note,a,b\n" + "\n".join(lines))
     plan = make_plan(masked=masked)
-    expected = SketchAccumulator(plan.operator(b"file/main"))
+    expected = SketchAccumulator(plan.statistic_of(b"file/main"))
     expected.add(records)
     summed = sum_of(path, plan)
     assert summed.accumulator.sums.tolist() == expected.sums.tolist()

@@ -47,7 +47,7 @@ def test_any_array_gives_the_sums_of_its_values(form, masked, tmp_path):  # type
     array = form(make_records(N))
     columns = array if array.dtype.names is None else np.stack([array[n] for n in NAMES], axis=1)
     plan = make_plan(masked=masked)
-    expected = SketchAccumulator(plan.operator(b"file/main"))
+    expected = SketchAccumulator(plan.statistic_of(b"file/main"))
     expected.add(columns.astype(np.float64))
     summed = sum_of(save(tmp_path / "x.npy", array), plan)
     assert summed.accumulator.sums.tolist() == expected.sums.tolist()

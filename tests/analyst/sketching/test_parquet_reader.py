@@ -36,7 +36,7 @@ def test_a_file_gives_the_sums_of_its_records(masked: bool, threads: int, tmp_pa
     )
     values = np.stack([a, np.where(np.isnan(b), np.nan, whole), c.astype(np.float32)], axis=1)
     plan = make_plan(masked=masked)
-    expected = SketchAccumulator(plan.operator(b"file/main"))
+    expected = SketchAccumulator(plan.statistic_of(b"file/main"))
     expected.add(values)
     accumulator = sum_of(path, plan, threads=threads).accumulator
     assert accumulator.sums.tolist() == expected.sums.tolist()

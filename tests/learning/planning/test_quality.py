@@ -18,7 +18,7 @@ from shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from shared.plan import SketchPlan, plan_from_spec
 from shared.privacy import DiscreteLaplace, compute_sensitivity
 from shared.privacy.testing import SeededSource
-from tests.shared.core.strategies import N_FREQUENCIES, make_operator
+from tests.shared.core.strategies import N_FREQUENCIES, make_statistic
 
 RECORDS = np.random.default_rng(6).normal([0.2, 4.0, 5.0], [0.1, 0.7, 5.0], size=(3000, 3))
 
@@ -43,11 +43,11 @@ def test_noise_energy_is_that_of_the_seed_paper() -> None:
 
 @pytest.mark.parametrize("r", [N_FREQUENCIES, 3])
 def test_signal_energy_is_recovered_from_a_noisy_sketch(r: int) -> None:
-    operator, alpha = make_operator(r), r / N_FREQUENCIES
-    accumulator = SketchAccumulator(operator)
+    statistic, alpha = make_statistic(r), r / N_FREQUENCIES
+    accumulator = SketchAccumulator(statistic)
     accumulator.add(RECORDS)
-    exact_operator = make_operator()
-    exact = SketchAccumulator(exact_operator)
+    exact_statistic = make_statistic()
+    exact = SketchAccumulator(exact_statistic)
     exact.add(RECORDS)
 
     def averaged(sums: np.ndarray, share: float) -> np.ndarray:
@@ -132,7 +132,7 @@ def average_noisy_sketches(plan: SketchPlan, spread: float, seed: int) -> np.nda
     rng = np.random.default_rng(seed)
     total = np.zeros(2 * plan.n_frequencies, dtype=np.int64)
     for number, n in enumerate(SIZES):
-        accumulator = SketchAccumulator(plan.operator(bytes([number, seed])))
+        accumulator = SketchAccumulator(plan.statistic_of(bytes([number, seed])))
         centres = CENTRES[rng.integers(len(CENTRES), size=n)]
         accumulator.add(rng.normal(centres, spread))
         source = SeededSource(1000 * seed + number)

@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import MaskSchedule, Quantiser, RadiusLaw, SketchOperator, draw_frequencies
+from shared.core import FourierStatistic, MaskSchedule, Quantiser, RadiusLaw, draw_frequencies
 
 SEED = bytes(range(32))
 N_DIMENSIONS = 3
 N_FREQUENCIES = 12
 
 
-def make_operator(measurements_per_record: int = N_FREQUENCIES) -> SketchOperator:
+def make_statistic(measurements_per_record: int = N_FREQUENCIES) -> FourierStatistic:
     quantiser = Quantiser.from_bounds([-1.0, 0.0, -50.0], [1.0, 10.0, 50.0])
     frequencies = draw_frequencies(
         SEED,
@@ -29,7 +29,7 @@ def make_operator(measurements_per_record: int = N_FREQUENCIES) -> SketchOperato
             n_frequencies=N_FREQUENCIES,
             measurements_per_record=measurements_per_record,
         )
-    return SketchOperator(quantiser=quantiser, frequencies=frequencies, masks=masks)
+    return FourierStatistic(quantiser=quantiser, frequencies=frequencies, masks=masks)
 
 
 def record_arrays(max_records: int = 40) -> st.SearchStrategy[NDArray[np.float64]]:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shared.core import Columns, Records, SketchAccumulator, SketchOperator
+from shared.core import Columns, FourierStatistic, Records, SketchAccumulator
 from shared.core.engines import NumpyEngine
 from shared.core.masks import BLOCK_RECORDS
 from shared.core.parallel import map_in_order, sketch_batches
 from shared.errors import ConfigError, RecordError
-from tests.shared.core.strategies import make_operator, record_arrays
+from tests.shared.core.strategies import make_statistic, record_arrays
 
-WHOLE = make_operator()
-MASKED = make_operator(measurements_per_record=4)
+WHOLE = make_statistic()
+MASKED = make_statistic(measurements_per_record=4)
 
 
 def make_records(n: int) -> NDArray[np.float64]:
@@ -30,7 +30,7 @@ def require_equal(total: SketchAccumulator, whole: SketchAccumulator) -> None:
     assert total.next_record == whole.next_record
 
 
-@pytest.mark.parametrize("operator", [WHOLE, MASKED], ids=["whole", "masked"])
+@pytest.mark.parametrize("statistic", [WHOLE, MASKED], ids=["whole", "masked"])
 @given(
     records=record_arrays(),
     cuts=st.lists(st.integers(0, 40), max_size=8),
@@ -39,7 +39,7 @@ def require_equal(total: SketchAccumulator, whole: SketchAccumulator) -> None:
     as_columns=st.booleans(),
 )
 def test_the_sum_is_that_of_one_accumulator(
-    operator: SketchOperator,
+    statistic: FourierStatistic,
     records: NDArray[np.float64],
     cuts: list[int],
     n_threads: int,
@@ -49,9 +49,9 @@ def test_the_sum_is_that_of_one_accumulator(
     batches: list[Records] = list(np.split(records, sorted(min(c, len(records)) for c in cuts)))
     if as_columns:
         batches = [Columns(tuple(np.asarray(batch).T)) for batch in batches]
-    whole = SketchAccumulator(operator, first_record=first)
+    whole = SketchAccumulator(statistic, first_record=first)
     whole.add(records)
-    total = sketch_batches(operator, batches, n_threads=n_threads, first_record=first)
+    total = sketch_batches(statistic, batches, n_threads=n_threads, first_record=first)
     require_equal(total, whole)
 
 

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE, SketchAccumulator, SketchOperator, feature_table
+from shared.core import AMPLITUDE, FourierStatistic, SketchAccumulator, feature_table
 from shared.core.masks import BLOCK_RECORDS
 from shared.core.sketch import MAX_RECORDS
 from shared.errors import RecordError
-from tests.shared.core.strategies import N_FREQUENCIES, make_operator, record_arrays
+from tests.shared.core.strategies import N_FREQUENCIES, make_statistic, record_arrays
 
-WHOLE = make_operator()
-MASKED = make_operator(measurements_per_record=4)
+WHOLE = make_statistic()
+MASKED = make_statistic(measurements_per_record=4)
 
 
 def sketch(
-    operator: SketchOperator, *parts: NDArray[np.floating], first_record: int = 0
+    statistic: FourierStatistic, *parts: NDArray[np.floating], first_record: int = 0
 ) -> SketchAccumulator:
-    accumulator = SketchAccumulator(operator, first_record=first_record)
+    accumulator = SketchAccumulator(statistic, first_record=first_record)
     for part in parts:
         accumulator.add(part)
     return accumulator
@@ -32,22 +32,22 @@ def list_features() -> list[list[int]]:
 
 
 def sum_by_definition(
-    operator: SketchOperator, records: NDArray[np.floating], first_record: int
+    statistic: FourierStatistic, records: NDArray[np.floating], first_record: int
 ) -> list[int]:
     """The definition of README.md record by record in Python integers: slow, and independent."""
-    turns, bits = operator.frequencies.turns.tolist(), operator.frequencies.bits
-    m = operator.frequencies.n_frequencies
+    turns, bits = statistic.frequencies.turns.tolist(), statistic.frequencies.bits
+    m = statistic.frequencies.n_frequencies
     table = list_features()
     sums = [0] * (2 * m)
-    steps, sketchable = operator.quantiser.quantise(records)
+    steps, sketchable = statistic.quantiser.quantise(records)
     for i, row in enumerate(steps.tolist()):
         if not sketchable[i]:
             continue
         used = range(m)
-        if operator.masks is not None:
+        if statistic.masks is not None:
             counter = first_record + i
-            group = int(operator.masks.assign_groups(counter, 1)[0])
-            block = operator.masks.permute_features(counter // BLOCK_RECORDS)
+            group = int(statistic.masks.assign_groups(counter, 1)[0])
+            block = statistic.masks.permute_features(counter // BLOCK_RECORDS)
             used = block[group].tolist()
         for j in used:
             turn = sum(u * w[j] for u, w in zip(row, turns, strict=True))
@@ -201,8 +201,8 @@ def test_a_saved_sum_that_cannot_be_of_this_plan_is_refused() -> None:
 
 
 def test_sums_of_another_plan_do_not_merge() -> None:
-    other = make_operator()
-    narrower = SketchOperator(
+    other = make_statistic()
+    narrower = FourierStatistic(
         quantiser=other.quantiser,
         frequencies=type(other.frequencies)(
             turns=other.frequencies.turns[:, :6].copy(), bits=other.frequencies.bits

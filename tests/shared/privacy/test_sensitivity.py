@@ -39,9 +39,9 @@ def test_integers_stay_below_the_formula_and_close_to_it() -> None:
 
 def test_no_pair_of_neighbouring_records_moves_a_sum_further_than_the_sensitivity() -> None:
     from shared.core import SketchAccumulator
-    from tests.shared.core.strategies import N_FREQUENCIES, make_operator
+    from tests.shared.core.strategies import N_FREQUENCIES, make_statistic
 
-    operator = make_operator()
+    statistic = make_statistic()
     sensitivity = compute_sensitivity(
         feature_table(), measurements_per_record=N_FREQUENCIES, neighbouring="replace-one"
     )
@@ -49,7 +49,7 @@ def test_no_pair_of_neighbouring_records_moves_a_sum_further_than_the_sensitivit
     low, high = [-1, 0, -50], [1, 10, 50]
 
     def sums(record: np.ndarray) -> np.ndarray:
-        accumulator = SketchAccumulator(operator)
+        accumulator = SketchAccumulator(statistic)
         accumulator.add(record[None, :])
         return accumulator.sums
 

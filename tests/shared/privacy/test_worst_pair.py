@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from shared.core import (
     AMPLITUDE,
+    FourierStatistic,
     FrequencyMatrix,
     MaskSchedule,
     Quantiser,
     RadiusLaw,
     SketchAccumulator,
-    SketchOperator,
     compute_features,
     draw_frequencies,
     feature_table,
@@ -76,7 +76,7 @@ def make_measures(measurements_per_record: int, neighbouring: str) -> dict[str, 
     }
 
 
-def make_drawn_operator(d: int, m: int, r: int | None = None) -> SketchOperator:
+def make_drawn_statistic(d: int, m: int, r: int | None = None) -> FourierStatistic:
     quantiser = Quantiser.from_bounds(np.full(d, -STEPS), np.full(d, STEPS))
     frequencies = draw_frequencies(
         SEED, n_frequencies=m, law=RadiusLaw(), quantiser=quantiser, scale=np.full(d, STEPS / 5)
@@ -84,10 +84,10 @@ def make_drawn_operator(d: int, m: int, r: int | None = None) -> SketchOperator:
     masks = None
     if r is not None:
         masks = MaskSchedule.from_seed(SEED, b"s", n_frequencies=m, measurements_per_record=r)
-    return SketchOperator(quantiser=quantiser, frequencies=frequencies, masks=masks)
+    return FourierStatistic(quantiser=quantiser, frequencies=frequencies, masks=masks)
 
 
-def make_aligned_operator(m: int) -> SketchOperator:
+def make_aligned_statistic(m: int) -> FourierStatistic:
     """Odd multiples of one frequency: half a turn of the first is half a turn of each.
 
     Phases that are multiples of an eighth of a turn at the first feature are such at all of them,
@@ -95,17 +95,17 @@ def make_aligned_operator(m: int) -> SketchOperator:
     """
     turns = np.array([[2 * j + 1 for j in range(m)], [-3] * m], dtype=np.int16)
     quantiser = Quantiser.from_bounds([-STEPS, -STEPS], [STEPS, STEPS])
-    return SketchOperator(quantiser=quantiser, frequencies=FrequencyMatrix(turns=turns, bits=16))
+    return FourierStatistic(quantiser=quantiser, frequencies=FrequencyMatrix(turns=turns, bits=16))
 
 
-def compute_rows(operator: SketchOperator, records: Floats) -> Integers:
+def compute_rows(statistic: FourierStatistic, records: Floats) -> Integers:
     """Return what each record adds to a sum if it is the first: shape ``(n, 2 m)``."""
-    frequencies = operator.frequencies
-    steps, _ = operator.quantiser.quantise(records)
+    frequencies = statistic.frequencies
+    steps, _ = statistic.quantiser.quantise(records)
     turns = steps.astype(np.int64) @ frequencies.turns.astype(np.int64)
     cosine, sine = compute_features((turns >> (frequencies.bits - 16)) & 0xFFFF)
-    if operator.masks is not None:
-        used = operator.masks.permute_features(0)[int(operator.masks.assign_groups(0, 1)[0])]
+    if statistic.masks is not None:
+        used = statistic.masks.permute_features(0)[int(statistic.masks.assign_groups(0, 1)[0])]
         unused = np.setdiff1d(np.arange(frequencies.n_frequencies), used)
         cosine[:, unused], sine[:, unused] = 0, 0
     return np.concatenate([cosine, sine], axis=1).astype(np.int64)
@@ -121,17 +121,17 @@ class WorstPair:
 
 
 def find_worst_pair(
-    operator: SketchOperator, measure: Measure, *, seed: int, always_absent: bool = False
+    statistic: FourierStatistic, measure: Measure, *, seed: int, always_absent: bool = False
 ) -> WorstPair:
     """Climb from ``N_PAIRS`` random pairs at a time; a quarter of them against adding zero."""
     rng = np.random.default_rng(seed)
-    d = operator.quantiser.n_dimensions
+    d = statistic.quantiser.n_dimensions
     pairs = rng.uniform(-STEPS, STEPS, size=(2, N_PAIRS, d))
     absent = np.arange(N_PAIRS) % 4 == 0
     absent |= always_absent
 
     def evaluate(candidates: Floats) -> Integers:
-        first, second = (compute_rows(operator, records) for records in candidates)
+        first, second = (compute_rows(statistic, records) for records in candidates)
         second[absent] = 0
         return measure.length(first - second)
 
@@ -149,14 +149,16 @@ def find_worst_pair(
     return WorstPair(first=pairs[0, worst], second=second, length=int(best[worst]))
 
 
-def measure_as_a_device_would(operator: SketchOperator, pair: WorstPair, measure: Measure) -> int:
+def measure_as_a_device_would(
+    statistic: FourierStatistic, pair: WorstPair, measure: Measure
+) -> int:
     """Sum both neighbours in full: the record that differs, and others that do not."""
     others = np.random.default_rng(0).uniform(
-        -STEPS, STEPS, size=(5, operator.quantiser.n_dimensions)
+        -STEPS, STEPS, size=(5, statistic.quantiser.n_dimensions)
     )
     sums = []
     for record in (pair.first, pair.second):
-        accumulator = SketchAccumulator(operator)
+        accumulator = SketchAccumulator(statistic)
         accumulator.add(np.vstack([record, others]))
         sums.append(accumulator.sums)
     return int(measure.length((sums[0] - sums[1])[None, :])[0])
@@ -170,10 +172,10 @@ def measure_as_a_device_would(operator: SketchOperator, pair: WorstPair, measure
 def test_no_pair_on_drawn_frequencies_exceeds_the_sensitivity(
     d: int, m: int, r: int | None, name: str
 ) -> None:
-    operator = make_drawn_operator(d, m, r)
+    statistic = make_drawn_statistic(d, m, r)
     measure = make_measures(r or m, "replace-one")[name]
-    pair = find_worst_pair(operator, measure, seed=m)
-    assert measure_as_a_device_would(operator, pair, measure) == pair.length
+    pair = find_worst_pair(statistic, measure, seed=m)
+    assert measure_as_a_device_would(statistic, pair, measure) == pair.length
     assert pair.length <= measure.bound
     # Even where features disagree, the search gets well beyond a random pair.
     assert pair.length >= (0.5**measure.power) * measure.bound
@@ -182,10 +184,10 @@ def test_no_pair_on_drawn_frequencies_exceeds_the_sensitivity(
 @pytest.mark.parametrize("name", ["l1", "l2", "norm"])
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_where_features_align_the_search_attains_the_sensitivity(m: int, name: str) -> None:
-    operator = make_aligned_operator(m)
+    statistic = make_aligned_statistic(m)
     measure = make_measures(m, "replace-one")[name]
-    pair = find_worst_pair(operator, measure, seed=m)
-    assert measure_as_a_device_would(operator, pair, measure) == pair.length
+    pair = find_worst_pair(statistic, measure, seed=m)
+    assert measure_as_a_device_would(statistic, pair, measure) == pair.length
     assert 0.99**measure.power * measure.bound <= pair.length <= measure.bound
 
 
@@ -193,16 +195,16 @@ def test_where_features_align_the_search_attains_the_sensitivity(m: int, name: s
 @pytest.mark.parametrize("m", [1, 4])
 def test_a_record_against_none_attains_the_sensitivity_to_its_presence(m: int, name: str) -> None:
     # A record that cannot be sketched adds zero, as one that is absent does.
-    operator = make_aligned_operator(m)
+    statistic = make_aligned_statistic(m)
     measure = make_measures(m, "add-remove-one")[name]
-    pair = find_worst_pair(operator, measure, seed=m, always_absent=True)
+    pair = find_worst_pair(statistic, measure, seed=m, always_absent=True)
     assert np.isnan(pair.second).all()
-    assert measure_as_a_device_would(operator, pair, measure) == pair.length
+    assert measure_as_a_device_would(statistic, pair, measure) == pair.length
     assert 0.99**measure.power * measure.bound <= pair.length <= measure.bound
 
 
 def test_the_published_formula_that_is_too_small_is_exceeded() -> None:
     # sqrt(2 m) A in place of 2 sqrt(m) A, squared.
     measure = make_measures(3, "replace-one")["l2"]
-    pair = find_worst_pair(make_aligned_operator(3), measure, seed=3)
+    pair = find_worst_pair(make_aligned_statistic(3), measure, seed=3)
     assert pair.length > 2 * 3 * AMPLITUDE**2

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from shared.core import (
     Columns,
+    FourierStatistic,
     FrequencyMatrix,
     MaskSchedule,
     Quantiser,
     Records,
     SketchAccumulator,
-    SketchOperator,
 )
 from shared.core.engines import (
     NumpyEngine,
@@ -31,10 +31,10 @@ from shared.errors import ConfigError, RecordError
 ENGINES = list_engines()
 
 
-def make_operator(
+def make_statistic(
     d: int, m: int, *, r: int | None = None, bits: int = 20, seed: int = 0
-) -> SketchOperator:
-    """An operator of any frequencies, the extremes of a 16-bit number among them."""
+) -> FourierStatistic:
+    """A statistic of any frequencies, the extremes of a 16-bit number among them."""
     generator = np.random.default_rng(seed)
     turns = generator.integers(-32767, 32768, size=(d, m)).astype(np.int16)
     turns[generator.random((d, m)) < 0.1] = 32767
@@ -45,7 +45,7 @@ def make_operator(
             bytes(32), b"stream", n_frequencies=m, measurements_per_record=r
         )
     centre = generator.normal(size=d)
-    return SketchOperator(
+    return FourierStatistic(
         quantiser=Quantiser(centre=centre, half_width=generator.uniform(0.5, 3.0, d)),
         frequencies=FrequencyMatrix(turns=turns, bits=bits),
         masks=masks,
@@ -67,18 +67,18 @@ def make_records(n: int, d: int, seed: int) -> NDArray[np.float64]:
 
 
 def sketch(
-    engine: SketchEngine, operator: SketchOperator, records: Records, first_record: int = 0
+    engine: SketchEngine, statistic: FourierStatistic, records: Records, first_record: int = 0
 ) -> tuple[list[int], int]:
-    accumulator = SketchAccumulator(operator, first_record=first_record, engine=engine)
+    accumulator = SketchAccumulator(statistic, first_record=first_record, engine=engine)
     accumulator.add(records)
     return accumulator.sums.tolist(), accumulator.n_unsketchable
 
 
 def require_equal(
-    engine: str, operator: SketchOperator, records: Records, first_record: int = 0
+    engine: str, statistic: FourierStatistic, records: Records, first_record: int = 0
 ) -> None:
-    expected = sketch(NumpyEngine(), operator, records, first_record)
-    assert sketch(choose_engine(engine), operator, records, first_record) == expected
+    expected = sketch(NumpyEngine(), statistic, records, first_record)
+    assert sketch(choose_engine(engine), statistic, records, first_record) == expected
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -93,7 +93,7 @@ def require_equal(
 def test_sums_are_those_of_the_numpy_engine_for_any_shape(
     engine: str, n: int, d: int, m: int, bits: int, seed: int
 ) -> None:
-    require_equal(engine, make_operator(d, m, bits=bits, seed=seed), make_records(n, d, seed))
+    require_equal(engine, make_statistic(d, m, bits=bits, seed=seed), make_records(n, d, seed))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -108,37 +108,37 @@ def test_sums_are_those_of_the_numpy_engine_for_any_shape(
 def test_masked_sums_are_those_of_the_numpy_engine(
     engine: str, n: int, d: int, r: int, groups: int, first: int
 ) -> None:
-    operator = make_operator(d, r * groups, r=r, seed=n)
-    require_equal(engine, operator, make_records(n, d, first), first)
+    statistic = make_statistic(d, r * groups, r=r, seed=n)
+    require_equal(engine, statistic, make_records(n, d, first), first)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_groups_than_records_add_the_same(engine: str) -> None:
-    require_equal(engine, make_operator(3, 1000, r=1), make_records(20, 3, 0))
+    require_equal(engine, make_statistic(3, 1000, r=1), make_records(20, 3, 0))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_records_add_the_same_across_chunks_and_blocks_of_masks(engine: str) -> None:
     records = make_records(70_001, 3, 5)
-    require_equal(engine, make_operator(3, 24), records)
-    require_equal(engine, make_operator(3, 24, r=4), records, 60_000)
+    require_equal(engine, make_statistic(3, 24), records)
+    require_equal(engine, make_statistic(3, 24, r=4), records, 60_000)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_of_the_65536_phases_gives_its_feature(engine: str) -> None:
     # All phases as features of one record, so that none can hide in a sum; half a turn by step 2.
     turns = np.arange(-32767, 32768, dtype=np.int16)[None, :]
-    operator = SketchOperator(
+    statistic = FourierStatistic(
         quantiser=Quantiser.from_bounds([-32767.0], [32767.0]),
         frequencies=FrequencyMatrix(turns=turns, bits=16),
     )
     for value in (1.0, -1.0, 2.0, 32767.0):
-        require_equal(engine, operator, np.array([[value]]))
+        require_equal(engine, statistic, np.array([[value]]))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
-    operator = make_operator(5, 33)
+    statistic = make_statistic(5, 33)
     records = make_records(131, 5, 9)
     wide = np.zeros((262, 10))
     wide[::2, ::2] = records
@@ -148,9 +148,9 @@ def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
     backwards = records[::-1].copy()[::-1]
     columns = Columns(tuple(np.asfortranarray(records).T))
     for layout in (np.asfortranarray(records), wide[::2, ::2], unaligned, backwards, columns):
-        require_equal(engine, operator, layout)
-        assert sketch(choose_engine(engine), operator, layout) == sketch(
-            NumpyEngine(), operator, records
+        require_equal(engine, statistic, layout)
+        assert sketch(choose_engine(engine), statistic, layout) == sketch(
+            NumpyEngine(), statistic, records
         )
 
 
@@ -158,43 +158,45 @@ def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
 def test_single_precision_counts_as_the_doubles_it_converts_to(engine: str) -> None:
     with np.errstate(over="ignore"):
         single = make_records(77, 4, 2).astype(np.float32)
-    operator = make_operator(4, 20)
-    require_equal(engine, operator, single)
-    require_equal(engine, operator, single[::3])
+    statistic = make_statistic(4, 20)
+    require_equal(engine, statistic, single)
+    require_equal(engine, statistic, single[::3])
     mixed = Columns((single[:, 0], single[:, 1].astype(np.float64), single[:, 2], single[:, 3]))
-    assert sketch(choose_engine(engine), operator, mixed) == sketch(NumpyEngine(), operator, single)
+    assert sketch(choose_engine(engine), statistic, mixed) == sketch(
+        NumpyEngine(), statistic, single
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_largest_phases_wrap_as_they_should(engine: str) -> None:
     turns = np.full((300, 5), 32767, dtype=np.int16)
     turns[:, 1] = -32767
-    operator = SketchOperator(
+    statistic = FourierStatistic(
         quantiser=Quantiser.from_bounds(np.full(300, -1.0), np.full(300, 1.0)),
         frequencies=FrequencyMatrix(turns=turns, bits=32),
     )
-    require_equal(engine, operator, np.array([[1.0] * 300, [-1.0] * 300, [1e9] * 300]))
+    require_equal(engine, statistic, np.array([[1.0] * 300, [-1.0] * 300, [1e9] * 300]))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_halves_round_to_even(engine: str) -> None:
-    operator = SketchOperator(
+    statistic = FourierStatistic(
         quantiser=Quantiser.from_bounds([-32767.0], [32767.0]),
         frequencies=FrequencyMatrix(turns=np.array([[7919]], dtype=np.int16), bits=24),
     )
     for value in (0.5, 1.5, 2.5, -0.5, -1.5, 32766.5, -32766.5, 0.49999999999999994):
-        require_equal(engine, operator, np.array([[value]]))
+        require_equal(engine, statistic, np.array([[value]]))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_threads_that_share_an_operator_do_not_disturb_each_other(engine: str) -> None:
-    operator = make_operator(6, 100, r=20)
+    statistic = make_statistic(6, 100, r=20)
     records = make_records(40_000, 6, 4)
     parts = [(start, records[start : start + 5000]) for start in range(0, 40_000, 5000)]
     chosen = choose_engine(engine)
-    whole, _ = sketch(chosen, operator, records)
+    whole, _ = sketch(chosen, statistic, records)
     with ThreadPoolExecutor(4) as pool:
-        sums = pool.map(lambda part: sketch(chosen, operator, part[1], part[0])[0], parts)
+        sums = pool.map(lambda part: sketch(chosen, statistic, part[1], part[0])[0], parts)
         assert np.sum(list(sums), axis=0).tolist() == whole
 
 
@@ -213,7 +215,7 @@ def test_threads_that_share_an_operator_do_not_disturb_each_other(engine: str) -
 def test_records_of_another_shape_or_type_are_refused_and_add_nothing(
     engine: str, records: Records, rule: str
 ) -> None:
-    accumulator = SketchAccumulator(make_operator(3, 8), engine=choose_engine(engine))
+    accumulator = SketchAccumulator(make_statistic(3, 8), engine=choose_engine(engine))
     with pytest.raises(RecordError, match=rule):
         accumulator.add(records)
     assert accumulator.n_records == 0

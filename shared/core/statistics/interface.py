@@ -1,0 +1,65 @@
+"""The interface of every statistic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.records import Records
+
+if TYPE_CHECKING:
+    from shared.core.engines import SketchEngine
+
+
+class Statistic(Protocol):
+    """The integers that each record adds to a sum, decided by public numbers alone.
+
+    Guarantees
+    ----------
+    What a record adds depends on its own values and its counter, and on no other record.
+    """
+
+    @property
+    def n_coordinates(self) -> int:
+        """The number of integers in a sum."""
+        ...
+
+    @property
+    def identity(self) -> bytes:
+        """A digest that two statistics share only if their sums can be merged."""
+        ...
+
+    def add_records(
+        self,
+        records: Records,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+        engine: SketchEngine,
+    ) -> int:
+        """Add what each record adds to ``sums`` in place.
+
+        Parameters
+        ----------
+        records
+            Shape ``(n, d)``, float32 or float64, data units, any strides; or as columns.
+        first_record
+            The counter of the first record.
+        sums
+            Shape ``(n_coordinates,)``, int64, contiguous.
+        engine
+            How to compute; changes no result.
+
+        Returns
+        -------
+        int
+            How many records could not be sketched and added zero.
+
+        Raises
+        ------
+        RecordError
+            Wrong shape or type; ``sums`` is unchanged.
+        """
+        ...
