@@ -45,6 +45,9 @@ _HOPELESS: Final = 8.0
 _FARTHEST_SCALE: Final = 8.0
 # ... and where no second search of ten ended in the same place, none of 13 was.
 _LEAST_AGREEMENT: Final = 0.1
+# Where the misfit is so many times what noise would make, the model explains nothing: of 38 such
+# answers none was good, however well members agreed.
+_LARGEST_MISFIT: Final = 300.0
 # Below this m / (k d) no answer was ever compared.
 _LEAST_FEATURES: Final = 1.9
 
@@ -70,7 +73,8 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     low = _predict(_LOW, features)
     high = max(_predict(_HIGH, features), low)
     is_judged = evidence.features_per_parameter >= _LEAST_FEATURES
-    if evidence.snr_per_parameter < _HOPELESS or not is_judged:
+    is_explained = evidence.held_out <= _LARGEST_MISFIT
+    if evidence.snr_per_parameter < _HOPELESS or not is_judged or not is_explained:
         high = math.inf
     if evidence.spread_over_scale > _FARTHEST_SCALE:
         is_lone = evidence.agreement < _LEAST_AGREEMENT
@@ -128,6 +132,8 @@ def _describe(
         return _describe_narrow(problem, evidence)
     if evidence.snr_per_parameter < _HOPELESS:
         return _DESCRIPTIONS["noise"](problem, evidence)
+    if evidence.held_out > _LARGEST_MISFIT:
+        return _DESCRIPTIONS["misfit"](problem, evidence)
     # What each feature adds beyond what it adds in a good answer.
     usual = (1.0, math.log(0.01 + OFFSET), *(0.0 for _ in features[2:]))
     added = [c * (f - u) for c, f, u in zip(_HIGH[1:], features[1:], usual[1:], strict=True)]
@@ -145,7 +151,8 @@ def _describe_disagreement(_: DecodingProblem, evidence: Evidence) -> str:
 def _describe_misfit(_: DecodingProblem, evidence: Evidence) -> str:
     return (
         "no model explains the sketch: what was held out of the fit is missed "
-        f"{evidence.held_out:.3g} times as much as noise would make it; more frequencies help"
+        f"{evidence.held_out:.3g} times as much as noise would make it; more frequencies help, "
+        "or bounds and scales nearer to the data"
     )
 
 

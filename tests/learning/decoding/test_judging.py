@@ -128,3 +128,10 @@ def test_far_too_small_a_scale_is_doubtful_at_best_and_unusable_where_no_two_sea
 ) -> None:
     problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
     assert judge(problem, replace(GOOD, spread_over_scale=9.0, agreement=agreement)).word == word
+
+
+def test_an_answer_that_explains_nothing_is_not_to_be_used(make_problem: MakeProblem) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, replace(GOOD, held_out=1000.0))
+    assert verdict.word == "do not use"
+    assert "no model explains the sketch" in verdict.sentence

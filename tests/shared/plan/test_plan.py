@@ -312,7 +312,7 @@ def test_no_flipped_byte_of_a_plan_passes_as_the_same_plan(position: int, mask: 
 
 def test_streams_get_masks_of_their_own_and_whole_plans_none() -> None:
     masked = make(measurements_per_record=5)
-    first, second = masked.statistic_of(b"a/s").masks, masked.operator(b"b/s").masks
+    first, second = masked.statistic_of(b"a/s").masks, masked.statistic_of(b"b/s").masks
     assert first is not None
     assert second is not None
     assert first.assignment_key != second.assignment_key
