@@ -207,7 +207,7 @@ def test_every_new_plan_has_a_seed_of_its_own(
     for name in ("a.json", "b.json"):
         type_in(ANSWERS, monkeypatch)
         assert command.main(["plan", "new", "-o", str(tmp_path / name)]) == 0
-        seeds.add(json.loads((tmp_path / name).read_text(encoding="utf-8"))["seed"])
+        seeds.add(json.loads((tmp_path / name).read_text(encoding="utf-8"))["statistic"]["seed"])
     assert len(seeds) == 2
 
 
