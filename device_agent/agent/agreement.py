@@ -15,9 +15,9 @@ from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.presenting import make_device_question
 from device_agent.agent.study import ServerAnswer, make_question, note_notice
-from device_agent.messages import DeviceAnswer
+from device_agent.server.messages import DeviceAnswer
+from device_agent.server.transport import ServerClient
 from device_agent.store import StudyNotice, load_notice
-from device_agent.transport import ServerClient
 from shared.errors import TransportError
 
 AGREED_S = 20.0

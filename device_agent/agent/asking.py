@@ -12,7 +12,7 @@ from device_agent.agent.log import LOG
 from device_agent.agent.network import Network, catch
 from device_agent.agent.sender import draw_pause
 from device_agent.agent.study import ServerAnswer, make_question, note_notice
-from device_agent.messages import DeviceAnswer
+from device_agent.server.messages import DeviceAnswer
 from device_agent.store import StudyNotice, load_notice
 from shared.errors import SketchError, StoreError, TransportError
 

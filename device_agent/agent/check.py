@@ -24,8 +24,9 @@ from device_agent.agent.policy import (
 )
 from device_agent.agent.reading import open_stream_source, require_not_suspended
 from device_agent.agent.slots import plan_slots
-from device_agent.certificates import make_context
-from device_agent.settings import Settings, StreamSettings
+from device_agent.server.certificates import make_context
+from device_agent.server.transport import ServerClient
+from device_agent.settings.agent_settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
 from device_agent.store import (
     DATABASE_NAME,
@@ -33,7 +34,6 @@ from device_agent.store import (
     load_stream,
     open_database,
 )
-from device_agent.transport import ServerClient
 from device_agent.windows import WindowCutter
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError

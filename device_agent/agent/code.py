@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from device_agent.agent.policy import require_server_allowed
-from device_agent.settings import Settings, find_absent, load_settings
+from device_agent.settings.agent_settings import Settings, find_absent, load_settings
 from shared.errors import ConfigError
 from shared.wire import EnrolmentCode
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from device_agent.agent.device import Device, make_event
-from device_agent.messages import DeviceAnswer
-from device_agent.settings import Settings
+from device_agent.server.messages import DeviceAnswer
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     append_event,
     list_acknowledged,

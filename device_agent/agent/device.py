@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.certificates import make_context
-from device_agent.messages import Heartbeat, PlanRefusal
-from device_agent.settings import Settings, StreamSettings
+from device_agent.server.certificates import make_context
+from device_agent.server.messages import Heartbeat, PlanRefusal
+from device_agent.server.transport import ServerClient
+from device_agent.settings.agent_settings import Settings, StreamSettings
 from device_agent.store import (
     DeviceKey,
     Identity,
@@ -27,7 +28,6 @@ from device_agent.store import (
     require_identity,
     sum_ledger,
 )
-from device_agent.transport import ServerClient
 from shared import __version__
 from shared.errors import (
     ConfigError,

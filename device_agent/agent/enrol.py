@@ -19,8 +19,9 @@ from device_agent.agent.device import (
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.messages import DeviceAnswer, PlanAnswer
-from device_agent.settings import Settings
+from device_agent.server.messages import DeviceAnswer, PlanAnswer
+from device_agent.server.transport import ServerClient
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     DeviceKey,
     Identity,
@@ -40,7 +41,6 @@ from device_agent.store import (
     save_identity,
     sum_ledger,
 )
-from device_agent.transport import ServerClient
 from shared.errors import (
     AccessError,
     ConfigError,

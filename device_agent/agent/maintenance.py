@@ -11,7 +11,7 @@ from pathlib import Path
 from device_agent.agent.comparing import COPIED
 from device_agent.agent.device import Clock
 from device_agent.agent.reading import require_not_suspended
-from device_agent.settings import Settings
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     KEY_FOLDERS,
     OutboxSketch,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeVar
 
-from device_agent.transport import ServerClient
+from device_agent.server.transport import ServerClient
 from shared.errors import SketchError
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from device_agent.agent.reading import StreamSummary, read_stream
 from device_agent.agent.rotation import finish_rotation
 from device_agent.agent.sending import SendSummary, send_outbox
 from device_agent.agent.slots import read_slots
-from device_agent.settings import Settings
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     OutboxCounts,
     check_folder,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from device_agent.settings import Settings
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     Identity,
     list_origins,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from device_agent.settings import Settings
+from device_agent.settings.agent_settings import Settings
 from shared.errors import PlanMismatchError, PrivacyError, SketchError
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import Budget

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 
 from device_agent.agent.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.agent.device import Device
-from device_agent.messages import DeviceAnswer, KeyOffer
+from device_agent.server.messages import DeviceAnswer, KeyOffer
+from device_agent.server.transport import ServerClient
 from device_agent.store import DeviceKey, list_signed, load_generation
-from device_agent.transport import ServerClient
 from shared.errors import LedgerError, SignatureError, SketchError, TransportError
 from shared.wire import encode_rotation_input
 

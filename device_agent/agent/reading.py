@@ -13,7 +13,7 @@ from device_agent.agent.clocks import Clocks, describe_difference, format_time
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.release import draw_release
-from device_agent.settings import StreamSettings
+from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import (
     KnownPosition,
     Position,

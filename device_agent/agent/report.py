@@ -10,7 +10,7 @@ from typing import Any
 
 from device_agent.agent.clocks import format_time
 from device_agent.agent.origins import find_origins
-from device_agent.settings import Settings
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     Identity,
     LedgerEntry,

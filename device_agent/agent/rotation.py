@@ -11,7 +11,8 @@ from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
 from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
 from device_agent.agent.reading import require_not_suspended
-from device_agent.settings import Settings
+from device_agent.server.transport import ServerClient
+from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
     abandon_key_change,
     begin_key_change,
@@ -25,7 +26,6 @@ from device_agent.store import (
     load_retired,
     load_stream,
 )
-from device_agent.transport import ServerClient
 from shared.errors import SketchError, StoreError, TransportError
 
 

@@ -25,8 +25,8 @@ from device_agent.agent.notify import Notifier
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.agent.sender import Sender
 from device_agent.agent.stream_worker import StreamWorker
-from device_agent.certificates import make_context
-from device_agent.settings import Settings, StreamSettings
+from device_agent.server.certificates import make_context
+from device_agent.settings.agent_settings import Settings, StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError, StoreError, TransportError

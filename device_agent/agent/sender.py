@@ -10,9 +10,9 @@ from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG
 from device_agent.agent.network import Network
 from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
-from device_agent.messages import UploadOutcome
+from device_agent.server.messages import UploadOutcome
+from device_agent.server.transport import ServerClient
 from device_agent.store import OutboxSketch, first_due, offer_sketch
-from device_agent.transport import ServerClient
 from shared.errors import ConfigError, StoreError
 from shared.wire import DeviceAction
 

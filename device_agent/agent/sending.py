@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from device_agent.agent.agreement import Agreement
 from device_agent.agent.comparing import COPIED, note_copied
 from device_agent.agent.device import Clock, Device
-from device_agent.messages import UploadOutcome
+from device_agent.server.messages import UploadOutcome
+from device_agent.server.transport import ServerClient
 from device_agent.store import (
     OutboxSketch,
     due_sketches,
@@ -22,7 +23,6 @@ from device_agent.store import (
     suspend_stream,
     transaction,
 )
-from device_agent.transport import ServerClient
 from shared.errors import SketchError, TransportError
 from shared.wire import DeviceAction
 

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from device_agent.agent.device import Device
 from device_agent.agent.presenting import make_device_question
-from device_agent.messages import DeviceAnswer, Heartbeat, StudyAnswer
+from device_agent.server.messages import DeviceAnswer, Heartbeat, StudyAnswer
+from device_agent.server.transport import ServerClient
 from device_agent.store import StudyNotice, count_sketches, save_notice
-from device_agent.transport import ServerClient
 from shared import __version__
 from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from device_agent.cli import EXIT_WAITING, worst_status
-from device_agent.settings import Settings, load_settings
+from device_agent.settings.agent_settings import Settings, load_settings
 from shared.errors import ConfigError, SketchError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _init(options: SimpleNamespace) -> int:
     from device_agent.agent.code import load_settings_with_code
     from device_agent.agent.enrol import enrol_device
     from device_agent.agent.policy import describe_budget, describe_policy
-    from device_agent.settings import find_absent
+    from device_agent.settings.agent_settings import find_absent
     from shared.plan import make_statement
     from shared.wire import is_enrolment_code
 

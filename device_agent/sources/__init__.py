@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from device_agent.settings import StreamSettings
-from device_agent.source_tables import ENTRY_POINTS
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_tables import ENTRY_POINTS
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.source_settings import TextSettings
+from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.fields import NAN
 from device_agent.sources.intact import split_intact
 from device_agent.sources.interface import ReadingReport

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 
-from device_agent.source_settings import TimeSettings, find_zone
+from device_agent.settings.source_settings import TimeSettings, find_zone
 from shared.core.text import read_number
 
 NAN = math.nan

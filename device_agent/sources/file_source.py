@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import FileSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import FileSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import FolderSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import FolderSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,

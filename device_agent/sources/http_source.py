@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import HttpSettings, TextSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import HttpSettings, TextSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.interface import (
     Guarantee,

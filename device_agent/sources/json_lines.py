@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from device_agent.source_settings import TextSettings
+from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.fields import NAN
 from device_agent.sources.intact import SCAN_ERRORS, find_intact
 from device_agent.sources.interface import ReadingReport

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import FieldSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import FieldSettings
 from device_agent.sources.fields import (
     EARLIEST,
     LATEST,

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import MqttSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import MqttSettings
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import (
     Guarantee,

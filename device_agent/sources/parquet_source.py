@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import ParquetSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import ParquetSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.fields import EARLIEST, LATEST, NAN
 from device_agent.sources.file_places import refuse_changed, refuse_replaced

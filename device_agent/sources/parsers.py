@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.source_settings import TextSettings
+from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
 

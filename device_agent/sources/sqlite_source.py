@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import SqliteSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import SqliteSettings
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,

@@ -6,8 +6,8 @@ import os
 import select
 from collections.abc import Iterator, Sequence
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import StdinSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import StdinSettings
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import (
     Guarantee,

@@ -45,7 +45,7 @@ def test_imports_go_one_way() -> None:
 
 def test_packages_that_import_their_siblings_are_caught(copied_tree: Path) -> None:
     plants = {
-        "device_agent/settings.py": "aggregator",
+        "device_agent/settings/agent_settings.py": "aggregator",
         "analyst/client.py": "benchmarks",
         "deploy/demo/cluster.py": "benchmarks",
         "learning/__init__.py": "analyst",
@@ -79,15 +79,15 @@ def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> No
 
 def test_libraries_where_they_do_not_belong_are_caught(copied_tree: Path) -> None:
     plant(copied_tree / "shared/errors.py", "import typer")
-    plant(copied_tree / "device_agent/units.py", "import learning")
-    plant(copied_tree / "device_agent/units.py", "import shared.privacy.testing")
+    plant(copied_tree / "device_agent/settings/units.py", "import learning")
+    plant(copied_tree / "device_agent/settings/units.py", "import shared.privacy.testing")
     for part in BEFORE_THE_PORTS:
         plant(copied_tree / f"aggregator/{part}.py", "import sqlalchemy.orm")
     told = assert_broken(
         copied_tree, "no large one", "know the database library", "noise from a seed"
     )
     assert "shared.errors -> typer " in told
-    assert "device_agent.units -> learning " in told
+    assert "device_agent.settings.units -> learning " in told
     for part in BEFORE_THE_PORTS:
         assert f"aggregator.{part} -> sqlalchemy" in told
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.cli.sample import SAMPLE
-from device_agent.settings import load_settings
+from device_agent.settings.agent_settings import load_settings
 from shared.wire import EnrolmentCode, encode_enrolment_code
 
 ROOT = Path(__file__).parents[2]

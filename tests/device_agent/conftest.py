@@ -10,7 +10,7 @@ import pytest
 from device_agent.cli import main
 from device_agent.store import key_folder
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 
 HOUR = 3600
 BASE = 1_700_000_000 // HOUR * HOUR

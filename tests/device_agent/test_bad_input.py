@@ -12,7 +12,7 @@ from device_agent.agent.comparing import COPIED
 from shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import TOKEN, Server
+from tests.device_agent.serving import TOKEN, Server
 
 
 def write(agent: Agent, slot: int, *rows: str) -> None:

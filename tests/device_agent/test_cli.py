@@ -11,7 +11,7 @@ from device_agent.agent import reading
 from device_agent.cli import main
 from shared.core.engines import default_engine
 from tests.device_agent.conftest import BASE, HOUR, Agent
-from tests.device_agent.server import TOKEN
+from tests.device_agent.serving import TOKEN
 
 COMMAND = [sys.executable, "-m", "device_agent.cli"]
 SECRET = "7.654321"

@@ -8,7 +8,7 @@ import pytest
 from device_agent.cli.sample import SAMPLE
 from shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.device_agent.conftest import Agent
-from tests.device_agent.server import TOKEN
+from tests.device_agent.serving import TOKEN
 
 
 def make_code(agent: Agent, *, study: bytes | None = None, token: str = TOKEN) -> str:

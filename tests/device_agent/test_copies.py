@@ -31,12 +31,12 @@ from device_agent.agent.agreement import Agreement
 from device_agent.agent.enrol import enrol_device
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport, run_once
-from device_agent.settings import Settings, load_settings
+from device_agent.settings.agent_settings import Settings, load_settings
 from shared.errors import LedgerError, SketchError
 from shared.wire import SketchMessage, decode_message
 from tests.device_agent.conftest import BASE, HOUR, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.server import TOKEN, Server
+from tests.device_agent.serving import TOKEN, Server
 from tests.soak import small_and_soak
 
 PLAN = make_plan()

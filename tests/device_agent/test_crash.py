@@ -17,7 +17,7 @@ from shared.plan import WindowRule
 from shared.wire import decode_payload
 from tests.device_agent.conftest import HOUR, Agent, make_plan
 from tests.device_agent.killing import Victim, victim_in
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 from tests.soak import small_and_soak
 
 _N_RECORDS = 21

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.settings import StreamSettings
-from device_agent.source_settings import FileSettings
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_settings import FileSettings
 from device_agent.sources import KnownPosition, RecordBatch, open_source
 from device_agent.sources.line_file import BATCH_RECORDS
 from shared.core import SketchAccumulator
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, Agent, make_plan
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 
 SECRET = "987654.321"
 

@@ -13,7 +13,7 @@ import pytest
 from shared.errors import DuplicateUploadError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import TOKEN
+from tests.device_agent.serving import TOKEN
 
 _SIZE = 2 << 20
 

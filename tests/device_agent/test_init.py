@@ -10,7 +10,7 @@ import pytest
 from shared.errors import TransportError
 from shared.plan import Label, compute_plan_digest, encode_plan
 from tests.device_agent.conftest import Agent, make_plan
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 
 
 def test_the_state_is_closed_to_others(enrolled: Agent) -> None:

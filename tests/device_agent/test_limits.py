@@ -11,7 +11,7 @@ import pytest
 from shared.plan import SketchPlan
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from tests.device_agent.conftest import Agent, make_plan
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 
 
 def write_limits(agent: Agent, *tables: str) -> None:

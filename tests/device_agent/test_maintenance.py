@@ -7,7 +7,7 @@ import pytest
 from shared.errors import ImplausibleSketchError
 from shared.wire import decode_message
 from tests.device_agent.conftest import Agent
-from tests.device_agent.server import TOKEN
+from tests.device_agent.serving import TOKEN
 
 
 def files(agent: Agent) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.test_one_source import TIME, count_released, feeding, write_config
 
 LINES = "time,x,y\n" + "".join(f"{BASE + i},{i}.5,1\n" for i in range(5))

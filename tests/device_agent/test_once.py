@@ -16,7 +16,7 @@ from shared.plan import WindowRule
 from shared.wire import decode_payload
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 
 
 def test_complete_windows_are_released_and_arrive_verified(enrolled: Agent) -> None:

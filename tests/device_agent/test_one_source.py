@@ -19,10 +19,10 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from device_agent.source_tables import read_source
+from device_agent.settings.source_tables import read_source
 from shared.privacy import Origin
 from tests.device_agent.conftest import BASE, Agent, make_plan
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.sources.test_http_source import serving
 from tests.device_agent.sources.test_mqtt_source import HOST, PORT, needs_broker
 

@@ -17,7 +17,7 @@ from shared.plan import WindowRule, plan_to_json
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.killing import victim_in
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 from tests.soak import small_and_soak
 
 

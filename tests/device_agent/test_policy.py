@@ -5,7 +5,7 @@ import pytest
 from shared.plan import compute_plan_digest
 from shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.device_agent.conftest import Agent, make_plan
-from tests.device_agent.server import TOKEN, running
+from tests.device_agent.serving import TOKEN, running
 
 
 def add_policy(agent: Agent, policy: str) -> None:

@@ -22,7 +22,7 @@ from shared.plan import WindowRule
 from shared.wire import decode_message, decode_payload
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.driver import BASE, HOUR, Driver
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 from tests.device_agent.sources.raw_sources import Pages, Raw, to_csv, to_json
 
 NOW = BASE + 20 * HOUR + 7.0

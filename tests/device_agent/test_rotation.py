@@ -20,7 +20,7 @@ from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.faults import Crash, Faults, injecting
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 
 NOW = BASE + 1000.0 * HOUR
 SECRET = make_plan(

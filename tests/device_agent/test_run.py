@@ -13,7 +13,7 @@ from shared.errors import AccessError, DuplicateUploadError
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 
 
 def log_of(agent: Agent) -> str:

@@ -23,7 +23,7 @@ from shared.errors import RecordError
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import Agent, make_plan
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 
 LENGTH = 1000
 ORIGIN = 1_700_000_000

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.source_tables import read_source
+from device_agent.settings.source_tables import read_source
 from tests.device_agent.conftest import BASE, HOUR, Agent
 
 README = Path(__file__).parents[2] / "device_agent" / "sources" / "README.md"

@@ -29,10 +29,10 @@ from hypothesis.stateful import (
 from device_agent.agent import device, sending
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
-from device_agent.messages import UploadOutcome
+from device_agent.server.messages import UploadOutcome
+from device_agent.server.transport import ServerClient
 from device_agent.store import offer_sketch, streams
 from device_agent.store.journal import Journal, read_journal
-from device_agent.transport import ServerClient
 from shared.core import SketchAccumulator
 from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule
@@ -41,7 +41,7 @@ from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.faults import Crash, Faults, injecting
-from tests.device_agent.server import Server
+from tests.device_agent.serving import Server
 from tests.soak import small_and_soak
 
 NOW = BASE + 1000 * HOUR

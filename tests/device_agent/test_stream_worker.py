@@ -10,7 +10,7 @@ from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device, open_device
 from device_agent.agent.reading import make_statistic
 from device_agent.agent.stream_worker import StreamWorker
-from device_agent.settings import StreamSettings, load_settings
+from device_agent.settings.agent_settings import StreamSettings, load_settings
 from device_agent.sources import (
     Guarantee,
     KnownPosition,

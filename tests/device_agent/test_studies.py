@@ -14,7 +14,7 @@ from device_agent.store import open_database, purge_sent
 from device_agent.store.outbox import KEEP_SENT_S
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.store.test_repair import overwrite, remove
 
 

@@ -10,7 +10,7 @@ import pytest
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.server import Server, running
+from tests.device_agent.serving import Server, running
 
 
 def n_spent(agent: Agent) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.certificates import Authority
 from tests.device_agent.conftest import Agent
-from tests.device_agent.server import Server
+from tests.device_agent.serving import Server
 
 
 @pytest.fixture

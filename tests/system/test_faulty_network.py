@@ -14,10 +14,10 @@ import pytest
 
 from analyst import Client
 from deploy.demo.cluster import Aggregator
-from device_agent import transport
 from device_agent.agent.enrol import enrol_device
 from device_agent.agent.once import run_once
-from device_agent.settings import Settings, load_settings
+from device_agent.server import transport
+from device_agent.settings.agent_settings import Settings, load_settings
 from shared.plan import plan_from_spec
 from tests.device_agent.daemons import query
 from tests.system.agents import CONFIG

@@ -14,9 +14,9 @@ import pytest
 from analyst import Client
 from deploy.demo.cluster import Aggregator
 from device_agent.agent.rotation import rotate_key
-from device_agent.messages import KeyOffer
-from device_agent.settings import load_settings
-from device_agent.transport import NoAnswerError, ServerClient
+from device_agent.server.messages import KeyOffer
+from device_agent.server.transport import NoAnswerError, ServerClient
+from device_agent.settings.agent_settings import load_settings
 from shared.plan import plan_from_spec
 from shared.wire import SKETCH_MEDIA_TYPE
 from tests.device_agent.daemons import query

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from device_agent.settings import StreamSettings
-from device_agent.source_tables import read_fields, read_source
+from device_agent.settings.agent_settings import StreamSettings
+from device_agent.settings.source_tables import read_fields, read_source
+from device_agent.settings.toml_table import Table
 from device_agent.sources import KnownPosition, RecordSource, open_source
-from device_agent.toml_table import Table
 
 
 def make_stream(

@@ -37,14 +37,14 @@ def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
 
 
 def test_unit_docstrings_hold() -> None:
-    from device_agent import units
+    from device_agent.settings import units
 
     assert doctest.testmod(units).failed == 0
 
 
 def test_only_configured_sources_are_imported(tmp_path: Path) -> None:
     program = (
-        "import sys, device_agent.sources, device_agent.settings\n"
+        "import sys, device_agent.sources, device_agent.settings.agent_settings\n"
         "loaded = {'paho', 'pyarrow', 'httpx', 'sqlite3'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )

@@ -32,7 +32,7 @@ from shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
-from tests.device_agent.server import Server
+from tests.device_agent.serving import Server
 from tests.soak import small_and_soak
 
 # The package has a function of the same name.

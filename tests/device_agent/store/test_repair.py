@@ -15,7 +15,7 @@ from device_agent.store.streams import write_stream
 from shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
-from tests.device_agent.server import TOKEN
+from tests.device_agent.serving import TOKEN
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
 

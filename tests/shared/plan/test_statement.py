@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.messages import Heartbeat, KeyOffer, PlanRefusal
-from device_agent.transport import ServerClient
+from device_agent.server.messages import Heartbeat, KeyOffer, PlanRefusal
+from device_agent.server.transport import ServerClient
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan, make_statement, statement
 from shared.plan.statement import list_public_facts
 from shared.privacy.group import show_up

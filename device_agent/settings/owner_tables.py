@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from device_agent.toml_table import Table
+from device_agent.settings.toml_table import Table
 from shared.errors import ConfigError
 from shared.privacy import MECHANISMS, Budget
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from device_agent.certificates import make_context
-from device_agent.owner_tables import TlsSettings
-from device_agent.settings import load_settings
+from device_agent.server.certificates import make_context
+from device_agent.settings.agent_settings import load_settings
+from device_agent.settings.owner_tables import TlsSettings
 from shared.errors import ConfigError
 from tests.device_agent.conftest import Agent
-from tests.device_agent.test_settings import GOOD, write
+from tests.device_agent.settings.test_agent_settings import GOOD, write
 
 
 def test_certificates_that_are_not_there_are_refused_by_name(tmp_path: Path) -> None:

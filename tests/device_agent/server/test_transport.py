@@ -10,9 +10,9 @@ from typing import TypeGuard
 
 import pytest
 
-from device_agent import transport
-from device_agent.messages import UploadOutcome
-from device_agent.transport import ServerClient
+from device_agent.server import transport
+from device_agent.server.messages import UploadOutcome
+from device_agent.server.transport import ServerClient
 from shared.errors import TransportError
 from shared.wire import DeviceAction
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.settings import load_settings
-from device_agent.source_settings import FileSettings
+from device_agent.settings.agent_settings import load_settings
+from device_agent.settings.source_settings import FileSettings
 from shared.core.engines import list_engines
 from shared.errors import ConfigError
 from shared.privacy import Budget

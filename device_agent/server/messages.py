@@ -1,4 +1,4 @@
-"""Messages between device and server, as values; ``device_agent.transport`` carries them."""
+"""Messages between device and server, as values; ``device_agent.server.transport`` carries them."""
 
 from __future__ import annotations
 

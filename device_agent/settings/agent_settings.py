@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from device_agent.owner_tables import (
+from device_agent.settings.owner_tables import (
     BUDGET_KEYS,
     Housekeeping,
     Policy,
     read_housekeeping,
     read_limits,
 )
-from device_agent.source_settings import FieldSettings, SourceSettings
-from device_agent.source_tables import read_fields, read_source
-from device_agent.toml_table import Table
+from device_agent.settings.source_settings import FieldSettings, SourceSettings
+from device_agent.settings.source_tables import read_fields, read_source
+from device_agent.settings.toml_table import Table
 from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
 from shared.errors import ConfigError
 from shared.privacy import Budget

@@ -6,7 +6,7 @@ import os
 import ssl
 from pathlib import Path
 
-from device_agent.owner_tables import TlsSettings
+from device_agent.settings.owner_tables import TlsSettings
 from shared.errors import ConfigError
 
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")

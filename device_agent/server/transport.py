@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import httpx
 
-from device_agent.answers import ANSWERS, read_device, read_study
-from device_agent.deadline import Deadline
-from device_agent.messages import (
+from device_agent.server.answers import ANSWERS, read_device, read_study
+from device_agent.server.deadline import Deadline
+from device_agent.server.messages import (
     DeviceAnswer,
     Heartbeat,
     KeyOffer,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from device_agent.source_settings import (
+from device_agent.settings.source_settings import (
     FieldSettings,
     FileSettings,
     FolderSettings,
@@ -21,8 +21,8 @@ from device_agent.source_settings import (
     StdinSettings,
     find_zone,
 )
-from device_agent.toml_table import Table
-from device_agent.units import Conversion, find_conversion
+from device_agent.settings.toml_table import Table
+from device_agent.settings.units import Conversion, find_conversion
 from shared.errors import ConfigError
 
 ENTRY_POINTS = "sfumato.sources"

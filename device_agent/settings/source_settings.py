@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from device_agent.units import Conversion
+from device_agent.settings.units import Conversion
 from shared.privacy import Origin
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from device_agent.messages import DeviceAnswer, StudyAnswer
+from device_agent.server.messages import DeviceAnswer, StudyAnswer
 from shared.wire import AnswerReader, is_stream_name
 
 ANSWERS = AnswerReader("server")

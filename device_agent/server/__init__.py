@@ -1,0 +1,1 @@
+"""Conversation with the server: requests, their answers, deadlines and certificates."""
