@@ -14,7 +14,7 @@ from shared.core.records import Records
 
 
 class SketchEngine(Protocol):
-    """Adds the features of records to 64-bit sums, as ``shared/core/README.md`` defines it."""
+    """Adds the features of records to 64-bit sums, as ``docs/explanation/sketch.md`` defines it."""
 
     @property
     def name(self) -> str:

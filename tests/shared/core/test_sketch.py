@@ -34,7 +34,7 @@ def list_features() -> list[list[int]]:
 def sum_by_definition(
     operator: SketchOperator, records: NDArray[np.floating], first_record: int
 ) -> list[int]:
-    """The definition of README.md record by record in Python integers: slow, and independent."""
+    """Follow ``sketch.md`` record by record in Python integers: slow, and independent."""
     turns, bits = operator.frequencies.turns.tolist(), operator.frequencies.bits
     m = operator.frequencies.n_frequencies
     table = list_features()
