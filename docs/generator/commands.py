@@ -168,7 +168,7 @@ def _metavar(action: argparse.Action) -> str:
     if isinstance(action.metavar, str):
         return action.metavar
     if action.choices is not None:
-        return "|".join(str(choice) for choice in action.choices)
+        return "{" + ",".join(str(choice) for choice in action.choices) + "}"
     return action.dest.upper()
 
 
