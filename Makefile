@@ -12,11 +12,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak check bench clean FORCE
+.PHONY: help setup demo test soak check bench docs docs-serve clean FORCE
 
 help:  ## list the verbs
 	@echo 'usage: make VERB [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
 
 setup: .venv/.stamp-dev  ## install everything for development into .venv
 	@# pip hides that the kernel could not be compiled: say what computes, and why nothing faster does.
@@ -49,9 +49,17 @@ bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/la
 	@$(VENV) -m benchmarks --quick --json $(ARGS) > benchmarks/results/.latest.part
 	@mv benchmarks/results/.latest.part benchmarks/results/latest.jsonl
 
+docs: .venv/.stamp-docs  ## build the site of the documents into site/
+	@echo 'docs: building the site into site/' >&2
+	@$(VENV) -m docs.generator
+	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs build --quiet --strict $(ARGS)
+
+docs-serve: .venv/.stamp-docs  ## show the site at http://127.0.0.1:8000 while you write
+	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs serve --dev-addr 127.0.0.1:8000 $(ARGS)
+
 clean:  ## remove .venv, caches and build leftovers
 	@echo 'clean: removing .venv, caches and build leftovers' >&2
-	@rm -rf .venv build dist *.egg-info shared/core/engines/_native*.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	@rm -rf .venv build dist site *.egg-info shared/core/engines/_native*.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
 		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -78,6 +86,11 @@ endif
 .venv/.stamp-demo: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the demo needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[demo]' >&2
+	@touch $@
+
+.venv/.stamp-docs: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
+	@echo 'installing what the site needs into .venv' >&2
+	@$(VENV) -m pip install --quiet --editable '.[docs]' >&2
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)

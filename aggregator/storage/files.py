@@ -29,7 +29,7 @@ def path_of(database_url: str) -> Path:
         raise ConfigError(
             "is not a SQLite file",
             field="database",
-            fix="back up Postgres with pg_dump, and then see deploy/OPERATIONS.md",
+            fix="back up Postgres with pg_dump, and then see docs/how-to/operations.md",
         )
     return Path(url.database)
 

@@ -107,7 +107,7 @@ class TextSettings(SourceSettings):
     Parameters
     ----------
     format
-        ``csv`` or ``jsonl``; also ``parquet`` in a folder, ``json`` in messages.
+        ``csv`` or ``jsonl``; of messages, ``json`` or ``csv``.
     encoding
         One that keeps ASCII as it is.
     delimiter

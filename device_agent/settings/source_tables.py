@@ -26,7 +26,7 @@ from device_agent.settings.units import Conversion, find_conversion
 from shared.errors import ConfigError
 
 ENTRY_POINTS = "sfumato.sources"
-"""Where other distributions register kinds of sources; see ``device_agent/sources/README.md``."""
+"""Where other distributions register kinds of sources; see ``docs/how-to/sources.md``."""
 KINDS = ("csv", "jsonl", "folder", "stdin", "sqlite", "mqtt", "http", "parquet")
 
 _MAX_TOPIC_BYTES = 65535

@@ -1,7 +1,8 @@
 """Sources of records: each reads new records once, in order, and can say where it stands.
 
 Only ``device_agent.agent`` and tests may import it. A source knows nothing of windows, sketches or
-the store. How to add a kind is in ``interface``; what each kind guarantees is in ``README.md``.
+the store. How to add a kind is in ``interface``; what each kind guarantees is in
+``docs/how-to/sources.md``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The inverse problem: to find k weighted points that have a given sketch.
 
-Notation (MATH.md section 1): s = `sketch` (m,), Omega = `frequencies` (d, m), C = centroids (k, d),
+Notation: s = `sketch` (m,), Omega = `frequencies` (d, m), C = centroids (k, d),
 a = weights.
 
     s_j = sum_k a_k exp(i omega_j . (c_k - centre)) + noise_j,     E|noise_j|^2 = `noise_variance`

@@ -1,7 +1,7 @@
 """Group privacy of people with many records, from the mechanism's own curve.
 
 Pure noise protects q records at q epsilon. Gaussian noise does not: its loss grows with the square,
-so that at q epsilon delta is larger, often by orders of magnitude (``PROOFS.md``, section 6).
+so that at q epsilon delta is larger, often by orders of magnitude (``proofs.md``, section 6).
 """
 
 from __future__ import annotations

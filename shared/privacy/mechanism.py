@@ -108,7 +108,7 @@ def bound_pure_delta(
 ) -> Fraction:
     """Bound delta at an epsilon, for q records in each of w windows, of a mechanism without delta.
 
-    0 from ``q w`` times the mechanism's epsilon on (``PROOFS.md``, sections 2 and 3); below it the
+    0 from ``q w`` times the mechanism's epsilon on (``proofs.md``, sections 2 and 3); below it the
     probability that the loss exceeds epsilon is bounded by ``1 - exp(epsilon - q w epsilon_1)``,
     for which 1 is returned: nothing here needs more.
     """

@@ -2,7 +2,7 @@
 
 A coordinate alone may be as large as noise ever gets; all of them together may not. What is longer
 than this bound no honest device sends, but for one release in 2^40; so the bound is also what a
-device that lies can move a sum by (``PROOFS.md``, section 7).
+device that lies can move a sum by (``proofs.md``, section 7).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lattice 24-gon: a body with integer vertices, close to the disc, that is counted exactly.
 
 All lengths are integers. Scaled by an integer t, its lattice points number a polynomial in t, with
-no floors (Ehrhart, Pick), which is what makes exact K-norm noise possible (``PROOFS.md``).
+no floors (Ehrhart, Pick), which is what makes exact K-norm noise possible (``proofs.md``).
 """
 
 from __future__ import annotations

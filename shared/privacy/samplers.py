@@ -3,7 +3,7 @@
 After Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), in
 vectorised form. Every comparison and division is between integers, so the laws are exact; there is
 no rounding to analyse. What is drawn for an accepted value does not depend on the value, so that
-neither the time nor the number of random bytes tells it (``PROOFS.md``, section 2).
+neither the time nor the number of random bytes tells it (``proofs.md``, section 2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Relative links of the documents lead to files and headings that exist."""
+"""Documents hold together: links lead somewhere, the site shows every page, none is out of date."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
+import yaml
+
+from docs.generator.pages import PAGES, render_pages
+
 ROOT = Path(__file__).parents[2]
-NOT_OURS = {"build", "dist"}
+NOT_OURS = {"build", "dist", "site"}
 FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\(\s*([^)\s]+)[^)]*\)")
@@ -87,3 +92,67 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         "README.md: none.png",
         "README.md: ../elsewhere.md",
     ]
+
+
+# ---- the site ----
+
+
+def list_navigation(entries: Any) -> Iterator[str]:
+    """Yield the pages that a navigation of MkDocs leads to."""
+    if isinstance(entries, str):
+        yield entries
+        return
+    for entry in entries.values() if isinstance(entries, dict) else entries:
+        yield from list_navigation(entry)
+
+
+def find_navigation_faults(tree: Path) -> list[str]:
+    """Return each page that the navigation lacks, names twice, or that does not exist."""
+    config = yaml.safe_load((tree / "mkdocs.yml").read_text(encoding="utf-8"))
+    named = Counter(list_navigation(config["nav"]))
+    beside: dict[str, str] = config["extra"]["beside_the_code"]
+    there = {str(path.relative_to(tree / "docs")) for path in (tree / "docs").rglob("*.md")}
+    there |= {page for page, path in beside.items() if (tree / path).is_file()}
+    return [
+        *(f"not in the navigation: {page}" for page in sorted(there - set(named))),
+        *(f"does not exist: {page}" for page in sorted(set(named) - there)),
+        *(f"twice: {page}" for page, times in sorted(named.items()) if times > 1),
+    ]
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    assert find_navigation_faults(ROOT) == []
+
+
+def test_a_page_that_the_navigation_lacks_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "here.md").touch()
+    (tmp_path / "docs" / "left-out.md").touch()
+    (tmp_path / "mkdocs.yml").write_text(
+        "extra: {beside_the_code: {beside.md: gone.md}}\n"
+        "nav: [here.md, Part: [{Again: here.md}, none.md, beside.md]]\n"
+    )
+    assert find_navigation_faults(tmp_path) == [
+        "not in the navigation: left-out.md",
+        "does not exist: beside.md",
+        "does not exist: none.md",
+        "twice: here.md",
+    ]
+
+
+def test_the_reference_pages_say_what_the_code_says() -> None:
+    stale = [
+        name
+        for name, text in render_pages().items()
+        if not (ROOT / "docs" / name).exists()
+        or (ROOT / "docs" / name).read_text(encoding="utf-8") != text
+    ]
+    assert PAGES
+    assert stale == [], "run `python -m docs.generator`"
+
+
+def test_the_readme_opens_with_two_commands_and_fits_two_screens() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    commands = [line.split()[:2] for line in lines if line.startswith("    ")][:2]
+    assert commands == [["make", "demo"], ["make", "test"]]
+    assert len(lines) <= 130

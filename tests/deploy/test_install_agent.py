@@ -129,7 +129,7 @@ def test_with_a_code_the_configuration_names_server_and_study_and_no_token(
     assert said in done.stdout
     assert "--token" not in done.stdout
     deploy = SCRIPT.parent
-    assert said in (deploy / "AGENT.md").read_text()
+    assert said in (deploy.parent / "docs" / "how-to" / "agent.md").read_text()
     assert said in (deploy / "systemd/sfumato-agent.service").read_text()
 
 

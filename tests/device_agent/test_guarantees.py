@@ -4,9 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-import device_agent
-
-_PAGE = Path(device_agent.__file__).parent / "GUARANTEES.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "guarantees.md"
 _ROW = re.compile(r"^\| (?P<rule>.+) \| `(?P<path>[\w./]+)::(?P<test>\w+)` \|$")
 
 

@@ -6,7 +6,7 @@ import pytest
 from device_agent.settings.source_tables import read_source
 from tests.device_agent.conftest import BASE, HOUR, Agent
 
-README = Path(__file__).parents[2] / "device_agent" / "sources" / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sources.md"
 
 
 def configure(agent: Agent, **source: Any) -> None:
@@ -74,7 +74,7 @@ def test_check_says_where_a_time_does_not_stand_first(enrolled: Agent) -> None:
 
 
 def _samples() -> list[str]:
-    blocks = README.read_text().split("```toml\n")[1:]
+    blocks = PAGE.read_text().split("```toml\n")[1:]
     return [block.split("```")[0] for block in blocks]
 
 

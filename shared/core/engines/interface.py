@@ -12,7 +12,7 @@ from shared.core.statistics.fourier import FourierStatistic
 
 
 class SketchEngine(Protocol):
-    """Adds what statistics ask for to 64-bit sums, as ``shared/core/README.md`` defines it."""
+    """Adds what statistics ask for to 64-bit sums, as ``docs/explanation/sketch.md`` defines it."""
 
     @property
     def name(self) -> str:

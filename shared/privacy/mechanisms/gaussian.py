@@ -3,7 +3,7 @@
 The formula of Balle and Wang is for the continuous Gaussian and is not a bound for the discrete
 one. Peikert's convolution makes it one: the discrete Gaussian of variance sigma^2 is, up to a
 factor within 10^-25 of 1, a rounding of the continuous Gaussian of variance sigma^2 - 4
-(``PROOFS.md``, section 4).
+(``proofs.md``, section 4).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LARGEST_EPSILON = 100
 LARGEST_SIGMA = 1 << 40
 _ROUNDING_VARIANCE = 4
 _CLOSENESS = Fraction(1, 10**33)
-"""Per coordinate, more than the logarithm of the ratio of the two laws (``PROOFS.md``)."""
+"""Per coordinate, more than the logarithm of the ratio of the two laws (``proofs.md``)."""
 _TAIL = 10
 """P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
 _MOST_WHOLE = 1 << 13
@@ -154,7 +154,7 @@ class DiscreteGaussian:
         )
 
     def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
-        """Bound delta at an epsilon for q records in each of w windows (``PROOFS.md``, section 6).
+        """Bound delta at an epsilon for q records in each of w windows (``proofs.md``, section 6).
 
         The sums of the windows together are one sum of w D coordinates, and the group moves it by
         at most ``sqrt(w) q`` times the L2 sensitivity of one record.

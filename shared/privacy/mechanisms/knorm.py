@@ -2,7 +2,7 @@
 
 Noise is spread over the body that holds every change of one record (Hardt and Talwar 2010): a
 common radius T for all features, and each feature uniform on the lattice points of T P. The law of
-T is a shifted sum of geometrics, so nothing is rejected on T; ``PROOFS.md`` proves it private as
+T is a shifted sum of geometrics, so nothing is rejected on T; ``proofs.md`` proves it private as
 sampled.
 """
 
@@ -45,7 +45,7 @@ class DiscreteKNorm:
     ----------
     If the change of every feature between neighbouring data sets has norm at most
     ``norm_sensitivity``, and an appended count changes by no more, one release is
-    ``(norm_sensitivity rate / 2^52, 0)`` differentially private (``PROOFS.md``, section 3).
+    ``(norm_sensitivity rate / 2^52, 0)`` differentially private (``proofs.md``, section 3).
 
     Parameters
     ----------

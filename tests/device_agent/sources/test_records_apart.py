@@ -1,6 +1,6 @@
 """No record decides about another: whatever one says, all others stay where and what they are.
 
-The proof of the noise assumes it (``shared/privacy/PROOFS.md``, sections 1 and 5). So it is tried
+The proof of the noise assumes it (``docs/explanation/proofs.md``, sections 1 and 5). So it is tried
 on the raw bytes of every kind of source: one record gets any other fields, or is left out.
 """
 

@@ -1,4 +1,4 @@
-"""Simulated sketches: mixtures of points or round clusters, frequencies as in MATH.md section 6."""
+"""Simulated sketches: mixtures of points or round clusters, frequencies of the adapted law."""
 
 from collections.abc import Callable
 

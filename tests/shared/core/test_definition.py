@@ -1,5 +1,6 @@
-"""A second implementation, written from ``shared/core/README.md`` alone, reproduces the vectors.
+"""A second implementation, written from the definition page alone, reproduces the vectors.
 
+The page is ``docs/explanation/sketch.md``.
 It uses Python integers, floats and the standard library, as a port would use what it has.
 """
 

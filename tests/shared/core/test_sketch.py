@@ -34,7 +34,7 @@ def list_features() -> list[list[int]]:
 def sum_by_definition(
     statistic: FourierStatistic, records: NDArray[np.floating], first_record: int
 ) -> list[int]:
-    """The definition of README.md record by record in Python integers: slow, and independent."""
+    """Follow ``sketch.md`` record by record in Python integers: slow, and independent."""
     turns, bits = statistic.frequencies.turns.tolist(), statistic.frequencies.bits
     m = statistic.frequencies.n_frequencies
     table = list_features()

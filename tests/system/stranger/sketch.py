@@ -1,4 +1,4 @@
-"""The sketch, written again from ``shared/core/README.md``; the numbers are its sections."""
+"""The sketch, written again from ``docs/explanation/sketch.md``; the numbers are its sections."""
 
 from __future__ import annotations
 

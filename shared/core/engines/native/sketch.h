@@ -1,6 +1,6 @@
 /* The integer sketch in C: what the Python module, the levels and the fuzz target share.
  *
- * shared/core/README.md is the definition; names of its symbols are kept (u, W, b, A, S).
+ * docs/explanation/sketch.md is the definition; names of its symbols are kept (u, W, b, A, S).
  */
 #ifndef SFUMATO_SKETCH_H
 #define SFUMATO_SKETCH_H

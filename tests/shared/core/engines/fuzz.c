@@ -45,7 +45,7 @@ static uint64_t mix(uint64_t key, uint64_t index) {
     return z ^ (z >> 31);
 }
 
-/* shared/core/README.md, sections 1 to 4 and 7, one value at a time. */
+/* docs/explanation/sketch.md, sections 1 to 4 and 7, one value at a time. */
 static int64_t sum_by_definition(const double *x, size_t n, size_t d, const int16_t *turns,
                                  const struct operator *operator, uint64_t first, int64_t *sums) {
     const size_t r = operator->r, m = r * operator->groups;

@@ -1,0 +1,267 @@
+"""The page of commands, from the parsers of ``sfumato`` and ``sfumato-agent``."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from typer.main import get_command
+
+from analyst.cli import decodes, devices, sketches, studies
+from analyst.planning.cli import app as plan_app
+from analyst.sketching.cli import app as sketch_app
+from analyst.sketching.cli import show_app
+from device_agent.cli.arguments import parse_arguments
+from docs.generator.markdown import join_parts, to_markdown, write_table
+
+_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+# Of each command that typer parses: its applications, and the words before theirs.
+_TYPER_APPS: Mapping[str, tuple[tuple[str, Any], ...]] = {
+    "plan": (("sfumato plan", plan_app),),
+    "study": (("sfumato study", studies.app),),
+    "device": (("sfumato device", devices.app),),
+    "decode": (("sfumato decode", decodes.app), ("sfumato decode", decodes.commands)),
+    "sketch": (
+        ("sfumato sketch", sketch_app),
+        ("sfumato sketch show", show_app),
+        ("sfumato sketch", sketches.app),
+    ),
+}
+_KINDS: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
+_EXAMPLE = re.compile(r"^Examples?: ", re.MULTILINE)
+
+
+def render_commands() -> str:
+    """Return the page."""
+    commands = _find_commands()
+    agent = _find_parser(parse_arguments)
+    parts = [
+        "# Commands",
+        "Two programs: `sfumato` for servers, operators and analysts, and `sfumato-agent` for "
+        "devices. `--help` after any command prints what stands here. `--version` prints the "
+        "version, and the engine that computes sketches.",
+        "Commands that talk to a server take its address from `--url` or `SFUMATO_URL`, and the "
+        "key from `--key` or `SFUMATO_KEY`. Errors name the field, the rule and the fix; the exit "
+        "status is then 2.",
+        write_table(
+            ("command", "meaning"),
+            [
+                *(
+                    (_link(f"sfumato {name}"), _summarise(command))
+                    for name, command in commands.items()
+                ),
+                (_link("sfumato-agent"), to_markdown(agent.description or "")),
+            ],
+        ),
+    ]
+    for name, command in commands.items():
+        parts += [f"## `sfumato {name}`", _summarise(command)]
+        if name in _TYPER_APPS:
+            for prefix, app in _TYPER_APPS[name]:
+                parts += _render_typer(prefix, get_command(app), heading=f"sfumato {name}")
+        else:
+            parts += _render_argparse(_find_parser(command))
+    parts += ["## `sfumato-agent`", *_render_argparse(agent)]
+    return join_parts(parts)
+
+
+def _find_commands() -> dict[str, Callable[[list[str]], int]]:
+    """Return the commands that this tree contributes, in the order of its project file."""
+    project = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]
+    found = {}
+    for name, place in project["entry-points"]["sfumato.commands"].items():
+        module, _, function = place.partition(":")
+        found[name] = getattr(import_module(module), function)
+    return found
+
+
+def _summarise(command: Callable[..., object]) -> str:
+    return (inspect.getdoc(command) or "").partition("\n")[0]
+
+
+def _link(command: str) -> str:
+    return f"[`{command}`](#{command.replace(' ', '-')})"
+
+
+# ---- argparse ----
+
+
+class _FoundError(Exception):
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        super().__init__()
+        self.parser = parser
+
+
+def _find_parser(run: Callable[[list[str]], object]) -> argparse.ArgumentParser:
+    """Return the parser that a command asks for help."""
+    with _help_is_caught():
+        try:
+            run(["--help"])
+        except _FoundError as found:
+            return found.parser
+    raise LookupError(f"{run} has printed no help")
+
+
+@contextmanager
+def _help_is_caught() -> Iterator[None]:
+    def catch(self: argparse.ArgumentParser, _file: object = None) -> NoReturn:
+        raise _FoundError(self)
+
+    original = argparse.ArgumentParser.print_help
+    argparse.ArgumentParser.print_help = catch  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        argparse.ArgumentParser.print_help = original  # type: ignore[method-assign]
+
+
+def _render_argparse(parser: argparse.ArgumentParser) -> list[str]:
+    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    parts = [
+        to_markdown(parser.description or ""),
+        _usage([parser.prog, "COMMAND"]) if inner else _usage(_argparse_usage(parser)),
+        write_table(("option", "meaning"), _argparse_rows(parser)),
+        _render_epilog(parser.epilog or ""),
+    ]
+    for action in inner:
+        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+        for name, child in action.choices.items():
+            parts += [
+                f"### `{child.prog}`",
+                "" if child.description else f"{_sentence(helps[name])}",
+            ]
+            parts += _render_argparse(child)
+    return parts
+
+
+def _argparse_usage(parser: argparse.ArgumentParser) -> list[str]:
+    words = [parser.prog]
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+            continue
+        name = _longest(action.option_strings)
+        value = "" if action.nargs == 0 else _metavar(action)
+        word = f"{name} {value}".strip()
+        words.append(word if action.required else f"[{word}]")
+    return words
+
+
+def _argparse_rows(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
+            continue
+        names = ", ".join(f"`{name}`" for name in action.option_strings)
+        value = "" if action.nargs == 0 else f"`{_metavar(action)}`"
+        help_text = to_markdown((action.help or "").replace("%%", "%"))
+        notes = ["needed" if action.required and action.option_strings else ""]
+        yield f"{names} {value}".strip(), _join_notes(help_text, notes)
+
+
+def _metavar(action: argparse.Action) -> str:
+    if isinstance(action.metavar, str):
+        return action.metavar
+    if action.choices is not None:
+        return "{" + ",".join(str(choice) for choice in action.choices) + "}"
+    return action.dest.upper()
+
+
+def _render_epilog(text: str) -> str:
+    """Return what follows the options, with its indented lines as blocks."""
+    blocks: list[str] = []
+    for block in re.split(r"\n\n+", text.strip("\n")):
+        title, _, lines = block.partition("\n")
+        if lines and all(line.startswith("  ") for line in lines.splitlines()):
+            body = "\n".join(line[2:] for line in lines.splitlines())
+            blocks += [_sentence(title, end=""), f"```\n{body}\n```"]
+        elif block.startswith("  "):
+            body = "\n".join(line[2:] for line in block.splitlines())
+            blocks.append(f"```\n{body}\n```")
+        else:
+            blocks.append(to_markdown(block))
+    return "\n\n".join(blocks)
+
+
+# ---- typer ----
+
+
+def _render_typer(prefix: str, command: Any, *, heading: str) -> list[str]:
+    if children := getattr(command, "commands", None):
+        return [
+            part
+            for name, child in children.items()
+            for part in _render_typer(f"{prefix} {name}", child, heading=heading)
+        ]
+    text, *examples = _EXAMPLE.split(command.help or "", maxsplit=1)
+    parts = [] if prefix == heading else [f"### `{prefix}`"]
+    parts += [to_markdown(text), _usage(_typer_usage(prefix, command))]
+    parts.append(write_table(("option", "meaning"), map(_typer_row, command.params)))
+    for example in examples:
+        joined = " ".join(example.split())
+        parts.append("Example:\n\n```\n" + joined.replace("; ", "\n") + "\n```")
+    return parts
+
+
+def _typer_usage(prefix: str, command: Any) -> list[str]:
+    words = [prefix]
+    for parameter in command.params:
+        value = "" if getattr(parameter, "is_flag", False) else _typer_metavar(parameter)
+        if parameter.param_type_name == "option":
+            word = f"{_longest(parameter.opts)} {value}".strip()
+        else:
+            word = value
+        words.append(word if parameter.required else f"[{word.strip('[]')}]")
+    return words
+
+
+def _typer_row(parameter: Any) -> tuple[str, str]:
+    is_option = parameter.param_type_name == "option"
+    value = "" if getattr(parameter, "is_flag", False) else f"`{_typer_metavar(parameter)}`"
+    names = ", ".join(f"`{name}`" for name in parameter.opts) if is_option else ""
+    notes = ["needed" if parameter.required and is_option else ""]
+    if parameter.default not in (None, False) and not callable(parameter.default):
+        notes.append(f"`{parameter.default}` if left out")
+    if variable := parameter.envvar:
+        notes.append(f"or `{variable}`")
+    return f"{names} {value}".strip(), _join_notes(to_markdown(parameter.help or ""), notes)
+
+
+def _typer_metavar(parameter: Any) -> str:
+    given = str(parameter.metavar or "").strip("[]")
+    if given:
+        return given
+    if parameter.param_type_name == "option":
+        return _KINDS.get(parameter.type_descriptor.annotation, "TEXT")
+    return str(parameter.name).upper()
+
+
+# ---- both ----
+
+
+def _usage(words: list[str]) -> str:
+    """Return a usage line, broken where a screen ends."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) > 96:
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    return "```\n" + "\n".join(lines) + "\n```"
+
+
+def _longest(names: Sequence[str]) -> str:
+    return max(names, key=len) if names else ""
+
+
+def _sentence(text: str, end: str = ".") -> str:
+    return f"{text[:1].upper()}{text[1:]}{end}" if text else ""
+
+
+def _join_notes(text: str, notes: list[str]) -> str:
+    said = "; ".join(note for note in notes if note)
+    return f"{text.rstrip('.')} ({said})" if text and said else text or said

@@ -1,0 +1,303 @@
+"""The page of settings: the server, the agent, and a plan as a person writes it.
+
+Names and defaults come from the code. The strict readers of the agent's configuration name the keys
+that they know when they refuse one: a key without a meaning here, or a meaning without a key, stops
+the generator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from aggregator.settings import Settings
+from device_agent.settings.agent_settings import ENVIRONMENT_PREFIX, OVERRIDABLE
+from device_agent.settings.owner_tables import read_housekeeping, read_limits
+from device_agent.settings.source_tables import KINDS, read_source
+from device_agent.settings.toml_table import Table
+from docs.generator.markdown import join_parts, read_parameters, to_markdown, write_table
+from shared.core import RadiusLaw
+from shared.errors import ConfigError
+from shared.plan import Dimension, SketchPlan, WindowRule
+from shared.plan.parts import Label
+from shared.plan.spec import PlanSpec
+from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+
+_UNKNOWN = "no such key"
+_ROOT = Path("/")
+
+_OWNER: Mapping[str, Mapping[str, str]] = {
+    "budget": {
+        "per_record": "Most epsilon that a record may lose over all plans on its source, exact and "
+        f'in quotes; `"{DEFAULT_EPSILON}"`, or `policy.epsilon_per_window`, if left out.',
+        "lifetime": "Most epsilon for someone who is in every window; no limit if left out.",
+        "delta": "The delta at which both are judged, where the noise of a plan has one; "
+        f'`"{DEFAULT_DELTA}"` if left out.',
+        "ledger": "A file through which agents with states of their own share the budget.",
+    },
+    "policy": {
+        "epsilon_per_window": "The largest epsilon of a plan.",
+        "mechanisms": "The mechanisms that a plan may have; all if left out.",
+        "neighbouring": "`replace-one`, `add-remove-one`, or both; both if left out.",
+        "plan_digests": "The plans that are allowed, by their digests; all if left out.",
+        "servers": "The servers that are allowed, by their addresses; all if left out.",
+    },
+    "outbox": {
+        "most_megabytes": "When so many wait, no window is closed until some were sent; 256 if "
+        "left out."
+    },
+    "log": {
+        "level": "`info`, `debug`, `warning` or `error`; `info` if left out.",
+        "value_counts": "`true`: log lines may count records that could not be sketched or lay "
+        "out of bounds. These counts are exact, without noise.",
+    },
+    "metrics": {
+        "path": "A file for Prometheus's text collector; none if left out.",
+        "value_counts": "`true`: metrics may hold the same counts.",
+    },
+    "tls": {
+        "ca_file": "The authorities that the server's certificate must come from, in PEM; those of "
+        "the system if left out.",
+        "certificate": "The device's own certificate, where the server asks for one.",
+        "key": "Its private key, where the certificate's file does not hold it.",
+    },
+}
+_COMMON: Mapping[str, str] = {
+    "kind": f"{', '.join(f'`{kind}`' for kind in KINDS)}, or that of a package of your own.",
+    "disjoint": "A name for a part of the source. You declare that parts with different names "
+    "share no record.",
+    "timestamp": "The field that holds a record's time.",
+    "timestamp_format": "`iso8601` (if left out), `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a "
+    "format of `strptime`.",
+    "timestamp_zone": "The zone of times that state none, as IANA names it; `UTC` if left out.",
+}
+_SOURCE: Mapping[str, str] = {
+    "path": "The file or folder, relative to the configuration.",
+    "lock": "`false`: do not lock it while it is read.",
+    "missing": "`error` (if left out), or `wait` until the file is there.",
+    "replaced": "What to do with another file at the path: `refuse`, `join_successors` or, of one "
+    "file, `rewritten`.",
+    "encoding": "`utf-8` if left out; one that keeps ASCII as it is.",
+    "delimiter": "The character between fields of CSV; `,` if left out.",
+    "header": "The names of the columns, where there is no header line.",
+    "format": "`csv` or `jsonl`; of messages, `json` or `csv`. The first if left out.",
+    "glob": "Which files of the folder; all if left out.",
+    "whole": "`true`: files appear whole, so that a last line needs no end.",
+    "released": "What to do with a file once all of it was released: `keep` (if left out), "
+    "`delete` or `move`.",
+    "move_to": "The folder for `move`.",
+    "id": "A field with a whole number that only grows.",
+    "query": "A SELECT with `:last` and `:n`, ordered by the key.",
+    "key": "The column that is unique and only grows.",
+    "first": "Where to begin: the value of `:last` (0 if left out), or the first cursor.",
+    "poll_s": "Seconds between looks; 10 for SQLite and 60 for HTTP if left out.",
+    "url": "The address: `mqtt://` or `mqtts://`, `https://` or `http://`.",
+    "topic": "The topic or topic filter.",
+    "client_id": "The name of the session at the broker. Never share it.",
+    "username": "The user at the broker.",
+    "password_file": "A file with the password.",
+    "ca_file": "The authorities that the broker's certificate must come from.",
+    "parameter": "The query parameter that carries the cursor; `cursor` if left out.",
+    "records": "The key of the answer that holds the records; `records` if left out.",
+    "next": "The key of the answer that holds the next cursor; `next` if left out.",
+    "token_file": "A file whose content is sent as a bearer token.",
+    "timeout_s": "Seconds within which a page must have arrived; 30 if left out.",
+}
+_TOP: Mapping[str, str] = {
+    "state_dir": "The folder of key, ledger and outbox. Studies that share it share one ledger.",
+    "server": "The address of the aggregator.",
+    "study": "The study's id, 64 hexadecimal digits.",
+    "labels": "A table of the device's labels, fixed when it enrols.",
+}
+
+
+def render_settings() -> str:
+    """Return the page."""
+    return join_parts(
+        [
+            "# Settings",
+            "Three kinds are kept apart. Everything that privacy depends on is in the *plan*, "
+            "which is hashed into every sketch. The owner of a device decides in the agent's "
+            "*configuration* what it may spend. The *settings of a server* are operational: they "
+            "change no result and no guarantee.",
+            *_render_server(),
+            *_render_agent(),
+            *_render_plan(),
+        ]
+    )
+
+
+# ---- the server ----
+
+
+def _render_server() -> list[str]:
+    meanings = read_parameters(Settings)
+    rows = [
+        (
+            f"`{name}`",
+            "" if field.default is None else f"`{json.dumps(field.default)}`",
+            meanings[name],
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+    return [
+        "## Server",
+        "`sfumato serve` and `sfumato worker` take settings from options, from variables, and from "
+        "the TOML file that `--config` names. An option outweighs a variable, and a variable the "
+        "file. The variable of a setting is its name in capitals behind `SFUMATO_`: "
+        "`SFUMATO_PORT=9000` is the same as `port = 9000`.",
+        write_table(("setting", "default", "meaning"), _join_rows(rows)),
+    ]
+
+
+# ---- the agent ----
+
+
+def _render_agent() -> list[str]:
+    variables = ", ".join(f"`{ENVIRONMENT_PREFIX}{key.upper()}`" for key in OVERRIDABLE)
+    parts = [
+        "## Agent",
+        "One TOML file, `agent.toml`, configures a study on a device. "
+        "`sfumato-agent init --print-config` prints one with comments. Paths are relative to the "
+        f"file. {variables} outweigh the file, and `SFUMATO_ENGINE` chooses what computes the "
+        "sketch.",
+        write_table(("key", "meaning"), ((f"`{key}`", text) for key, text in _TOP.items())),
+    ]
+    for name, meanings in _OWNER.items():
+        _require_same(f"[{name}]", meanings, _known_keys(name))
+        parts.append(f"### `[{name}]`")
+        parts.append(write_table(("key", "meaning"), _rows(meanings)))
+    parts += [
+        "### `[[streams]]`",
+        "A stream has a `name`, a `source`, and in `columns` the field of each dimension whose "
+        'field has another name: `dimension = "field"`, or a table with `field`, `convert` (such '
+        'as `"degF -> degC"`), or `scale` and `offset`.',
+        "### `[streams.source]`",
+        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) says what "
+        "each kind guarantees.",
+        write_table(("key", "meaning"), _rows(_COMMON)),
+    ]
+    used: set[str] = set()
+    for kind in KINDS:
+        known = _known_source_keys(kind)
+        used |= set(known)
+        own = [key for key in known if key not in _COMMON]
+        parts.append(f"**`{kind}`**: {', '.join(f'`{key}`' for key in own)}.")
+    _require_same("[streams.source]", {**_COMMON, **_SOURCE}, tuple(used))
+    parts.append(write_table(("key", "meaning"), _rows(_SOURCE)))
+    return parts
+
+
+def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Join the rows of keys that share a meaning: they are explained together."""
+    joined: dict[str, list[tuple[str, str]]] = {}
+    for name, default, meaning in rows:
+        joined.setdefault(meaning, []).append((name, default))
+    return [
+        (
+            ", ".join(name for name, _ in pairs),
+            ", ".join(dict.fromkeys(default for _, default in pairs if default)),
+            meaning,
+        )
+        for meaning, pairs in joined.items()
+    ]
+
+
+def _rows(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(f"`{key}`", text) for key, text in meanings.items()]
+
+
+def _known_keys(table: str) -> tuple[str, ...]:
+    """Return the keys of one of the owner's tables, as its strict reader names them."""
+    top = Table({table: {_UNKNOWN: 1}}, "", (table,))
+    return _read_refusal(lambda: (read_limits(top), read_housekeeping(top, _ROOT)))
+
+
+def _known_source_keys(kind: str) -> tuple[str, ...]:
+    return _read_refusal(lambda: read_source({"kind": kind, _UNKNOWN: 1}, "streams.source", _ROOT))
+
+
+def _read_refusal(read: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        read()
+    except ConfigError as error:
+        return tuple((error.fix or "").removeprefix("use: ").split(", "))
+    raise LookupError("an unknown key was not refused")
+
+
+def _require_same(where: str, meanings: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Refuse a page that would explain other keys than the code reads."""
+    if different := set(meanings) ^ set(known):
+        raise LookupError(f"{where}: explain in docs/generator/settings.py: {sorted(different)}")
+
+
+# ---- the plan ----
+
+
+def _render_plan() -> list[str]:
+    meanings = read_parameters(SketchPlan) | {
+        "seed": "64 hexadecimal digits, or any other text, of which the SHA-256 is taken.",
+        "epsilon": "Of each sketch, for each record; exact and in quotes.",
+        "delta": "0, or what Gaussian noise needs; exact and in quotes.",
+        "mechanism": "The noise. If left out: Gaussian where there is a delta, Laplace with masks, "
+        "K-norm otherwise.",
+        "least_records": "Fewer records than this are carried over into the next window; 1 if left "
+        "out, and 0 under `add-remove-one`.",
+        "most_records": "At so many records the window closes early. Under `add-remove-one` this "
+        "only sizes the payload: no device ever looks whether it is reached.",
+        "measurements_per_record": "r, a divisor of m: features that one record adds to; m if left "
+        "out.",
+        "most_sketches_per_device": "The share of one device, so that none that lies can lock the "
+        "others out; an eighth of `most_sketches` if left out.",
+        "neighbouring": "What noise hides: the values of a record, or that it is there at all.",
+        "window": "How a stream is cut; see below.",
+        "radius_law": "The law of frequencies; see below.",
+        "labels": "A list of `name` and `values`: declared attributes of devices.",
+        "n_frequencies": "m, such as 5 k d for k clusters in d dimensions.",
+    }
+    parts = [
+        "## Plan",
+        "A plan as a person writes it, in TOML or JSON. `sfumato plan new` asks for the choices "
+        "and writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
+        "Digests, sensitivities, the noise scale and widths are derived from it.",
+        write_table(("key", "default", "meaning"), _join_rows(_spec_rows(PlanSpec, meanings))),
+    ]
+    for title, kind in (
+        ("dimensions", Dimension),
+        ("window", WindowRule),
+        ("radius_law", RadiusLaw),
+        ("labels", Label),
+    ):
+        shown = f"[[{title}]]" if title in ("dimensions", "labels") else f"[{title}]"
+        own = read_parameters(kind) or {
+            "name": "The label's name.",
+            "values": "The values that a device may have.",
+        }
+        parts.append(f"### `{shown}`")
+        parts.append(write_table(("key", "default", "meaning"), _join_rows(_spec_rows(kind, own))))
+    return parts
+
+
+def _spec_rows(kind: type, meanings: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    hints = get_type_hints(kind)
+    rows = []
+    for field in fields(kind):
+        text = to_markdown(meanings[field.name])
+        options = [option for option in get_args(hints[field.name]) if isinstance(option, str)]
+        if options and not all(f"`{option}`" in text for option in options):
+            text += f" One of {', '.join(f'`{option}`' for option in options)}."
+        rows.append((f"`{field.name}`", _show_default(field), text))
+    return rows
+
+
+def _show_default(field: Any) -> str:
+    if field.default is MISSING:
+        return "needed" if field.default_factory is MISSING else "below"
+    if field.default is None or field.default == ():
+        return ""
+    value = str(field.default) if isinstance(field.default, Fraction) else field.default
+    return f"`{json.dumps(value)}`"
