@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aggregator.ports import Selection
-from aggregator.ports.members import digest_members, encode_members
+from aggregator.records import Selection
 from aggregator.services.jobs import MAX_ATTEMPTS
+from aggregator.storage.sums.members import digest_members, encode_members
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.ports import (
+from aggregator.records import (
     DecodeRecord,
     DeviceRecord,
     SketchRecord,
     SketchTotals,
     SnapshotRecord,
-    Store,
     StudyRecord,
     TokenRecord,
-    Transaction,
 )
-from aggregator.ports.members import digest_members, encode_members
+from aggregator.storage import Store, Transaction
+from aggregator.storage.sums.members import digest_members, encode_members
 from learning.estimate.totals import join_limbs
 from learning.estimate.weighting import SizeMoments
 from shared.wire import encode_payload
