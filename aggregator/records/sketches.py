@@ -60,12 +60,6 @@ class Selection:
         """Return whether a device with these labels is in the selection."""
         return all(labels.get(name) == value for name, value in self.labels.items())
 
-    def contains_slots(self, first: int | None, last: int | None) -> bool:
-        """Return whether all slots of a sketch are in the selection."""
-        if self.first_slot is not None and (first is None or first < self.first_slot):
-            return False
-        return self.last_slot is None or (last is not None and last <= self.last_slot)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SketchTotals(Totals):

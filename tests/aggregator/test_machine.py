@@ -126,7 +126,8 @@ class CountsReplays(Transaction):
         return await Transaction(self.connection).list_neighbours(places)
 
     async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
-        await self._add_new(sketches)
+        known = await Transaction(self.connection).get_sketches([r.sketch_id for r, _ in sketches])
+        await super().add_sketches([one for one in sketches if one[0].sketch_id not in known])
         waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in sketches]
         await self.connection.execute(insert(PendingSketch).prefix_with("OR IGNORE"), waiting)
 

@@ -11,8 +11,8 @@ from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, u
 
 from aggregator.records import PageKey, RefusalRecord, SketchRecord
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from aggregator.storage.statements.rows import Rows, columns_of, follows, insert_into, to_record
-from aggregator.storage.sums.cells import sketch_taken
+from aggregator.storage.statements.rows import Rows, columns_of, follows, insert_into
+from shared.errors import StoreError
 
 # What every upload runs is built once: that takes as long as running it.
 _IDS: Any = bindparam("sketch_ids", expanding=True)
@@ -39,15 +39,6 @@ _COUNT = (
 class SketchRows(Rows):
     """Statements on sketches."""
 
-    async def get_sketch(self, sketch_id: bytes) -> SketchRecord | None:
-        """Return a sketch without its payload."""
-        statement = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id == sketch_id)
-        return to_record(SketchRecord, (await self._connection.execute(statement)).first())
-
-    async def add_sketch(self, record: SketchRecord, payload: bytes) -> bool:
-        """Store a sketch."""
-        return await self._add_new([(record, payload)]) == 1
-
     async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
         """Store sketches with their payloads.
 
@@ -56,11 +47,6 @@ class SketchRows(Rows):
         StoreError
             The identity, or the place in the stream, of one is taken.
         """
-        if await self._add_new(sketches) != len(sketches):
-            raise sketch_taken()
-
-    async def _add_new(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> int:
-        """Store those sketches whose places are free; return how many were."""
         names = [f.name for f in fields(SketchRecord)]
         rows = [
             {name: getattr(record, name) for name in names} | {"payload": payload}
@@ -70,7 +56,8 @@ class SketchRows(Rows):
         waiting = [dict(row._mapping) for row in added]
         if waiting:
             await self._connection.execute(_ADD_PENDING, waiting)
-        return len(waiting)
+        if len(waiting) != len(sketches):
+            raise StoreError("is stored already", field="sequence")
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
         """Return those of some sketches that there are, without their payloads."""
@@ -95,13 +82,6 @@ class SketchRows(Rows):
             "more_records": n_records,
         }
         return (await self._connection.execute(_COUNT, given)).first() is not None
-
-    async def find_neighbours(
-        self, device_id: bytes, stream: str, sequence: int
-    ) -> tuple[SketchRecord | None, SketchRecord | None]:
-        """Return the nearest stored sketches below and above in the same stream."""
-        (both,) = await self.list_neighbours([(device_id, stream, sequence)])
-        return both
 
     async def list_neighbours(
         self, places: Sequence[tuple[bytes, str, int]]

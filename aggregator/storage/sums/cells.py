@@ -196,8 +196,3 @@ def too_large() -> StoreError:
     return StoreError(
         "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
     )
-
-
-def sketch_taken() -> StoreError:
-    """Return the error of a sketch whose identity or place in its stream is taken."""
-    return StoreError("is stored already", field="sequence")

@@ -27,7 +27,14 @@ from aggregator.storage.sums.leaving import Removal
 from aggregator.storage.sums.summing import PayloadSum, Row
 from learning.estimate.totals import split_limbs
 from shared.wire import encode_payload
-from tests.aggregator.storage.records import STUDY, make_device, name
+from tests.aggregator.storage.records import (
+    STUDY,
+    add_sketch,
+    contains_slots,
+    get_sketch,
+    make_device,
+    name,
+)
 
 WIDTH, COORDINATES = 8, 3
 LABELS: tuple[dict[str, str], ...] = (
@@ -144,7 +151,7 @@ class Study:
         """Store sketches, but for the first."""
         for position, upload in list(enumerate(uploads))[skip:]:
             payload = encode_payload(np.array(upload.values), WIDTH)
-            assert await transaction.add_sketch(self.sketch(upload, position), payload)
+            assert await add_sketch(transaction, self.sketch(upload, position), payload)
 
     async def merge(self, transaction: Transaction, most: int) -> int:
         """Merge sketches."""
@@ -199,8 +206,8 @@ class Study:
             record = self.sketch(upload, position)
             if position in without:
                 continue
-            if selection.contains_slots(
-                record.first_slot, record.last_slot
+            if contains_slots(
+                selection, record.first_slot, record.last_slot
             ) and selection.matches_labels(self.device(upload.device).labels):
                 payload = encode_payload(np.array(upload.values), WIDTH)
                 row = Row(
@@ -317,7 +324,7 @@ async def require_all_other_rows(
     async with store.begin() as transaction:
         assert study.study_id not in await transaction.list_leaving()
         for i, upload in enumerate(uploads):
-            found = await transaction.get_sketch(study.sketch(upload, i).sketch_id)
+            found = await get_sketch(transaction, study.sketch(upload, i).sketch_id)
             assert found is not None
             assert found.state == ("excluded" if i in gone else "stored")
 
@@ -483,8 +490,8 @@ async def test_a_dropped_payload_leaves_all_else_of_its_sketch(store: Store) -> 
         assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
         assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
         record = study.sketch(uploads[0], 0)
-        assert await transaction.get_sketch(record.sketch_id) == record
-        assert not await transaction.add_sketch(record, b"other")
+        assert await get_sketch(transaction, record.sketch_id) == record
+        assert not await add_sketch(transaction, record, b"other")
         assert_same(await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection()))
 
 
@@ -547,7 +554,7 @@ async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_onc
             if one.device == device:
                 async with store.begin(write=True) as transaction:
                     payload = encode_payload(np.array(one.values), WIDTH)
-                    await transaction.add_sketch(study.sketch(one, position), payload)
+                    await add_sketch(transaction, study.sketch(one, position), payload)
 
     async def merge_until(done: asyncio.Event) -> None:
         while not done.is_set():

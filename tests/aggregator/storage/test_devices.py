@@ -10,6 +10,7 @@ from aggregator.records import MOST_RANGES, RetiredKeyRecord, StreamRecord
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     STUDY,
+    add_sketch,
     fill,
     make_device,
     make_payload,
@@ -29,8 +30,8 @@ async def test_devices_are_listed_in_pages_of_one_study_or_of_all(store: Store) 
         await transaction.add_study(other)
         for device in (*devices, elsewhere):
             await transaction.add_device(device)
-        await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
-        await transaction.add_sketch(make_sketch(1, 4), make_payload(1, 4))
+        await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
+        await add_sketch(transaction, make_sketch(1, 4), make_payload(1, 4))
     devices.sort(key=lambda d: (d.enrolled, d.device_id))
     everywhere = sorted([*devices, elsewhere], key=lambda d: (d.enrolled, d.device_id))
     async with store.begin() as transaction:
@@ -60,7 +61,7 @@ async def test_the_numbers_that_a_stream_lacks_are_found(store: Store) -> None:
             for i in sequences:
                 identity = name("sketch", number, stream, i)
                 sketch = make_sketch(number, i, stream=stream, sketch_id=identity)
-                assert await transaction.add_sketch(sketch, b"")
+                assert await add_sketch(transaction, sketch, b"")
     async with store.begin() as transaction:
         found = await transaction.list_streams_of([name("device", i) for i in (0, 1)])
         counted = [await transaction.count_streams(name("device", i)) for i in (0, 1, 2)]
@@ -135,7 +136,7 @@ async def test_a_device_shows_when_it_was_seen_and_how_far_it_is(store: Store) -
         )
         for stream, sequence in (("z", 3), ("z", 20), ("z", 5), ("a", 0)):
             sketch = make_sketch(1, sequence, stream=stream, sketch_id=name(stream, sequence))
-            await transaction.add_sketch(sketch, b"")
+            await add_sketch(transaction, sketch, b"")
         streams = await transaction.list_streams(device)
         assert [(s.stream, s.last_sequence, s.last_slot) for s in streams] == [
             ("a", 0, 0),

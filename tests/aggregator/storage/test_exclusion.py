@@ -12,6 +12,7 @@ from tests.aggregator.storage.records import (
     COORDINATES,
     STUDY,
     WIDTH,
+    add_sketch,
     fill,
     make_payload,
     make_sketch,
@@ -40,8 +41,8 @@ async def exclude(store: Store, number: int, n_sketches: int) -> Statements:
     """Store sketches of a device, most of them in cells, and exclude it."""
     async with store.begin(write=True) as transaction:
         for sequence in range(n_sketches):
-            await transaction.add_sketch(
-                make_sketch(number, sequence), make_payload(number, sequence)
+            await add_sketch(
+                transaction, make_sketch(number, sequence), make_payload(number, sequence)
             )
         await merge(transaction, most=n_sketches - 1)
     statements = Statements(store)

@@ -12,7 +12,10 @@ from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     SNAPSHOT,
     STUDY,
+    add_sketch,
     fill,
+    find_neighbours,
+    get_sketch,
     make_decode,
     make_device,
     make_payload,
@@ -42,14 +45,14 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
         await transaction.add_device(make_device(1))
-        await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
+        await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
         await transaction.add_token(token)
         await transaction.add_token(forced)
         await transaction.add_key(key)
     async with store.begin() as transaction:
         assert await transaction.get_study(STUDY.study_id) == STUDY
         assert await transaction.get_device(name("device", 1)) == make_device(1)
-        assert await transaction.get_sketch(name("sketch", 1, 0)) == make_sketch(1, 0)
+        assert await get_sketch(transaction, name("sketch", 1, 0)) == make_sketch(1, 0)
         assert await transaction.get_token(name("t")) == token
         assert await transaction.get_token(name("u")) == forced
         assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) == SNAPSHOT
@@ -62,7 +65,7 @@ async def test_what_is_not_there_is_none(store: Store) -> None:
     async with store.begin() as transaction:
         assert await transaction.get_study(name("?")) is None
         assert await transaction.get_device(name("?"), lock=True) is None
-        assert await transaction.get_sketch(name("?")) is None
+        assert await get_sketch(transaction, name("?")) is None
         assert await transaction.get_token(name("?")) is None
         assert await transaction.get_snapshot(name("?")) is None
         assert await transaction.get_decode(name("?")) is None
@@ -78,7 +81,7 @@ async def test_a_transaction_that_fails_leaves_no_trace(store: Store) -> None:
 
     async def fail() -> None:
         async with store.begin(write=True) as transaction:
-            await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
+            await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
             await transaction.touch_devices([name("device", 1)], now=7.0, n_sketches=1)
             await transaction.count_refusal(STUDY.study_id, "not-found")
             await transaction.renew_generation()
@@ -87,10 +90,10 @@ async def test_a_transaction_that_fails_leaves_no_trace(store: Store) -> None:
     with pytest.raises(RuntimeError):
         await fail()
     async with store.begin() as transaction:
-        assert await transaction.get_sketch(name("sketch", 1, 0)) is None
+        assert await get_sketch(transaction, name("sketch", 1, 0)) is None
         assert await transaction.get_device(name("device", 1)) == make_device(1)
         assert await transaction.list_refusals(STUDY.study_id) == []
-        assert await transaction.find_neighbours(name("device", 1), "main", 1) == (None, None)
+        assert await find_neighbours(transaction, name("device", 1), "main", 1) == (None, None)
         assert await transaction.get_generation() == before
 
 
@@ -98,19 +101,19 @@ async def test_an_identity_is_taken_once(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
         await fill(transaction)
-        await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
+        await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
     async with store.begin(write=True) as transaction:
         assert not await transaction.add_study(replace(STUDY, name="other"))
         assert not await transaction.add_device(make_device(1, labels={}))
         assert not await transaction.add_decode(make_decode(1, seed=2))
         assert not await transaction.add_snapshot(replace(SNAPSHOT, snr=0.0))
-        assert not await transaction.add_sketch(make_sketch(1, 0, n_records=3), b"")
+        assert not await add_sketch(transaction, make_sketch(1, 0, n_records=3), b"")
         # Nor does another identity for the same place in a stream.
         other = make_sketch(1, 0, sketch_id=name("other"))
-        assert not await transaction.add_sketch(other, b"")
+        assert not await add_sketch(transaction, other, b"")
     async with store.begin() as transaction:
         assert await transaction.get_study(STUDY.study_id) == STUDY
-        assert await transaction.get_sketch(name("sketch", 1, 0)) == make_sketch(1, 0)
+        assert await get_sketch(transaction, name("sketch", 1, 0)) == make_sketch(1, 0)
 
 
 async def test_of_many_that_add_at_once_one_does(store: Store) -> None:
@@ -119,7 +122,7 @@ async def test_of_many_that_add_at_once_one_does(store: Store) -> None:
 
     async def add() -> bool:
         async with store.begin(write=True) as transaction:
-            return await transaction.add_sketch(make_sketch(1, 0), make_payload(1, 0))
+            return await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
 
     added = await asyncio.gather(*(add() for _ in range(6)))
     assert sorted(added) == [False] * 5 + [True]

@@ -15,9 +15,12 @@ from tests.aggregator.storage.records import (
     COORDINATES,
     STUDY,
     WIDTH,
+    add_sketch,
     assert_totals,
     digest_of,
     fill,
+    find_neighbours,
+    get_sketch,
     make_device,
     make_payload,
     make_sketch,
@@ -33,16 +36,16 @@ async def test_neighbours_are_the_nearest_of_the_same_stream(store: Store) -> No
     async with store.begin(write=True) as transaction:
         await fill(transaction)
         for sequence in (1, 4, 9):
-            await transaction.add_sketch(make_sketch(1, sequence), b"")
-        await transaction.add_sketch(make_sketch(0, 5), b"")
-        await transaction.add_sketch(
-            make_sketch(1, 5, stream="other", sketch_id=name("other")), b""
+            await add_sketch(transaction, make_sketch(1, sequence), b"")
+        await add_sketch(transaction, make_sketch(0, 5), b"")
+        await add_sketch(
+            transaction, make_sketch(1, 5, stream="other", sketch_id=name("other")), b""
         )
-        below, above = await transaction.find_neighbours(name("device", 1), "main", 6)
+        below, above = await find_neighbours(transaction, name("device", 1), "main", 6)
         assert (below, above) == (make_sketch(1, 4), make_sketch(1, 9))
-        below, above = await transaction.find_neighbours(name("device", 1), "main", 4)
+        below, above = await find_neighbours(transaction, name("device", 1), "main", 4)
         assert (below, above) == (make_sketch(1, 1), make_sketch(1, 9))
-        none_above = await transaction.find_neighbours(name("device", 1), "main", 50)
+        none_above = await find_neighbours(transaction, name("device", 1), "main", 50)
         assert none_above == (make_sketch(1, 9), None)
 
 
@@ -54,9 +57,9 @@ async def test_the_last_arrival_is_that_of_the_study_alone(store: Store) -> None
         await transaction.add_device(make_device(9, study_id=other.study_id))
         assert await transaction.find_last_arrival(STUDY.study_id) is None
         for sequence, received in enumerate((5.0, 7.5, 6.0)):
-            await transaction.add_sketch(make_sketch(1, sequence, received=received), b"")
+            await add_sketch(transaction, make_sketch(1, sequence, received=received), b"")
         later = make_sketch(9, 0, study_id=other.study_id, received=99.0)
-        await transaction.add_sketch(later, b"")
+        await add_sketch(transaction, later, b"")
         assert await transaction.find_last_arrival(STUDY.study_id) == 7.5
 
 
@@ -65,7 +68,7 @@ async def test_pages_hold_everything_once_in_order(store: Store) -> None:
         await fill(transaction)
         sketches = [make_sketch(1, i, received=float(i // 2)) for i in range(7)]
         for sketch in sketches:
-            await transaction.add_sketch(sketch, b"")
+            await add_sketch(transaction, sketch, b"")
         expected = sorted(sketches, key=lambda s: (s.received, s.sketch_id))
         seen: list[SketchRecord] = []
         after = None
@@ -101,8 +104,8 @@ async def test_a_sum_is_exact_over_what_is_selected(
         await fill(transaction, 3)
         for device in range(3):
             for sequence in range(50):
-                await transaction.add_sketch(
-                    make_sketch(device, sequence), make_payload(device, sequence)
+                await add_sketch(
+                    transaction, make_sketch(device, sequence), make_payload(device, sequence)
                 )
         # Most are in cells, some wait.
         assert [await merge(transaction, most=40) for _ in range(3)] == [40] * 3
@@ -126,7 +129,7 @@ async def test_sums_and_moments_beyond_64_bits_are_exact(store: Store) -> None:
         await fill(transaction)
         for i, (size, values) in enumerate(zip(sizes, sums, strict=True)):
             payload = encode_payload(np.array(values), 8)
-            await transaction.add_sketch(make_sketch(1, i, n_records=size), payload)
+            await add_sketch(transaction, make_sketch(1, i, n_records=size), payload)
         await merge(transaction, width=8, most=4)
         totals = await transaction.sum_sketches(
             STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
@@ -142,8 +145,8 @@ async def test_a_secret_number_of_records_stays_unknown_and_adds_nothing_to_the_
         await fill(transaction)
         for i in range(2):
             secret = make_sketch(1, i, n_records=None)
-            assert await transaction.add_sketch(secret, make_payload(1, i))
-        assert await transaction.get_sketch(secret.sketch_id) == secret
+            assert await add_sketch(transaction, secret, make_payload(1, i))
+        assert await get_sketch(transaction, secret.sketch_id) == secret
         totals = await transaction.sum_sketches(
             STUDY.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
         )
@@ -156,7 +159,7 @@ async def test_a_sum_that_could_leave_64_bits_is_refused(store: Store) -> None:
         for i in range(2):
             # Twice 2^62 is one more than fits.
             payload = encode_payload(np.array([1 << 62, 0, 0, -(1 << 62)]), 8)
-            await transaction.add_sketch(make_sketch(1, i), payload)
+            await add_sketch(transaction, make_sketch(1, i), payload)
         with pytest.raises(StoreError, match="64 bits"):
             await transaction.sum_sketches(
                 STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
@@ -167,9 +170,9 @@ async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) 
     async with store.begin(write=True) as transaction:
         await fill(transaction)
         wide = make_sketch(1, 0, first_slot=4, last_slot=6)
-        await transaction.add_sketch(wide, make_payload(1, 0))
+        await add_sketch(transaction, wide, make_payload(1, 0))
         untimed = make_sketch(0, 0, first_slot=None, last_slot=None)
-        await transaction.add_sketch(untimed, make_payload(0, 0))
+        await add_sketch(transaction, untimed, make_payload(0, 0))
         assert await merge(transaction) == 2
 
         async def select(first: int | None, last: int | None) -> int:

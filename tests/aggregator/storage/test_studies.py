@@ -14,6 +14,7 @@ from tests.aggregator.storage.records import (
     SNAPSHOT,
     STUDY,
     WIDTH,
+    add_sketch,
     assert_totals,
     make_device,
     make_payload,
@@ -83,15 +84,15 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
         await queue(transaction, 1, 2)
         for number in range(2):
             await transaction.add_device(make_device(number))
-            await transaction.add_sketch(make_sketch(number, 0), make_payload(number, 0))
+            await add_sketch(transaction, make_sketch(number, 0), make_payload(number, 0))
         await merge(transaction)
-        await transaction.add_sketch(make_sketch(1, 1), make_payload(1, 1))
+        await add_sketch(transaction, make_sketch(1, 1), make_payload(1, 1))
         await transaction.count_refusal(STUDY.study_id, "signature-invalid")
         await transaction.add_token(make_token("t"))
         await transaction.add_study(other)
         await transaction.add_token(make_token("o", study_id=other.study_id))
         await transaction.add_device(device)
-        await transaction.add_sketch(sketch, make_payload(9, 0))
+        await add_sketch(transaction, sketch, make_payload(9, 0))
     async with store.begin(write=True) as transaction:
         assert await transaction.purge_withdrawn(most=100) == 0
         assert not await transaction.withdraw_study(name("nobody"))
