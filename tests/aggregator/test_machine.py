@@ -127,7 +127,9 @@ class CountsReplays(Transaction):
 
     async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
         known = await Transaction(self.connection).get_sketches([r.sketch_id for r, _ in sketches])
-        await super().add_sketches([one for one in sketches if one[0].sketch_id not in known])
+        fresh = [one for one in sketches if one[0].sketch_id not in known]
+        if fresh:
+            await super().add_sketches(fresh)
         waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in sketches]
         await self.connection.execute(insert(PendingSketch).prefix_with("OR IGNORE"), waiting)
 

@@ -1,39 +1,28 @@
 """Backups of a file, and copies of a whole database."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import inspect, update
 
 from aggregator.records import Selection, SystemClock, TokenRecord
 from aggregator.services import Services, create_services
 from aggregator.settings import normalise_database_url
-from aggregator.storage import Store, back_up_file, copy_database, migrate_database
-from aggregator.storage.engine import create_engine
+from aggregator.storage import Store, back_up_file, copy_database, migrate_database, open_store
 from aggregator.storage.models import CellSum
 from shared.errors import ConfigError, StoreError
 from shared.plan import plan_to_json
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 
 pytestmark = pytest.mark.anyio
 PLAN = make_plan()
 
 
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Store]:
-    store = Store(create_engine(normalise_database_url(str(path))))
-    try:
-        await migrate_database(store.engine)
-        yield store
-    finally:
-        await store.close()
-
-
 @pytest.fixture
 async def source(tmp_path: Path) -> AsyncIterator[Store]:
-    async with opened(tmp_path / "source.db") as store:
+    async with open_sqlite(tmp_path / "source.db") as store:
         yield store
 
 
@@ -141,8 +130,9 @@ async def test_a_backup_made_while_a_writer_is_at_work_is_whole(
     assert n_bytes == (tmp_path / "backup.db").stat().st_size
     assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
     assert {path.name for path in tmp_path.glob("backup.db*")} == {"backup.db"}
-    async with opened(tmp_path / "backup.db") as copy:
-        assert await totals_of(copy, study) == await totals_of(source, study)
+    copy = open_store(normalise_database_url(str(tmp_path / "backup.db")))
+    assert await totals_of(copy, study) == await totals_of(source, study)
+    await copy.close()
 
 
 async def test_a_backup_replaces_no_file(source: Store, tmp_path: Path) -> None:
@@ -155,7 +145,7 @@ async def test_a_backup_replaces_no_file(source: Store, tmp_path: Path) -> None:
 
 
 async def test_a_damaged_database_is_told_and_not_backed_up(tmp_path: Path) -> None:
-    async with opened(tmp_path / "source.db") as store:
+    async with open_sqlite(tmp_path / "source.db") as store:
         await fill(store)
     with (tmp_path / "source.db").open("r+b") as file:
         file.seek(3 * 4096)
@@ -173,13 +163,7 @@ async def test_a_migration_that_is_interrupted_changes_nothing(
         with pytest.raises(KeyboardInterrupt):
             await migrate_database(empty_store.engine)
     async with empty_store.engine.connect() as connection:
-        tables = "sqlite_master" if connection.dialect.name == "sqlite" else "pg_tables"
-        name = "name" if connection.dialect.name == "sqlite" else "tablename"
-        where = "" if connection.dialect.name == "sqlite" else "AND schemaname = current_schema()"
-        found = await connection.execute(
-            text(f"SELECT count(*) FROM {tables} WHERE {name} = 'studies' {where}")
-        )
-        assert found.scalar_one() == 0
+        assert not await connection.run_sync(lambda sync: inspect(sync).has_table("studies"))
     await migrate_database(empty_store.engine)
     await empty_store.require_ready()
 

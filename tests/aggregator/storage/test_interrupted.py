@@ -9,9 +9,8 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from aggregator.settings import normalise_database_url
 from aggregator.storage import Store, migrate_database, migrating
-from aggregator.storage.engine import create_engine
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import SLOT, Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server
 
@@ -67,10 +66,8 @@ async def set_most_pages(store: Store, most: int | None) -> None:
 
 
 async def test_a_full_disk_is_a_reason_to_come_again_and_loses_nothing(tmp_path: Path) -> None:
-    store = Store(create_engine(normalise_database_url(str(tmp_path / "full.db"))))
-    await migrate_database(store.engine)
     plan, device = make_plan(n_frequencies=1000), Device(1)
-    async with open_server(store) as server:
+    async with open_sqlite(tmp_path / "full.db") as store, open_server(store) as server:
         desk = server.desk
         study = await desk.publish(plan)
         await desk.enrol(study, device)
@@ -97,4 +94,3 @@ async def test_a_full_disk_is_a_reason_to_come_again_and_loses_nothing(tmp_path:
             assert again.status_code == (200 if status == 201 else 201)
         assert await server.services.merger.merge_all() == len(messages)
         assert await server.services.merger.check(study) == []
-    await store.close()
