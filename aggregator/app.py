@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import structlog
 from fastapi import FastAPI
 
 from aggregator.api import InterfaceLimits, create_interface
 from aggregator.logs import describe_cause
-from aggregator.ports import Clock, Store, SystemClock
+from aggregator.records import Clock, SystemClock
 from aggregator.services import ServiceLimits, Services, create_services
 from aggregator.settings import Settings
-from aggregator.storage import MemoryStore, open_store, prepare_database
+from aggregator.storage import Store, open_store, prepare_database
 from aggregator.ui import add_dashboard, add_reference
-from aggregator.worker import Worker, WorkerProcesses
+from aggregator.worker import WorkerProcesses
 from shared.errors import ConfigError, TransportError, UnpreparedError
 
 _SECONDS_A_DAY = 86_400.0
@@ -53,7 +53,7 @@ def create_app(
                 tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
             tasks.append(asyncio.create_task(services.merger.run(stop)))
-            async with _workers(settings, store, services):
+            async with WorkerProcesses(settings, settings.n_workers):
                 yield
         finally:
             stop.set()
@@ -120,24 +120,3 @@ async def _wait_for_database(store: Store, services: Services, stop: asyncio.Eve
         except ConfigError as error:
             log.error("the database cannot be used", reason=str(error))
             services.readiness.close(error)
-
-
-def _workers(
-    settings: Settings, store: Store, services: Services
-) -> AbstractAsyncContextManager[object]:
-    if isinstance(store, MemoryStore):
-        # No other process can see this store.
-        return _worker_inside(settings, services)
-    return WorkerProcesses(settings, settings.n_workers)
-
-
-@asynccontextmanager
-async def _worker_inside(settings: Settings, services: Services) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
-    tasks = [asyncio.create_task(worker.run(stop)) for _ in range(min(1, settings.n_workers))]
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.gather(*tasks)

@@ -18,16 +18,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-MEMORY = "memory:"
-"""The database address of a store that is gone when the process ends."""
-
 _MIB = 1 << 20
 
 
 def normalise_database_url(text: str) -> str:
     """Return a database address with its driver; a plain path is a SQLite file."""
-    if text == MEMORY:
-        return text
     scheme, separator, rest = text.partition("://")
     if not separator:
         return f"sqlite+aiosqlite:///{text}"
@@ -45,7 +40,7 @@ class Settings(BaseSettings):
     Parameters
     ----------
     database_url
-        Address of the database, the path of a SQLite file, or ``memory:``.
+        Address of the database, or the path of a SQLite file.
     host, port
         Where to listen; port 0 takes a free one.
     tls_cert, tls_key, tls_client_ca

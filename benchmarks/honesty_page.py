@@ -10,8 +10,8 @@ from benchmarks.rows import Row, describe_machine, find_commit
 _INTRODUCTION = """\
 # Verdicts on shapes that nobody tuned to
 
-Measured on {date} by `python -m benchmarks.honesty --page docs/benchmarks/honesty.md`, commit {commit}, on
-{machine}. This page is written by that command.
+Measured on {date} by `python -m benchmarks.honesty --page docs/benchmarks/honesty.md`, commit
+{commit}, on {machine}. This page is written by that command.
 
 Families of synthetic records and real sets that ship in wheels, 20,000 records each, are sketched
 by the path that a study takes (planner, integer sums, exact K-norm noise, default decoder). Their

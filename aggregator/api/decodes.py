@@ -20,7 +20,7 @@ from aggregator.etags import (
     answer_not_modified,
     is_known,
 )
-from aggregator.ports import DecodeRecord, Selection
+from aggregator.records import DecodeRecord, Selection
 
 router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from aggregator.api.schemas import HEX_64
-from aggregator.ports import KeyRecord, PageKey
+from aggregator.records import KeyRecord, PageKey
 from aggregator.services import Services
 from shared.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aggregator.api.device_schemas import DeviceDetailsBody, RangeBody, StreamBody
 from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
-from aggregator.ports import DeviceRecord, StreamRecord
+from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services.device_keys import key_id_of
 from aggregator.services.roster import DeviceDetails, DeviceSummary
 

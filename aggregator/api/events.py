@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from aggregator.api.decodes import to_body
 from aggregator.api.dependencies import Analyst, Identity, ServicesDep
-from aggregator.ports import DecodeRecord
+from aggregator.records import DecodeRecord
 from shared.errors import OverloadedError, SketchError
 from shared.wire import problem_document
 

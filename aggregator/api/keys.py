@@ -26,7 +26,7 @@ from aggregator.api.schemas import (
     maybe_rfc3339,
     to_rfc3339,
 )
-from aggregator.ports import AuditRecord, KeyRecord
+from aggregator.records import AuditRecord, KeyRecord
 
 router = APIRouter(prefix="/v1", tags=["operators"], dependencies=OPERATOR)
 

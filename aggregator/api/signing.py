@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader
 
 from aggregator.api.dependencies import Credentials, ServicesDep, require_analyst
-from aggregator.ports import DeviceRecord
+from aggregator.records import DeviceRecord
 from aggregator.services.devices import SignedRequest
 
 _signature = APIKeyHeader(

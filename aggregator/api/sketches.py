@@ -16,7 +16,7 @@ from aggregator.api.dependencies import (
     encode_page,
 )
 from aggregator.api.schemas import Paged, SketchBody, StoredBody, to_rfc3339
-from aggregator.ports import SketchRecord
+from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE
 
 router = APIRouter(prefix="/v1/studies/{study}/sketches", tags=["sketches"])

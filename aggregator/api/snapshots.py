@@ -18,7 +18,7 @@ from aggregator.etags import (
     answer_not_modified,
     is_known,
 )
-from aggregator.ports import Selection, SnapshotRecord
+from aggregator.records import Selection, SnapshotRecord
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
 

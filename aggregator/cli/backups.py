@@ -7,10 +7,10 @@ import asyncio
 from pathlib import Path
 
 from aggregator.cli.arguments import add_database, create_parser, read_settings, run
-from aggregator.ports import LOCAL_ACTOR, SystemClock
+from aggregator.records import LOCAL_ACTOR, SystemClock
 from aggregator.services.audit import write_entry
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, back_up_file, copy_database, open_store, path_of
+from aggregator.storage import Store, back_up_file, copy_database, open_store, path_of
 from shared.errors import ConfigError
 
 _BACKUP_EXAMPLES = """\
@@ -104,7 +104,7 @@ async def _restore(arguments: argparse.Namespace) -> int:
     made.unlink(missing_ok=True)
     back_up_file(arguments.file, made)
     try:
-        store = _open(normalise_database_url(str(made)))
+        store = open_store(normalise_database_url(str(made)))
         try:
             await store.require_ready()
             print(f"generation {await _renew_generation(store)}")
@@ -123,7 +123,7 @@ async def _copy(arguments: argparse.Namespace) -> int:
     destination = normalise_database_url(arguments.to)
     if destination == settings.database_url:
         raise ConfigError("is the database itself", field="to", fix="name another")
-    source, target = _open(settings.database_url), _open(destination)
+    source, target = open_store(settings.database_url), open_store(destination)
     try:
         counts = await copy_database(source, target)
         generation = await _renew_generation(target)
@@ -136,14 +136,7 @@ async def _copy(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _open(database_url: str) -> SqlStore:
-    store = open_store(database_url)
-    if not isinstance(store, SqlStore):
-        raise ConfigError("in memory cannot be reached from here", field="database", fix="name one")
-    return store
-
-
-async def _renew_generation(store: SqlStore) -> str:
+async def _renew_generation(store: Store) -> str:
     async with store.begin(write=True) as transaction:
         generation = await transaction.renew_generation()
         await write_entry(

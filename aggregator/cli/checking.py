@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import asdict, dataclass
-from typing import cast
 
 from aggregator.cli.arguments import (
     EXIT_FAILED,
@@ -18,11 +17,10 @@ from aggregator.cli.arguments import (
 )
 from aggregator.logs import describe_cause
 from aggregator.services.plans import PlanCache
-from aggregator.storage import SqlStore, open_store
+from aggregator.storage import Transaction, open_store
+from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import CellSum, Sketch, Study
-from aggregator.storage.sql import SqlTransaction
-from aggregator.storage.sql.engine import mapped_errors
-from shared.errors import ConfigError, PlanError, TransportError, WireError
+from shared.errors import PlanError, TransportError, WireError
 
 _EXAMPLES = """\
   sfumato check-store --database sfumato.db
@@ -88,15 +86,11 @@ def check_store(argv: list[str]) -> int:
 async def _check(arguments: argparse.Namespace) -> int:
     settings = read_settings(config=arguments.config, database_url=arguments.database_url)
     store = open_store(settings.database_url)
-    if not isinstance(store, SqlStore):
-        raise ConfigError(
-            "in memory cannot be reached from here", field="database", fix="give a database"
-        )
     reports: list[CheckReport] = []
     try:
         await store.require_ready()
         async with store.begin() as transaction:
-            reports = await _inspect(cast("SqlTransaction", transaction))
+            reports = await _inspect(transaction)
     except TransportError:
         # A damaged file cannot even be let go of; what was found counts.
         if not any(report.n_faults for report in reports):
@@ -114,7 +108,7 @@ async def _check(arguments: argparse.Namespace) -> int:
     return EXIT_WARNED if is_warned else 0
 
 
-async def _inspect(transaction: SqlTransaction) -> list[CheckReport]:
+async def _inspect(transaction: Transaction) -> list[CheckReport]:
     n_studies = await _count(transaction.count_rows(Study))
     n_sketches = await _count(transaction.count_rows(Sketch))
     n_cells = await _count(transaction.count_rows(CellSum))
@@ -144,7 +138,7 @@ async def _count(rows: Awaitable[int]) -> int:
         return 0
 
 
-async def _find_sum_faults(transaction: SqlTransaction) -> AsyncIterator[str]:
+async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Compare the cells of every study with the sums of its sketches."""
     plans = PlanCache()
     for study_id in await transaction.list_study_ids():

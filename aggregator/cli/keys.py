@@ -13,7 +13,7 @@ from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
 from aggregator.cli.arguments import add_database, create_parser, run
 from aggregator.cli.local import open_services
 from aggregator.cli.remote import RemoteServer, add_url
-from aggregator.ports import AuditRecord, KeyRecord
+from aggregator.records import AuditRecord, KeyRecord
 
 _KEY_EXAMPLES = """\
   sfumato key create --scope operator --name me      # may do all

@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aggregator.cli.arguments import read_settings
-from aggregator.ports import SystemClock
+from aggregator.records import SystemClock
 from aggregator.services import Services, create_services
-from aggregator.settings import MEMORY
 from aggregator.storage import open_store, prepare_database
-from shared.errors import ConfigError
 
 
 @asynccontextmanager
@@ -23,17 +21,11 @@ async def open_services(
     Raises
     ------
     ConfigError
-        It lies in the memory of another process, is not there, or is of another schema version.
+        It is not there, or is of another schema version.
     TransportError
         It does not answer.
     """
     settings = read_settings(config=arguments.config, database_url=arguments.database_url)
-    if settings.database_url == MEMORY:
-        raise ConfigError(
-            "in memory cannot be reached from here",
-            field="database",
-            fix="`sfumato serve --database memory:` prints a key itself",
-        )
     store = open_store(settings.database_url)
     try:
         if create:

@@ -6,12 +6,11 @@ import argparse
 import asyncio
 
 from aggregator.cli.arguments import add_database, create_parser, read_settings, run
-from aggregator.ports import LOCAL_ACTOR, SystemClock
+from aggregator.records import LOCAL_ACTOR, SystemClock
 from aggregator.services.audit import write_entry
-from aggregator.storage import SqlStore, migrate_database, open_store
+from aggregator.storage import migrate_database, open_store
+from aggregator.storage.engine import mapped_errors
 from aggregator.storage.schema import require_file
-from aggregator.storage.sql.engine import mapped_errors
-from shared.errors import ConfigError
 
 _EXAMPLES = """\
   sfumato migrate --database postgresql://sfumato@db/sfumato
@@ -49,8 +48,6 @@ def migrate(argv: list[str]) -> int:
 async def _migrate(arguments: argparse.Namespace) -> int:
     settings = read_settings(config=arguments.config, database_url=arguments.database_url)
     store = open_store(settings.database_url)
-    if not isinstance(store, SqlStore):
-        raise ConfigError("in memory has no schema", field="database", fix="give a database")
     try:
         if arguments.new_generation:
             # What was restored is there.

@@ -23,14 +23,14 @@ from aggregator.cli.arguments import add_database, create_parser, read_settings,
 from aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
 from aggregator.logs import configure_logging
 from aggregator.services import Services
-from aggregator.settings import MEMORY, Settings
+from aggregator.settings import Settings
 from aggregator.storage import open_store, prepare_database
 from shared.errors import ConfigError, TransportError, UnpreparedError
 from shared.memory import share_one_heap
 
 _EXAMPLES = """\
   sfumato serve                                  # SQLite file sfumato.db, http://127.0.0.1:8750
-  sfumato serve --database memory: --port 0      # a trial: nothing is kept
+  sfumato serve --database trial.db --port 0     # a trial: a file and a port of its own
   sfumato serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
   sfumato serve --host 0.0.0.0 --behind-proxy --proxies 10.0.0.2   # that proxy ends TLS
   sfumato serve --database postgresql://sfumato@db/sfumato --log-format json
@@ -102,9 +102,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     allow_many_connections()
     # First, for what is refused must leave no database behind.
     with _listen(settings) as listener:
-        if settings.database_url != MEMORY:
-            # Before the server starts, so that what is wrong is said in one line.
-            asyncio.run(_prepare(settings.database_url))
+        # Before the server starts, so that what is wrong is said in one line.
+        asyncio.run(_prepare(settings.database_url))
         app = create_app(settings)
         config = uvicorn.Config(
             app,
@@ -251,7 +250,7 @@ class _Server(uvicorn.Server):
         port = sockets[0].getsockname()[1]
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         scheme = "https" if self._settings.tls_cert is not None else "http"
-        print(await self._announce(f"{scheme}://{host}:{port}"), flush=True)
+        print(self._announce(f"{scheme}://{host}:{port}"), flush=True)
         _spare_collector()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -259,21 +258,13 @@ class _Server(uvicorn.Server):
         self._services.watch.close()
         await super().shutdown(sockets)
 
-    async def _announce(self, url: str) -> str:
+    def _announce(self, url: str) -> str:
         settings = self._settings
         lines = [f"Sfumato is listening on {url}", f"  database  {_show(settings.database_url)}"]
         lines.append(f"  workers   {settings.n_workers}")
-        if settings.database_url == MEMORY:
-            # No command can reach this process's memory, so the first key is made here.
-            secret, _ = await self._services.keys.create(name="trial", scope="operator")
-            lines.append(f"  operator key, for this run alone: {secret}")
-        else:
-            option = _database_option(settings)
-            lines += [
-                "Next, in another terminal:",
-                f"  sfumato key create --scope operator --name me{option}",
-            ]
         lines += [
+            "Next, in another terminal:",
+            f"  sfumato key create --scope operator --name me{_database_option(settings)}",
             f"  {url}/  shows studies and decodes in a browser, with a key",
             f"  {url}/docs  lists every call",
             "Stop with Ctrl+C.",
@@ -282,8 +273,6 @@ class _Server(uvicorn.Server):
 
 
 def _show(database_url: str) -> str:
-    if database_url == MEMORY:
-        return "in memory: nothing is kept"
     url = make_url(database_url)
     if url.drivername.startswith("sqlite"):
         return str(url.database)

@@ -1,7 +1,7 @@
-"""The server's services, independent of the wire and of the store.
+"""The server's services, independent of the wire.
 
-Importable by the interfaces (api, ui) and the wiring. Services speak to the ports; they know
-neither HTTP nor SQL.
+Importable by the interfaces (api, ui) and the wiring. Services use the transactions of
+`aggregator.storage`; they know neither HTTP nor SQL.
 """
 
 from aggregator.services.container import ServiceLimits, Services, create_services

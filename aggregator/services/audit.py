@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aggregator.ports import AuditRecord, PageKey, Store, Transaction
-from aggregator.ports.records import AuditAction
+from aggregator.records import AuditAction, AuditRecord, PageKey
+from aggregator.storage import Store, Transaction
 
 _ID_BYTES = 16
 

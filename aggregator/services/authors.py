@@ -6,8 +6,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aggregator.ports import DeviceRecord, Store, StudyRecord
+from aggregator.records import DeviceRecord, StudyRecord
 from aggregator.services.batching import Batcher
+from aggregator.storage import Store
 
 _MOST = 20_000
 _BATCH = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aggregator.ports import Clock, Store
+from aggregator.records import Clock
 from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.devices import DeviceService
@@ -23,6 +23,7 @@ from aggregator.services.studies import StudyService
 from aggregator.services.tallies import Tallies
 from aggregator.services.watching import DecodeWatch
 from aggregator.services.withdrawal import WithdrawalService
+from aggregator.storage import Store
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,17 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from aggregator.ports import (
-    Clock,
-    DecodeRecord,
-    Selection,
-    SnapshotRecord,
-    Store,
-    Transaction,
-)
+from aggregator.records import Clock, DecodeRecord, Selection, SnapshotRecord
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.problems import build_problem
 from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from aggregator.storage import Store, Transaction
 from learning.decoding.registry import create_solver, default_solver, solver_factories
 from learning.decoding.solver import Solver
 from shared.cbor import encode_deterministic

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from aggregator.ports import DeviceRecord, RetiredKeyRecord, Transaction
+from aggregator.records import DeviceRecord, RetiredKeyRecord
+from aggregator.storage import Transaction
 from shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from shared.wire import SketchMessage
 

@@ -7,17 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.ports import (
-    Clock,
-    DeviceRecord,
-    RetiredKeyRecord,
-    Store,
-    StreamRecord,
-    Transaction,
-)
+from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.services.device_keys import repeat_change, require_valid, take_key
 from aggregator.services.plans import require_present
 from aggregator.services.rates import RateLimit
+from aggregator.storage import Store, Transaction
 from shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from shared.wire import (
     RequestSignature,

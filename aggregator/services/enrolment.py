@@ -6,20 +6,19 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.ports import (
+from aggregator.records import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
     PageKey,
-    Store,
     StudyRecord,
     TokenRecord,
-    Transaction,
+    TokenState,
 )
-from aggregator.ports.records import TokenState
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
 from aggregator.services.plans import PlanCache, require_study
+from aggregator.storage import Store, Transaction
 from shared.errors import (
     AccessError,
     ConfigError,

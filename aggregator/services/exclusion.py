@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aggregator.ports import LOCAL_ACTOR, Clock, DeviceRecord, ExcludedSketches, Store, Transaction
+from aggregator.records import LOCAL_ACTOR, Clock, DeviceRecord, ExcludedSketches
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_study
+from aggregator.storage import Store, Transaction
 from shared.errors import NotFoundError
 
 

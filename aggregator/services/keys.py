@@ -6,11 +6,11 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 
-from aggregator.ports import LOCAL_ACTOR, Clock, KeyRecord, Store
-from aggregator.ports.records import KeyScope
+from aggregator.records import LOCAL_ACTOR, Clock, KeyRecord, KeyScope
 from aggregator.services.audit import write_entry
 from aggregator.services.rates import RateLimit
 from aggregator.services.tallies import Tallies
+from aggregator.storage import Store
 from shared.errors import AccessError, ForbiddenError, NotFoundError
 from shared.wire import API_KEY
 

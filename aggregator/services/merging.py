@@ -14,10 +14,11 @@ from contextlib import suppress
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.ports import Clock, Store
+from aggregator.records import Clock
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.readiness import Readiness
 from aggregator.services.withdrawal import WithdrawalService
+from aggregator.storage import Store
 from shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5

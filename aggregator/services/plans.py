@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from aggregator.ports import StudyRecord, Transaction
+from aggregator.records import StudyRecord
+from aggregator.storage import Transaction
 from shared.errors import NotFoundError, StudyWithdrawnError
 from shared.plan import SketchPlan, decode_plan
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.ports import SketchRecord
+from aggregator.records import SketchRecord
 from shared.errors import ImplausibleSketchError, TooEarlyError
 from shared.plan import SketchPlan
 from shared.privacy.plausibility import bound_squared_norm

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.ports import SnapshotRecord
+from aggregator.records import SnapshotRecord
 from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.decoding.choice import ClusterChoice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.ports import Store
+from aggregator.storage import Store
 from shared.errors import ConfigError, SketchError, TransportError
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aggregator.ports import (
+from aggregator.records import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
     PageKey,
     RetiredKeyRecord,
-    Store,
     StreamRecord,
-    Transaction,
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.device_keys import key_id_of
 from aggregator.services.plans import require_study
+from aggregator.storage import Store, Transaction
 from shared.errors import NotFoundError
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 
-from aggregator.ports import Clock, PageKey, SketchRecord, Store
+from aggregator.records import Clock, PageKey, SketchRecord
 from aggregator.services.authors import Author, Authors
 from aggregator.services.device_keys import find_signer
 from aggregator.services.plans import PlanCache, require_present, require_study
@@ -14,6 +14,7 @@ from aggregator.services.plausibility import require_plausible
 from aggregator.services.rates import RateLimit
 from aggregator.services.storing import Upload, UploadWriter, require_author
 from aggregator.services.tallies import Tallies
+from aggregator.storage import Store
 from shared.errors import (
     MalformedMessageError,
     SignatureError,

@@ -9,16 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.ports import (
-    Clock,
-    Selection,
-    SketchTotals,
-    SnapshotRecord,
-    Store,
-    StudyRecord,
-    Transaction,
-)
+from aggregator.records import Clock, Selection, SketchTotals, SnapshotRecord, StudyRecord
 from aggregator.services.plans import PlanCache, require_study
+from aggregator.storage import Store, Transaction
 from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS

@@ -7,19 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.ports import (
-    LOCAL_ACTOR,
-    Clock,
-    PageKey,
-    RefusalRecord,
-    Store,
-    StudyRecord,
-    Transaction,
-)
-from aggregator.ports.records import StudyState
+from aggregator.records import LOCAL_ACTOR, Clock, PageKey, RefusalRecord, StudyRecord, StudyState
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.tallies import Tallies
+from aggregator.storage import Store, Transaction
 from shared.errors import ConfigError, StaleVersionError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
 from shared.wire import compute_study_id

@@ -14,7 +14,7 @@ from contextlib import suppress
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.ports import Store
+from aggregator.storage import Store
 from shared.errors import TransportError
 
 _PERIOD_S = 1.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import structlog
 
-from aggregator.ports import DecodeRecord, KeyRecord
+from aggregator.records import DecodeRecord, KeyRecord
 from aggregator.services.decodes import DecodeService
 from aggregator.services.keys import KeyService
 from shared.errors import SketchError

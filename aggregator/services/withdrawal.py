@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggregator.ports import LOCAL_ACTOR, Clock, Store, StudyRecord
+from aggregator.records import LOCAL_ACTOR, Clock, StudyRecord
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_study
+from aggregator.storage import Store
 from shared.errors import ConfigError
 
 _BATCH = 256

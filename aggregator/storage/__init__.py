@@ -1,19 +1,20 @@
-"""Where the server keeps things: in a database, or in memory.
+"""Where the server keeps things: one store, in a SQLite file or in Postgres.
 
-Importable by the wiring (app, worker, cli) and by tests. Only this package and the wiring know
+Importable by services and the wiring (app, worker, cli). Only this package and the wiring know
 SQLAlchemy; what a foreign library raises is turned into errors of this project here.
+
+``statements`` holds what is asked of the tables, a module for each subject; ``sums`` the exact
+arithmetic of running sums, which knows no database.
 """
 
 from aggregator.storage.copying import copy_database
 from aggregator.storage.files import back_up_file, path_of
-from aggregator.storage.memory import MemoryStore
-from aggregator.storage.opening import open_store, prepare_database
 from aggregator.storage.schema import migrate_database
-from aggregator.storage.sql import SqlStore
+from aggregator.storage.store import Store, Transaction, open_store, prepare_database
 
 __all__ = [
-    "MemoryStore",
-    "SqlStore",
+    "Store",
+    "Transaction",
     "back_up_file",
     "copy_database",
     "migrate_database",

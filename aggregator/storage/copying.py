@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Table, func, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import Base, Server, Study
 from aggregator.storage.schema import migrate_database
-from aggregator.storage.sql import SqlStore, SqlTransaction
-from aggregator.storage.sql.engine import mapped_errors
+from aggregator.storage.store import Store, Transaction
 from shared.errors import ConfigError, StoreError
 from shared.plan import decode_plan
 
@@ -19,7 +19,7 @@ _PAGE = 500
 """Rows at once: with payloads some megabytes."""
 
 
-async def copy_database(source: SqlStore, target: SqlStore) -> Mapping[str, int]:
+async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
     """Copy every table into a database that holds nothing; return how many rows each has.
 
     The target gets a generation of its own, so devices send it what the source took in later.
@@ -43,8 +43,6 @@ async def copy_database(source: SqlStore, target: SqlStore) -> Mapping[str, int]
     with mapped_errors():
         await migrate_database(target.engine)
     async with source.begin() as reading, target.begin(write=True) as writing:
-        assert isinstance(reading, SqlTransaction)
-        assert isinstance(writing, SqlTransaction)
         old, new = reading.connection, writing.connection
         tables = [table for table in Base.metadata.sorted_tables if table is not Server.__table__]
         for table in tables:
@@ -96,7 +94,7 @@ async def _require_count(old: AsyncConnection, new: AsyncConnection, table: Tabl
         )
 
 
-async def _require_sums(writing: SqlTransaction) -> None:
+async def _require_sums(writing: Transaction) -> None:
     """Sum every sketch anew, and compare with the running sums that arrived."""
     for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
         plan = decode_plan(row.plan)

@@ -229,7 +229,7 @@ class CellRoot(Base):
 
 
 class CellSum(Base):
-    """Exact sums by range of slots and label set, as of ``aggregator.storage.dyadic``."""
+    """Exact sums by range of slots and label set, as of ``aggregator.storage.sums.dyadic``."""
 
     __tablename__ = "cells"
 

@@ -10,12 +10,12 @@ from contextlib import suppress
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.ports import Store, SystemClock
+from aggregator.records import SystemClock
 from aggregator.services import create_services
-from aggregator.settings import MEMORY, Settings
-from aggregator.storage import open_store
+from aggregator.settings import Settings
+from aggregator.storage import Store, open_store
 from aggregator.worker.loop import Worker
-from shared.errors import ConfigError, TransportError, UnpreparedError
+from shared.errors import TransportError, UnpreparedError
 
 _PARENT_CHECK_S = 1.0
 _FIRST_PAUSE_S = 0.2
@@ -32,14 +32,8 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
     Raises
     ------
     ConfigError
-        The database is of another schema version, or lies in another process's memory.
+        The database is of another schema version.
     """
-    if settings.database_url == MEMORY:
-        raise ConfigError(
-            "in memory cannot be shared with a worker process",
-            field="database",
-            fix="give the database that the server uses",
-        )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator.ports import SystemClock
+from aggregator.records import SystemClock
 from aggregator.services import create_services
-from aggregator.storage import SqlStore
-from aggregator.storage.cells import Cell
-from aggregator.storage.checking import ExpectedCells
-from aggregator.storage.dyadic import shift_slot, smallest_node
-from aggregator.storage.merging import CellKey, Entry, Layout, encode_labels
+from aggregator.storage import Store
 from aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
-from aggregator.storage.sql.cells import to_cell_row
-from aggregator.storage.summing import Row
+from aggregator.storage.statements.cells import to_cell_row
+from aggregator.storage.sums.cells import Cell
+from aggregator.storage.sums.checking import ExpectedCells
+from aggregator.storage.sums.dyadic import shift_slot, smallest_node
+from aggregator.storage.sums.merging import CellKey, Entry, Layout, encode_labels
+from aggregator.storage.sums.summing import Row
 from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
 from shared.plan import plan_to_json
 
@@ -25,7 +25,7 @@ _RECEIVED = 1_772_366_400.0
 _DEVICES_AT_ONCE = 1000
 
 
-async def prepare_study(store: SqlStore, fleet: Fleet) -> str:
+async def prepare_study(store: Store, fleet: Fleet) -> str:
     """Create the study, enrol its devices, and return the key of an operator."""
     services = create_services(store, SystemClock())
     await services.studies.create(STUDY_NAME, plan_to_json(fleet.plan))
@@ -50,7 +50,7 @@ def _to_device_row(fleet: Fleet, device: BenchDevice) -> dict[str, Any]:
     }
 
 
-async def load_windows(store: SqlStore, fleet: Fleet, n_windows: int) -> None:
+async def load_windows(store: Store, fleet: Fleet, n_windows: int) -> None:
     """Store the sketches of all devices for the first windows, merged into cells.
 
     The study must hold none yet.
@@ -119,7 +119,7 @@ def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
     )
 
 
-async def check_sums(store: SqlStore, fleet: Fleet) -> list[str]:
+async def check_sums(store: Store, fleet: Fleet) -> list[str]:
     """Sum every stored sketch anew, and name the cells that differ."""
     async with store.begin() as transaction:
         wrong = await transaction.check_sums(

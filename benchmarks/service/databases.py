@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, migrate_database
-from aggregator.storage.sql.engine import create_engine
+from aggregator.storage import Store, migrate_database
+from aggregator.storage.engine import create_engine
 
 POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
 
@@ -36,9 +36,9 @@ class BenchDatabase:
     kind: str
     durability: str
 
-    def open_store(self) -> SqlStore:
+    def open_store(self) -> Store:
         """Open it."""
-        return SqlStore(create_engine(normalise_database_url(self.url)))
+        return Store(create_engine(normalise_database_url(self.url)))
 
     def size_mb(self) -> float:
         """Return what it takes on disk, in MB."""
@@ -90,7 +90,7 @@ def _show(connection: psycopg.Connection[Any], setting: str) -> str:
 
 
 async def _migrate(url: str) -> None:
-    store = SqlStore(create_engine(normalise_database_url(url)))
+    store = Store(create_engine(normalise_database_url(url)))
     try:
         await migrate_database(store.engine)
     finally:

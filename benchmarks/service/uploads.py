@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.ports import Selection, SketchTotals
-from aggregator.storage import SqlStore
+from aggregator.records import Selection, SketchTotals
+from aggregator.storage import Store
 from benchmarks.rows import Row
 from benchmarks.service.bulk import check_sums, prepare_study
 from benchmarks.service.databases import BenchDatabase, open_database
@@ -195,7 +195,7 @@ async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence
         raise RuntimeError("the sums are not those of the acknowledged sketches")
 
 
-async def _sum_all(store: SqlStore, fleet: Fleet) -> SketchTotals:
+async def _sum_all(store: Store, fleet: Fleet) -> SketchTotals:
     async with store.begin() as transaction:
         return await transaction.sum_sketches(
             fleet.study_id,

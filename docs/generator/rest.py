@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aggregator.app import create_app
-from aggregator.settings import MEMORY, Settings
+from aggregator.settings import Settings
 from docs.generator.markdown import join_parts, to_markdown, write_table
 
 Document = Mapping[str, Any]
@@ -28,7 +28,7 @@ _TITLES = {
 
 def render_interface() -> str:
     """Return the page."""
-    document = create_app(Settings(database_url=MEMORY)).openapi()
+    document = create_app(Settings()).openapi()
     calls = [
         (method.upper(), path, call)
         for path, methods in document["paths"].items()

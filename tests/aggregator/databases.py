@@ -1,92 +1,140 @@
-"""Databases for tests: tables as a migration makes them, and a Postgres where one answers."""
+"""Databases for tests: copies of a template that the migrations made once in this process."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import psycopg
 import pytest
-from sqlalchemy import event, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, migrate_database
-from aggregator.storage.migrating import _add_server_row
-from aggregator.storage.sql.engine import create_engine
+from aggregator.storage import Store, migrate_database, open_store
+from aggregator.storage.engine import create_engine
 
-POSTGRES = normalise_database_url(
-    os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
+S = TypeVar("S", bound=Store)
+
+POSTGRES = make_url(
+    normalise_database_url(
+        os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
+    )
 )
+"""A database of the server on which tests make theirs."""
 
-_scripts: dict[str, list[str]] = {}
-"""By dialect: what a migration of an empty database executes."""
-
-
-async def create_tables(store: SqlStore) -> None:
-    """Bring an empty database to the latest version.
-
-    The first of a process is migrated. All others get the same statements, in a fraction of the
-    time: so it is the migrations that make the tables of every test.
-    """
-    dialect = store.engine.dialect.name
-    if dialect not in _scripts:
-        _scripts[dialect] = await _record_migration(store)
-        return
-    script = _scripts[dialect]
-    if dialect == "sqlite":
-        # No file is made by who connects to it.
-        Path(str(store.engine.url.database)).touch()
-    async with store.engine.begin() as connection:
-        # Postgres takes all at once.
-        for part in ["; ".join(script)] if dialect == "postgresql" else script:
-            await connection.exec_driver_sql(part)
-        await connection.run_sync(_add_server_row)
-
-
-async def _record_migration(store: SqlStore) -> list[str]:
-    script: list[str] = []
-
-    def record(*arguments: Any) -> None:
-        _, _, statement, parameters, _, _ = arguments
-        if not parameters and statement.lstrip().startswith(("CREATE", "INSERT")):
-            script.append(statement)
-
-    event.listen(store.engine.sync_engine, "before_cursor_execute", record)
-    await migrate_database(store.engine)
-    event.remove(store.engine.sync_engine, "before_cursor_execute", record)
-    return script
+_templates: dict[str, str] = {}
+"""By kind: the path of a SQLite file, or the name of a Postgres database."""
 
 
 @asynccontextmanager
-async def open_postgres() -> AsyncIterator[SqlStore]:
-    """Open an empty schema and drop it at the end; skip the test where no Postgres answers."""
-    schema = f"sfumato_test_{uuid.uuid4().hex}"
-    await _create_schema(schema)
-    store = SqlStore(create_engine(POSTGRES, schema=schema))
+async def open_kind(kind: str, folder: Path, *, is_empty: bool = False) -> AsyncIterator[Store]:
+    """Open a store in a new database: ``sqlite``, in a folder, or ``postgres``."""
+    if kind == "postgres":
+        async with open_postgres(is_empty=is_empty) as store:
+            yield store
+        return
+    async with open_sqlite(folder / "aggregator.db", is_empty=is_empty) as store:
+        yield store
+
+
+@asynccontextmanager
+async def open_sqlite(path: Path, *, is_empty: bool = False) -> AsyncIterator[Store]:
+    """Open a store in a new file."""
+    if is_empty:
+        path.touch()
+    else:
+        await copy_sqlite(path)
+    store = open_store(normalise_database_url(str(path)))
     try:
         yield store
     finally:
         await store.close()
-        await _drop_schema(schema)
 
 
-async def _create_schema(name: str) -> None:
-    engine = create_engine(POSTGRES)
+@asynccontextmanager
+async def open_as(make: Callable[[AsyncEngine], S], path: Path) -> AsyncIterator[S]:
+    """Open a store of another class in a new file."""
+    await copy_sqlite(path)
+    store = make(create_engine(normalise_database_url(str(path))))
     try:
-        async with engine.begin() as connection:
-            await connection.execute(text(f"CREATE SCHEMA {name}"))
-    except SQLAlchemyError as error:
-        pytest.skip(f"no Postgres answers at {POSTGRES}: {type(error).__name__}")
+        yield store
     finally:
-        await engine.dispose()
+        await store.close()
 
 
-async def _drop_schema(name: str) -> None:
-    engine = create_engine(POSTGRES)
-    async with engine.begin() as connection:
-        await connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
-    await engine.dispose()
+async def copy_sqlite(path: Path) -> None:
+    """Make a SQLite database with the tables of this release."""
+    if "sqlite" not in _templates:
+        folder = tempfile.mkdtemp(prefix="sfumato-template-")
+        atexit.register(shutil.rmtree, folder)
+        template = Path(folder) / "template.db"
+        # Closed, so that all of it is in the one file.
+        await _migrate(normalise_database_url(str(template)))
+        _templates["sqlite"] = str(template)
+    shutil.copyfile(_templates["sqlite"], path)
+
+
+@asynccontextmanager
+async def open_postgres(*, is_empty: bool = False) -> AsyncIterator[Store]:
+    """Open a store in a database of its own; skip the test where no Postgres answers."""
+    name = await create_postgres(is_empty=is_empty)
+    store = open_store(address_of(name))
+    try:
+        yield store
+    finally:
+        await store.close()
+        drop_postgres(name)
+
+
+async def create_postgres(name: str | None = None, *, is_empty: bool = False) -> str:
+    """Make a Postgres database, with the tables of this release unless it is to be empty."""
+    name = name or f"sfumato_test_{uuid.uuid4().hex}"
+    if is_empty:
+        _run_on_postgres(f"CREATE DATABASE {name}")
+        return name
+    if "postgres" not in _templates:
+        template = await create_postgres(is_empty=True)
+        atexit.register(drop_postgres, template)
+        await _migrate(address_of(template))
+        _templates["postgres"] = template
+    _run_on_postgres(f"CREATE DATABASE {name} TEMPLATE {_templates['postgres']}")
+    return name
+
+
+def drop_postgres(name: str) -> None:
+    """Remove a Postgres database, whoever is connected to it."""
+    _run_on_postgres(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def find_address(store: Store, **changes: Any) -> str:
+    """Return the address of a store's database, with changes to its parts."""
+    return store.engine.url.set(**changes).render_as_string(hide_password=False)
+
+
+def address_of(name: str) -> str:
+    """Return the address of a Postgres database."""
+    return POSTGRES.set(database=name).render_as_string(hide_password=False)
+
+
+def _run_on_postgres(statement: str) -> None:
+    server = POSTGRES.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        connection = psycopg.connect(server, autocommit=True, connect_timeout=5)
+    except psycopg.OperationalError as error:
+        pytest.skip(f"no Postgres answers at {POSTGRES}: {type(error).__name__}")
+    with connection:
+        connection.execute(statement.encode())
+
+
+async def _migrate(database_url: str) -> None:
+    store = open_store(database_url)
+    await migrate_database(store.engine)
+    await store.close()

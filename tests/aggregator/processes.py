@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 SERVE = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
 
@@ -35,11 +36,16 @@ def read_announcement(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @contextmanager
 def running(*options: str) -> Iterator[str]:
-    """Run a server without workers for the length of a block; yield its address."""
-    with start("--no-worker", *options, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield read_announcement(process)[0]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate()
+    """Run a server without workers for the length of a block; yield its address.
+
+    Its database is a file of its own, unless the options name another.
+    """
+    with TemporaryDirectory(prefix="sfumato-server-") as folder:
+        own = ("--no-worker", "--database", f"{folder}/aggregator.db")
+        with start(*own, *options, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield read_announcement(process)[0]
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.communicate()
     assert process.returncode == 0

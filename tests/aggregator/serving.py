@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
 from aggregator.app import create_app
-from aggregator.ports import Store
 from aggregator.services import Services
 from aggregator.settings import Settings
-from aggregator.storage import MemoryStore
+from aggregator.storage import Store
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Desk
 
 
@@ -50,9 +52,20 @@ class Server:
 async def open_server(
     store: Store | None = None, clock: SteppedClock | None = None, **changes: Any
 ) -> AsyncIterator[Server]:
-    """Open a server with an operator and an analyst; ``changes`` replace its settings."""
+    """Open a server with an operator and an analyst; ``changes`` replace its settings.
+
+    Without a store it has one of its own.
+    """
+    if store is None:
+        with tempfile.TemporaryDirectory(prefix="sfumato-server-") as folder:
+            async with (
+                open_sqlite(Path(folder) / "aggregator.db") as own,
+                open_server(own, clock, **changes) as server,
+            ):
+                yield server
+        return
     settings = Settings(**({"n_workers": 0, "max_body_bytes": 64 * 1024} | changes))
-    store, clock = store or MemoryStore(), clock or SteppedClock()
+    clock = clock or SteppedClock()
     app = create_app(settings, store=store, clock=clock)
     keys = app.state.services.keys
     operator, _ = await keys.create(name="op", scope="operator")

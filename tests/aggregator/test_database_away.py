@@ -7,16 +7,14 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import make_url
 
 from aggregator.app import create_app
 from aggregator.settings import Settings
-from aggregator.storage import SqlStore, migrate_database
-from tests.aggregator.databases import POSTGRES, open_postgres
+from aggregator.storage import Store, migrate_database
+from tests.aggregator.databases import POSTGRES, find_address, open_postgres
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -64,31 +62,20 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @pytest.fixture
-async def bare() -> AsyncIterator[tuple[SqlStore, str]]:
+async def bare() -> AsyncIterator[tuple[Store, str]]:
     """Give a Postgres without tables, with its address."""
-    async with open_postgres() as store:
-        yield store, await find_address(store)
-
-
-async def find_address(store: SqlStore, **changes: Any) -> str:
-    """Return the address of a store's schema."""
-    async with store.engine.connect() as connection:
-        schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
-    options = {"options": f"-csearch_path={schema}"}
-    address = make_url(POSTGRES).set(query=options, **changes)
-    return address.render_as_string(hide_password=False)
+    async with open_postgres(is_empty=True) as store:
+        yield store, find_address(store)
 
 
 @pytest.fixture
 async def proxied() -> AsyncIterator[tuple[Proxy, str]]:
     """Give a Postgres with all tables, by way of a proxy that is closed."""
     async with open_postgres() as store:
-        await migrate_database(store.engine)
-        target = make_url(POSTGRES)
-        proxy = Proxy(target.host or "127.0.0.1", target.port or 5432)
+        proxy = Proxy(POSTGRES.host or "127.0.0.1", POSTGRES.port or 5432)
         await proxy.open()
         await proxy.close()
-        yield proxy, await find_address(store, host="127.0.0.1", port=proxy.port)
+        yield proxy, find_address(store, host="127.0.0.1", port=proxy.port)
         await proxy.close()
 
 
@@ -173,7 +160,7 @@ async def test_a_folder_that_appears_later_is_used(tmp_path: Path) -> None:
 
 
 async def test_a_shared_database_without_tables_is_waited_for_until_it_is_migrated(
-    bare: tuple[SqlStore, str],
+    bare: tuple[Store, str],
 ) -> None:
     store, url = bare
     app = create_app(Settings(database_url=url, n_workers=0))

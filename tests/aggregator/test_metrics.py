@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aggregator.metrics import DECODE_STATES, Metrics
-from aggregator.ports.records import DecodeState
+from aggregator.records import DecodeState
 from shared.wire import problem_types
 from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.serving import Server, open_server

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from aggregator.ports import SystemClock
+from aggregator.records import SystemClock
 from aggregator.services import ServiceLimits, create_services
-from aggregator.storage import SqlStore
+from aggregator.storage import Store
 from aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
 from benchmarks.service.databases import BenchDatabase, open_database
@@ -21,7 +21,7 @@ PLAN = make_plan(n_frequencies=20)
 N_WINDOWS = 3
 
 
-async def read_rows(store: SqlStore) -> dict[str, list[Any]]:
+async def read_rows(store: Store) -> dict[str, list[Any]]:
     """Read what uploads leave, but for when."""
     sketches = [column for column in Sketch.__table__.columns if column.name != "received"]
     statements = {

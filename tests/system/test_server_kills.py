@@ -15,15 +15,14 @@ import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sqlalchemy import make_url, select
+from sqlalchemy import select
 
-from aggregator.ports import Selection, SystemClock
+from aggregator.records import Selection, SystemClock
 from aggregator.services import create_services
-from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, open_store
+from aggregator.storage import open_store
 from aggregator.storage.models import Decode, Sketch
 from shared.wire import decode_payload
-from tests.aggregator.databases import POSTGRES, create_tables, open_postgres
+from tests.aggregator.databases import find_address, open_kind
 from tests.aggregator.fleet import SKETCH, SLOT, Desk, Device, make_plan
 from tests.device_agent.daemons import wait_until
 from tests.soak import small_and_soak
@@ -89,20 +88,8 @@ class Sender:
 @asynccontextmanager
 async def open_database(kind: str, folder: Path) -> AsyncIterator[str]:
     """Make a database with its tables, and yield its address."""
-    if kind == "sqlite":
-        url = normalise_database_url(str(folder / "aggregator.db"))
-        store = open_store(url)
-        assert isinstance(store, SqlStore)
-        await create_tables(store)
-        await store.close()
-        yield url
-        return
-    async with open_postgres() as store:
-        await create_tables(store)
-        async with store.engine.connect() as connection:
-            schema = (await connection.exec_driver_sql("SELECT current_schema()")).scalar_one()
-        address = make_url(POSTGRES).set(query={"options": f"-csearch_path={schema}"})
-        yield address.render_as_string(hide_password=False)
+    async with open_kind(kind, folder) as store:
+        yield find_address(store)
 
 
 async def make_key(url: str) -> str:
@@ -221,7 +208,6 @@ def kill_in_a_loop(
 async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) -> None:
     """Compare the database, row by row and sum by sum, with what was acknowledged."""
     store = open_store(url)
-    assert isinstance(store, SqlStore)
     async with store.engine.connect() as connection:
         rows = (await connection.execute(select(Sketch.sketch_id, Sketch.payload))).all()
         attempts = (await connection.execute(select(Decode.attempts))).scalars().all()

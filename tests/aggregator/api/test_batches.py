@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from shared.wire import decode_message, decode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize("server", ["memory", "sqlite", "postgres"], indirect=True),
+    pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True),
 ]
 
 

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from aggregator.app import create_app
 from aggregator.settings import Settings
-from aggregator.storage import MemoryStore
+from aggregator.storage import Store
+from aggregator.storage.engine import create_engine
 from shared.wire import problem_types
 from tests.aggregator.fleet import SKETCH, Desk, assert_problem
 from tests.aggregator.serving import Server
@@ -118,15 +119,16 @@ async def test_a_database_that_is_away_is_a_reason_to_come_again() -> None:
     await app.state.services.store.close()
 
 
-class BrokenStore(MemoryStore):
+class BrokenStore(Store):
     """A store with a defect."""
 
     def begin(self, *, write: bool = False) -> Any:
         raise RuntimeError("secret detail")
 
 
-async def test_an_unforeseen_error_is_logged_and_answered_without_details() -> None:
-    app = create_app(Settings(n_workers=0), store=BrokenStore())
+async def test_an_unforeseen_error_is_logged_and_answered_without_details(tmp_path: Path) -> None:
+    settings = Settings(database_url=str(tmp_path / "none.db"), n_workers=0)
+    app = create_app(settings, store=BrokenStore(create_engine(settings.database_url)))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
         with capture_logs() as logs:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aggregator.ports import SystemClock
+from aggregator.records import SystemClock
 from aggregator.services import Services, create_services
 from aggregator.settings import Settings
 from aggregator.storage import open_store

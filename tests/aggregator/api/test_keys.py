@@ -9,8 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from aggregator.services.keys import hash_secret
-from aggregator.storage import SqlStore
-from tests.aggregator.conftest import open_kind
+from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server, open_server
 
@@ -112,7 +111,6 @@ async def test_an_unknown_key_and_a_wrong_secret_are_refused_by_the_same_work(
 ) -> None:
     """Nothing but the hash of what was sent reaches the database, and nothing is compared here."""
     async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
-        assert isinstance(store, SqlStore)
         made = await make_key(server.desk, "analyst")
         run: list[tuple[str, Any]] = []
         event.listen(
@@ -261,7 +259,6 @@ async def fail(desk: Desk, key_id: str) -> list[httpx.Response]:
 
 async def test_an_action_and_its_entry_are_stored_together_or_not_at_all(tmp_path: Path) -> None:
     async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
-        assert isinstance(store, SqlStore)
         with sqlite3.connect(tmp_path / "aggregator.db") as connection:
             connection.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON audit_entries "
@@ -283,7 +280,6 @@ async def test_the_database_itself_refuses_to_change_the_audit_log(
     tmp_path: Path, kind: str, change: str
 ) -> None:
     async with open_kind(kind, tmp_path) as store, open_server(store) as server:
-        assert isinstance(store, SqlStore)
         before = await read_audit(server.desk)
         with pytest.raises(DBAPIError, match="append-only"):
             async with store.engine.begin() as connection:

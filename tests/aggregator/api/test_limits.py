@@ -4,13 +4,15 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from aggregator.ports import Transaction
-from aggregator.storage import MemoryStore
+from aggregator.storage import Store, Transaction
 from shared.wire import sign_request
+from tests.aggregator.databases import open_as
 from tests.aggregator.fleet import (
     SKETCH,
     SLOT,
@@ -70,11 +72,11 @@ async def test_parameters_of_a_media_type_do_not_matter(desk: Desk) -> None:
     assert_problem(answer, "request-invalid", 422, "token")
 
 
-class HeldStore(MemoryStore):
+class HeldStore(Store):
     """A store whose transactions wait until they are let go."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
         self.go = asyncio.Event()
         self.go.set()
 
@@ -91,9 +93,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_full_queue_answers_429_and_empties_by_itself() -> None:
-    store = HeldStore()
-    async with open_server(store, most_running=2, most_waiting=3) as server:
+async def test_a_full_queue_answers_429_and_empties_by_itself(tmp_path: Path) -> None:
+    async with (
+        open_as(HeldStore, tmp_path / "aggregator.db") as store,
+        open_server(store, most_running=2, most_waiting=3) as server,
+    ):
         http, headers = server.desk.http, server.desk.analyst
         store.go.clear()
         inside = [asyncio.create_task(http.get("/v1/studies", headers=headers)) for _ in range(5)]
@@ -157,7 +161,7 @@ async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
         assert (await http.get("/v1/studies", headers=desk.operator)).status_code == 200
 
 
-class CountingStore(MemoryStore):
+class CountingStore(Store):
     """A store that counts transactions that may write."""
 
     n_writes = 0
@@ -194,9 +198,13 @@ async def refused_requests(desk: Desk, study: bytes) -> list[httpx.Response]:
     ]
 
 
-async def test_no_write_transaction_is_opened_for_who_has_not_proved_who_it_is() -> None:
-    store = CountingStore()
-    async with open_server(store) as server:
+async def test_no_write_transaction_is_opened_for_who_has_not_proved_who_it_is(
+    tmp_path: Path,
+) -> None:
+    async with (
+        open_as(CountingStore, tmp_path / "aggregator.db") as store,
+        open_server(store) as server,
+    ):
         study = await server.desk.publish(make_plan())
         await server.desk.enrol(study, Device(1))
         before = store.n_writes

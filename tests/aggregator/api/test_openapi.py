@@ -1,10 +1,11 @@
 """The running service against its own description."""
 
+import asyncio
 import itertools
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,10 +24,13 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from aggregator.records import SystemClock
+from aggregator.services import create_services
 from shared.plan import plan_to_json
 from shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
-from tests.aggregator.processes import read_announcement, start
+from tests.aggregator.processes import running
 
 CHECKS = [
     allow_header_conformance,
@@ -46,14 +50,19 @@ def serialise_sketch(_context: schemathesis.SerializationContext, value: Any) ->
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[tuple[str, str]]:
-    """Run a server that holds a study with a sketch; yield its address and an operator key."""
-    process = start("--no-worker", "--database", "memory:", stderr=subprocess.DEVNULL)
-    address, announcement = read_announcement(process)
-    key = announcement.partition("for this run alone: ")[2].split()[0]
-    yield address, key
-    process.terminate()
-    process.communicate()
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Run a server; yield its address and an operator key."""
+    database = tmp_path_factory.mktemp("service") / "aggregator.db"
+    key = asyncio.run(make_key(database))
+    with running("--database", str(database)) as address:
+        yield address, key
+
+
+async def make_key(database: Path) -> str:
+    async with open_sqlite(database) as store:
+        services = create_services(store, SystemClock())
+        key, _ = await services.keys.create(name="op", scope="operator")
+    return key
 
 
 @pytest.fixture(scope="module")

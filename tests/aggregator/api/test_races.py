@@ -9,7 +9,7 @@ from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize("server", ["memory", "sqlite", "postgres"], indirect=True),
+    pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.ports import SketchTotals
+from aggregator.records import SketchTotals
 from learning.estimate.counts import RecordCount, count_records
 from learning.estimate.totals import split_limbs
 from learning.estimate.utility import estimate_utility

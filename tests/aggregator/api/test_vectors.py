@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aggregator.ports import TokenRecord
+from aggregator.records import TokenRecord
 from aggregator.services.keys import hash_secret
 from shared.wire import SKETCH_MEDIA_TYPE
 from tests.aggregator.fleet import assert_problem

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from aggregator.services.problems import build_problem
 from aggregator.worker import Worker
 from learning.estimate.utility import form_sketch

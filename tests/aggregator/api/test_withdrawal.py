@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,7 +20,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
-    with running("--database", "memory:") as url:
+    with running() as url:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
@@ -134,13 +135,14 @@ def test_an_idle_connection_outlives_those_of_clients(address: tuple[str, int]) 
         assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_head_that_does_not_come_ends_the_connection() -> None:
+def test_a_head_that_does_not_come_ends_the_connection(tmp_path: Path) -> None:
     assert BoundedProtocol.head_timeout_s == 30
     program = (
         "import sys; from aggregator.cli import serve; from aggregator.cli import connections;"
         "connections.BoundedProtocol.head_timeout_s = 1.0; sys.exit(serve(sys.argv[1:]))"
     )
-    with start("--no-worker", "--database", "memory:", program=program) as process:
+    database = str(tmp_path / "aggregator.db")
+    with start("--no-worker", "--database", database, program=program) as process:
         try:
             url = urlsplit(read_announcement(process)[0])
             for sent in (b"", GET, GET + b"\r\n" + GET):

@@ -82,7 +82,7 @@ def options_of(own: Identity) -> list[str]:
 def test_a_server_with_a_certificate_speaks_https_and_nothing_else(
     authority: Identity, own: Identity
 ) -> None:
-    with running("--database", "memory:", "--host", "0.0.0.0", *options_of(own)) as url:
+    with running("--host", "0.0.0.0", *options_of(own)) as url:
         assert url.startswith("https://0.0.0.0:")
         address = url.replace("0.0.0.0", "127.0.0.1")
         answer = httpx.get(f"{address}/readyz", verify=trusting(authority))
@@ -103,7 +103,7 @@ def test_clients_must_show_a_certificate_where_an_authority_is_named(
     clients = certify(tmp_path, "clients")
     known, stranger = certify(tmp_path, "known", clients), certify(tmp_path, "stranger", authority)
     authority_of_clients = ["--tls-client-ca", str(clients.cert_file)]
-    with running("--database", "memory:", *options_of(own), *authority_of_clients) as address:
+    with running(*options_of(own), *authority_of_clients) as address:
         answer = httpx.get(f"{address}/readyz", verify=trusting(authority, known))
         assert answer.status_code == 200
         for context in (trusting(authority), trusting(authority, stranger)):
@@ -133,7 +133,7 @@ def test_wrong_files_of_tls_are_named(
         (["--tls-cert", cert, "--tls-key", str(locked)], "tls_cert"),
         (["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", key], "tls_client_ca"),
     ):
-        assert serve(["--database", "memory:", *options]) == 2
+        assert serve([*options]) == 2
         errors = capsys.readouterr().err
         assert errors.startswith(f"sfumato serve: {field}: "), (options, errors)
         assert len(errors.splitlines()) == 1
@@ -143,17 +143,17 @@ def test_wrong_files_of_tls_are_named(
 def test_forwarded_headers_are_believed_from_named_proxies_alone(
     proxies: str, is_believed: bool
 ) -> None:
-    with running("--database", "memory:", "--behind-proxy", "--proxies", proxies) as address:
+    with running("--behind-proxy", "--proxies", proxies) as address:
         answer = httpx.get(f"{address}/healthz", headers={"X-Forwarded-Proto": "https"})
         assert ("strict-transport-security" in answer.headers) == is_believed
 
 
 def test_forwarded_headers_are_not_believed_without_a_proxy() -> None:
-    with running("--database", "memory:") as address:
+    with running() as address:
         answer = httpx.get(f"{address}/healthz", headers={"X-Forwarded-Proto": "https"})
         assert "strict-transport-security" not in answer.headers
 
 
 def test_a_proxy_is_named_by_its_address(capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve(["--database", "memory:", "--behind-proxy", "--proxies", "*"]) == 2
+    assert serve(["--behind-proxy", "--proxies", "*"]) == 2
     assert capsys.readouterr().err.startswith("sfumato serve: proxies: ")

@@ -16,6 +16,7 @@ from tests.aggregator.machine.model import N_DEVICES, Release
 from tests.aggregator.machine.replicas import PLAN
 from tests.aggregator.machine.uploads import UploadRules
 from tests.aggregator.machine.worlds import Fate
+from tests.aggregator.storage.records import get_sketch
 
 Kind = Literal["new", "two versions", "replay", "other bytes", "same window", "nothing"]
 _KINDS: tuple[Kind, ...] = (
@@ -117,7 +118,7 @@ class BatchRules(UploadRules):
     async def _find_stored(self, group: Sequence[Release]) -> Release | None:
         """Return the version that the database has."""
         async with self.replicas[0].store.begin() as transaction:
-            found = await transaction.get_sketch(bytes.fromhex(group[0].sketch_id))
+            found = await get_sketch(transaction, bytes.fromhex(group[0].sketch_id))
         for release in group:
             payload = decode_message(release.body).payload
             if found and hashlib.sha256(payload).digest() == found.payload_digest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from aggregator.services.jobs import Job
 from shared.errors import DecodingError
 from tests.aggregator.machine.harness import LABELS, Harness, fates, replicas, to_body, which

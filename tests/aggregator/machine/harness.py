@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from learning.estimate.totals import join_limbs
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Device

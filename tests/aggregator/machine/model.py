@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aggregator.ports import Selection
-from aggregator.ports.members import digest_members, encode_members
+from aggregator.records import Selection
 from aggregator.services.jobs import MAX_ATTEMPTS
+from aggregator.storage.sums.members import digest_members, encode_members
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device
+from tests.aggregator.storage.records import contains_slots
 
 N_DEVICES = 5
 DEVICES = [Device(i, {"site": "south" if i % 2 else "north"}) for i in range(N_DEVICES)]
@@ -255,7 +256,7 @@ class Model:
             release
             for key, release in self.stored.items()
             if key not in self.gone
-            and selection.contains_slots(*release.slots)
+            and contains_slots(selection, *release.slots)
             and selection.matches_labels(DEVICES[release.device].labels)
         ]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from aggregator.api.schemas import maybe_rfc3339
-from aggregator.ports import Selection
+from aggregator.records import Selection
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,

@@ -44,7 +44,7 @@ class Replica:
     @classmethod
     def start(cls, world: World, clock: SteppedClock, keys: tuple[str, str]) -> Replica:
         """Start one."""
-        store = KillableStore(world.connect())
+        store = world.connect()
         app = create_app(_SETTINGS, store=store, clock=clock)
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
         http = httpx.AsyncClient(transport=transport, base_url="http://aggregator")

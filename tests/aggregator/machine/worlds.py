@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import sqlite3
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, event, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aggregator.ports import Store, Transaction
 from aggregator.settings import normalise_database_url
-from aggregator.storage import MemoryStore, SqlStore, migrate_database
+from aggregator.storage import Store, Transaction
+from aggregator.storage.engine import create_engine
 from aggregator.storage.models import Base, Server
-from aggregator.storage.sql.engine import create_engine
-from tests.aggregator.databases import POSTGRES, create_tables, open_postgres
+from tests.aggregator.databases import address_of, copy_sqlite, create_postgres, drop_postgres
 
 Fate = Literal["none", "before commit", "after commit"]
 """When the process that serves a request is killed."""
@@ -29,28 +28,23 @@ class Killed(BaseException):
     """The process is gone: no handler of the server may answer for it."""
 
 
-class KillableStore:
+class KillableStore(Store):
     """A store whose process can be killed around its next commit."""
 
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
         self.fate: Fate = "none"
         self.is_dead = False
 
-    @property
-    def has_one_writer(self) -> bool:
-        """Ask the store."""
-        return self._inner.has_one_writer
-
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
-        """Open a transaction; see the port."""
+        """Open a transaction."""
         if self.is_dead:
             raise Killed
         fate: Fate = "none"
         if write:
             fate, self.fate = self.fate, "none"
-        async with self._inner.begin(write=write) as transaction:
+        async with super().begin(write=write) as transaction:
             yield transaction
             if fate == "before commit":
                 self._die()
@@ -62,25 +56,26 @@ class KillableStore:
         self.is_dead = True
         raise Killed
 
-    async def require_ready(self) -> None:
-        """Ask the store."""
-        await self._inner.require_ready()
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._inner.close()
-
 
 class World(ABC):
-    """One database."""
+    """One database.
+
+    Parameters
+    ----------
+    make_store
+        What a process makes of an engine.
+    """
+
+    def __init__(self, make_store: Callable[[AsyncEngine], KillableStore] = KillableStore) -> None:
+        self._make_store = make_store
 
     @abstractmethod
     async def open(self) -> None:
         """Make it, empty and with its tables."""
 
     @abstractmethod
-    def connect(self) -> Store:
-        """Return a store over it, as a process that starts has one."""
+    def connect(self) -> KillableStore:
+        """Return a store with connections of its own, as a process that starts has one."""
 
     @abstractmethod
     async def back_up(self) -> Any:
@@ -95,31 +90,6 @@ class World(ABC):
         """Remove it."""
 
 
-class MemoryWorld(World):
-    """Tables in memory, shared by all stores over them."""
-
-    def __init__(self, make: Callable[[], MemoryStore] = MemoryStore) -> None:
-        self._store = make()
-
-    async def open(self) -> None:
-        """There is nothing to make."""
-
-    def connect(self) -> Store:
-        """Return the one store."""
-        return self._store
-
-    async def back_up(self) -> Any:
-        """Copy the tables."""
-        return copy.deepcopy(self._store._tables)
-
-    async def restore(self, backup: Any) -> None:
-        """Put tables in place; the copy stays as it is."""
-        self._store._tables = copy.deepcopy(backup)
-
-    async def close(self) -> None:
-        """There is nothing to remove."""
-
-
 class SqliteWorld(World):
     """A SQLite file in a folder of its own."""
 
@@ -127,15 +97,19 @@ class SqliteWorld(World):
         """Make the file."""
         self._folder = Path(tempfile.mkdtemp(prefix="sfumato-machine-"))
         self._path = self._folder / "aggregator.db"
-        store = self.connect()
-        assert isinstance(store, SqlStore)
-        await create_tables(store)
-        await store.close()
+        await copy_sqlite(self._path)
         self._n_backups = 0
 
-    def connect(self) -> Store:
-        """Return a store with connections of its own."""
-        return SqlStore(create_engine(normalise_database_url(str(self._path))))
+    def connect(self) -> KillableStore:
+        """Return a store over the file."""
+        engine = create_engine(normalise_database_url(str(self._path)))
+
+        @event.listens_for(engine.sync_engine, "connect")
+        def write_without_waiting(connection: Any, _record: Any) -> None:
+            # No machine loses power here, and most of the time would go to waiting for the disk.
+            connection.execute("PRAGMA synchronous=OFF")
+
+        return self._make_store(engine)
 
     async def back_up(self) -> Any:
         """Copy the file while it is in use, as SQLite's own backup does."""
@@ -159,40 +133,41 @@ class SqliteWorld(World):
 
 
 class PostgresWorld(World):
-    """A schema of its own in the Postgres of the tests."""
+    """A database of its own in the Postgres of the tests."""
 
     async def open(self) -> None:
-        """Make the schema."""
-        self._stack = AsyncExitStack()
-        self._own = await self._stack.enter_async_context(open_postgres())
-        await create_tables(self._own)
-        async with self._own.engine.connect() as connection:
-            found = await connection.exec_driver_sql("SELECT current_schema()")
-            self._schema: str = found.scalar_one()
+        """Make the database."""
+        self._name = await create_postgres()
 
-    def connect(self) -> Store:
-        """Return a store with connections of its own."""
-        return SqlStore(create_engine(POSTGRES, schema=self._schema))
+    def connect(self) -> KillableStore:
+        """Return a store over the database."""
+        return self._make_store(create_engine(address_of(self._name)))
 
     async def back_up(self) -> Any:
         """Read every table at one moment, as `pg_dump` does."""
-        engine = self._own.engine.execution_options(isolation_level="REPEATABLE READ")
-        async with engine.begin() as connection:
+        async with self._connect(isolation_level="REPEATABLE READ") as connection:
             return [
                 (table, [dict(row._mapping) for row in await connection.execute(select(table))])
                 for table in Base.metadata.sorted_tables
             ]
 
     async def restore(self, backup: Any) -> None:
-        """Make the tables anew, and fill them."""
-        await migrate_database(self._own.engine, "base")
-        await migrate_database(self._own.engine)
-        async with self._own.engine.begin() as connection:
+        """Make the database anew, and fill its tables."""
+        drop_postgres(self._name)
+        await create_postgres(self._name)
+        async with self._connect() as connection:
             await connection.execute(delete(Server))
             for table, rows in backup:
                 if rows:
                     await connection.execute(insert(table), rows)
 
+    @asynccontextmanager
+    async def _connect(self, **options: Any) -> AsyncIterator[AsyncConnection]:
+        engine = create_engine(address_of(self._name))
+        async with engine.execution_options(**options).begin() as connection:
+            yield connection
+        await engine.dispose()
+
     async def close(self) -> None:
-        """Drop the schema."""
-        await self._stack.aclose()
+        """Drop the database."""
+        drop_postgres(self._name)

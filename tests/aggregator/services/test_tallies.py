@@ -1,20 +1,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from aggregator.ports import StudyRecord, Transaction
+from aggregator.records import StudyRecord
 from aggregator.services.tallies import Tallies
-from aggregator.storage import MemoryStore
+from aggregator.storage import Store, Transaction
 from shared.errors import TransportError
+from tests.aggregator.databases import open_as
 
 pytestmark = pytest.mark.anyio
 
 STUDY = StudyRecord(study_id=b"s", name="pumps", plan=b"", plan_digest=b"", created=0.0)
 
 
-class AwayStore(MemoryStore):
+class AwayStore(Store):
     """A store that may be away."""
 
     is_away = False
@@ -27,14 +29,23 @@ class AwayStore(MemoryStore):
             yield transaction
 
 
-async def count(store: MemoryStore) -> dict[str, int]:
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[AwayStore]:
+    async with open_as(AwayStore, tmp_path / "aggregator.db") as opened:
+        async with opened.begin(write=True) as transaction:
+            assert await transaction.add_study(STUDY)
+        yield opened
+
+
+async def count(store: Store) -> dict[str, int]:
     async with store.begin() as transaction:
         found = await transaction.list_refusals(STUDY.study_id)
     return {record.problem: record.count for record in found}
 
 
-async def test_counts_wait_for_a_database_that_is_away_and_none_is_doubled() -> None:
-    store = AwayStore()
+async def test_counts_wait_for_a_database_that_is_away_and_none_is_doubled(
+    store: AwayStore,
+) -> None:
     tallies = Tallies(store)
     tallies.note_refusal(STUDY.study_id, "not-found")
     store.is_away = True
@@ -48,8 +59,9 @@ async def test_counts_wait_for_a_database_that_is_away_and_none_is_doubled() -> 
     assert await count(store) == {"not-found": 3}
 
 
-async def test_what_was_noted_is_written_at_the_latest_when_the_server_stops() -> None:
-    store = AwayStore()
+async def test_what_was_noted_is_written_at_the_latest_when_the_server_stops(
+    store: AwayStore,
+) -> None:
     tallies = Tallies(store)
     stop = asyncio.Event()
     running = asyncio.create_task(tallies.run(stop))

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from aggregator.ports import DecodeRecord, KeyRecord
-from aggregator.storage import SqlStore
+from aggregator.records import DecodeRecord, KeyRecord
 from shared.errors import AccessError
-from tests.aggregator.conftest import open_kind
+from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server, open_server
 
@@ -45,7 +44,6 @@ async def follow(server: Server, decode: DecodeRecord, key: KeyRecord) -> list[s
 
 async def test_one_look_serves_all_and_all_are_told_the_same(tmp_path: Path) -> None:
     async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
-        assert isinstance(store, SqlStore)
         decode, key = await queue(server)
         looks: list[str] = []
 

@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.ports import (
+from aggregator.records import (
     DecodeRecord,
     DeviceRecord,
+    Selection,
     SketchRecord,
     SketchTotals,
     SnapshotRecord,
-    Store,
     StudyRecord,
     TokenRecord,
-    Transaction,
 )
-from aggregator.ports.members import digest_members, encode_members
+from aggregator.storage import Store, Transaction
+from aggregator.storage.sums.members import digest_members, encode_members
 from learning.estimate.totals import join_limbs
 from learning.estimate.weighting import SizeMoments
+from shared.errors import StoreError
 from shared.wire import encode_payload
 
 
@@ -177,3 +178,32 @@ async def lease(store: Store, token: bytes, *, now: float = 0.0) -> DecodeRecord
         return await transaction.lease_decode(
             token=token, now=now, expires=now + 10.0, max_attempts=3
         )
+
+
+async def add_sketch(transaction: Transaction, record: SketchRecord, payload: bytes) -> bool:
+    """Store a sketch; false if its identity or its place in the stream is taken."""
+    try:
+        await transaction.add_sketches([(record, payload)])
+    except StoreError:
+        return False
+    return True
+
+
+async def get_sketch(transaction: Transaction, sketch_id: bytes) -> SketchRecord | None:
+    """Return a sketch."""
+    return (await transaction.get_sketches([sketch_id])).get(sketch_id)
+
+
+async def find_neighbours(
+    transaction: Transaction, device_id: bytes, stream: str, sequence: int
+) -> tuple[SketchRecord | None, SketchRecord | None]:
+    """Return the nearest sketches below and above in the same stream."""
+    (both,) = await transaction.list_neighbours([(device_id, stream, sequence)])
+    return both
+
+
+def contains_slots(selection: Selection, first: int | None, last: int | None) -> bool:
+    """Return whether all slots of a sketch are in a selection."""
+    if selection.first_slot is not None and (first is None or first < selection.first_slot):
+        return False
+    return selection.last_slot is None or (last is not None and last <= selection.last_slot)

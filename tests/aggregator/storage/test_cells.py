@@ -14,28 +14,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from aggregator.ports import (
-    DeviceRecord,
-    ExcludedSketches,
-    PreparedMerge,
-    Selection,
-    SketchRecord,
-    SketchTotals,
-    Store,
-    Transaction,
-)
-from aggregator.storage import SqlStore
-from aggregator.storage.cells import (
+from aggregator.records import DeviceRecord, ExcludedSketches, Selection, SketchRecord, SketchTotals
+from aggregator.storage import Store, Transaction
+from aggregator.storage.models import CellSum
+from aggregator.storage.sums.cells import (
     decode_array,
     decode_size_sums,
     encode_array,
     encode_size_sums,
 )
-from aggregator.storage.models import CellSum
-from aggregator.storage.summing import PayloadSum, Row
+from aggregator.storage.sums.leaving import Removal
+from aggregator.storage.sums.summing import PayloadSum, Row
 from learning.estimate.totals import split_limbs
 from shared.wire import encode_payload
-from tests.aggregator.storage.records import STUDY, make_device, name
+from tests.aggregator.storage.records import (
+    STUDY,
+    add_sketch,
+    contains_slots,
+    get_sketch,
+    make_device,
+    name,
+)
 
 WIDTH, COORDINATES = 8, 3
 LABELS: tuple[dict[str, str], ...] = (
@@ -50,7 +49,7 @@ _examples = itertools.count()
 def small_pages() -> Iterator[None]:
     """Let a check read a few sketches at a time, so that it goes over pages here as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.storage.sql.cells._CHECKED_AT_ONCE", 5)
+        patch.setattr("aggregator.storage.statements.cells._CHECKED_AT_ONCE", 5)
         yield
 
 
@@ -152,7 +151,7 @@ class Study:
         """Store sketches, but for the first."""
         for position, upload in list(enumerate(uploads))[skip:]:
             payload = encode_payload(np.array(upload.values), WIDTH)
-            assert await transaction.add_sketch(self.sketch(upload, position), payload)
+            assert await add_sketch(transaction, self.sketch(upload, position), payload)
 
     async def merge(self, transaction: Transaction, most: int) -> int:
         """Merge sketches."""
@@ -178,7 +177,7 @@ class Study:
             self.device(number).device_id, now=9.0, reason="lies"
         )
 
-    async def prepare(self, store: Store, most: int) -> PreparedMerge | None:
+    async def prepare(self, store: Store, most: int) -> Removal | None:
         """Prepare that sketches leave the cells."""
         async with store.begin() as transaction:
             return await transaction.prepare_removal(
@@ -207,8 +206,8 @@ class Study:
             record = self.sketch(upload, position)
             if position in without:
                 continue
-            if selection.contains_slots(
-                record.first_slot, record.last_slot
+            if contains_slots(
+                selection, record.first_slot, record.last_slot
             ) and selection.matches_labels(self.device(upload.device).labels):
                 payload = encode_payload(np.array(upload.values), WIDTH)
                 row = Row(
@@ -325,7 +324,7 @@ async def require_all_other_rows(
     async with store.begin() as transaction:
         assert study.study_id not in await transaction.list_leaving()
         for i, upload in enumerate(uploads):
-            found = await transaction.get_sketch(study.sketch(upload, i).sketch_id)
+            found = await get_sketch(transaction, study.sketch(upload, i).sketch_id)
             assert found is not None
             assert found.state == ("excluded" if i in gone else "stored")
 
@@ -346,279 +345,263 @@ few = settings(max_examples=40, suppress_health_check=_shared)
 many = settings(max_examples=300, suppress_health_check=_shared, derandomize=False)
 
 
-class CellLaws:
-    """Laws of every store; a subclass gives the fixture ``store``."""
+@pytest.mark.anyio
+@few
+@merging
+async def test_a_selection_is_the_sum_of_its_rows_however_much_was_merged(
+    store: Store, **case: Any
+) -> None:
+    await require_sum_of_rows(store, **case)
 
-    @pytest.mark.anyio
-    @few
-    @merging
-    async def test_a_selection_is_the_sum_of_its_rows_however_much_was_merged(
-        self, store: Store, **case: Any
-    ) -> None:
-        await require_sum_of_rows(store, **case)
 
-    @pytest.mark.soak
-    @pytest.mark.anyio
-    @many
-    @merging
-    async def test_many_selections_are_the_sums_of_their_rows(
-        self, store: Store, **case: Any
-    ) -> None:
-        await require_sum_of_rows(store, **case)
+@pytest.mark.soak
+@pytest.mark.anyio
+@many
+@merging
+async def test_many_selections_are_the_sums_of_their_rows(store: Store, **case: Any) -> None:
+    await require_sum_of_rows(store, **case)
 
-    @pytest.mark.anyio
-    @few
-    @leaving
-    async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
-        self, store: Store, **case: Any
-    ) -> None:
-        await require_all_other_rows(store, **case)
 
-    @pytest.mark.soak
-    @pytest.mark.anyio
-    @many
-    @leaving
-    async def test_many_excluded_devices_leave_the_sums_of_all_other_rows(
-        self, store: Store, **case: Any
-    ) -> None:
-        await require_all_other_rows(store, **case)
+@pytest.mark.anyio
+@few
+@leaving
+async def test_an_excluded_device_leaves_the_sum_of_all_other_rows(
+    store: Store, **case: Any
+) -> None:
+    await require_all_other_rows(store, **case)
 
-    @pytest.mark.anyio
-    async def test_what_was_prepared_before_something_changed_takes_nothing_out(
-        self, store: Store
-    ) -> None:
-        study = open_study()
-        uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
-        far = Upload(2, (9999, 9999), 5, (16, 2, 3))
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-            await study.merge(transaction, 9)
-        assert await study.prepare(store, 9) is None
-        async with store.begin(write=True) as transaction:
-            await study.exclude(transaction, 1)
-        first, second = await study.prepare(store, 1), await study.prepare(store, 9)
-        assert first is not None
-        assert second is not None
-        async with store.begin(write=True) as transaction:
-            assert await transaction.apply_removal(first) == 1
-            # The one that it holds as well is out already.
-            assert await transaction.apply_removal(second) == 0
-            assert await transaction.apply_removal(first) == 0
-        third = await study.prepare(store, 9)
-        assert third is not None
-        async with store.begin(write=True) as transaction:
-            await study.store(transaction, [*uploads, far], skip=4)
-            await study.merge(transaction, 9)
-            # The root has moved, so the sketch is in more cells than it was.
-            assert await transaction.apply_removal(third) == 0
-            assert await study.check(transaction) == []
-        assert await study.remove(store, 9) == 1
-        assert await study.remove(store, 9) == 0
-        async with store.begin() as transaction:
-            assert await study.check(transaction) == []
-            assert_same(
-                await study.sum(transaction, Selection()),
-                study.sum_rows([*uploads, far], Selection(), without={1, 3}),
-            )
 
-    @pytest.mark.anyio
-    async def test_a_merge_prepared_before_an_exclusion_changes_no_total(
-        self, store: Store
-    ) -> None:
-        study = open_study()
-        uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-        async with store.begin() as transaction:
-            merge = await transaction.prepare_merge(
-                study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
-            )
-        assert merge is not None
-        wanted = study.sum_rows(uploads, Selection(), without={1, 3})
-        async with store.begin(write=True) as transaction:
-            await study.exclude(transaction, 1)
-        assert await study.remove(store, 9) == 0
-        async with store.begin(write=True) as transaction:
-            assert_same(await study.sum(transaction, Selection()), wanted)
-            assert await transaction.apply_merge(merge) == 4
-            assert_same(await study.sum(transaction, Selection()), wanted)
-        assert await study.remove(store, 9) == 2
-        async with store.begin() as transaction:
-            assert_same(await study.sum(transaction, Selection()), wanted)
-            assert await study.check(transaction) == []
-            assert study.study_id not in await transaction.list_leaving()
+@pytest.mark.soak
+@pytest.mark.anyio
+@many
+@leaving
+async def test_many_excluded_devices_leave_the_sums_of_all_other_rows(
+    store: Store, **case: Any
+) -> None:
+    await require_all_other_rows(store, **case)
 
-    @pytest.mark.anyio
-    async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_was_prepared(
-        self, store: Store
-    ) -> None:
-        study = open_study()
-        # All in one slot, so that the root stays and every cell is touched twice.
-        uploads = [Upload(i % 2, (4, 4), 5, (1 << i, 2, 3)) for i in range(4)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads[:2])
-            await study.merge(transaction, 9)
-            await study.store(transaction, uploads, skip=2)
-        async with store.begin() as transaction:
-            merge = await transaction.prepare_merge(
-                study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
-            )
-        assert merge is not None
-        async with store.begin(write=True) as transaction:
-            await study.exclude(transaction, 1)
-        assert await study.remove(store, 9) == 1
-        async with store.begin(write=True) as transaction:
-            assert await transaction.apply_merge(merge) == 2
-        assert await study.remove(store, 9) == 1
-        async with store.begin() as transaction:
-            assert await study.check(transaction) == []
-            assert_same(
-                await study.sum(transaction, Selection()),
-                study.sum_rows(uploads, Selection(), without={1, 3}),
-            )
 
-    @pytest.mark.anyio
-    async def test_a_dropped_payload_leaves_all_else_of_its_sketch(self, store: Store) -> None:
-        study = open_study()
-        uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-            assert await transaction.drop_payloads(received_before=99.0, most=9) == 0
-            await study.merge(transaction, 9)
-            assert await transaction.drop_payloads(received_before=2.0, most=1) == 1
-            assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
-            assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
-            record = study.sketch(uploads[0], 0)
-            assert await transaction.get_sketch(record.sketch_id) == record
-            assert not await transaction.add_sketch(record, b"other")
-            assert_same(
-                await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection())
-            )
+@pytest.mark.anyio
+async def test_what_was_prepared_before_something_changed_takes_nothing_out(store: Store) -> None:
+    study = open_study()
+    uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
+    far = Upload(2, (9999, 9999), 5, (16, 2, 3))
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+        await study.merge(transaction, 9)
+    assert await study.prepare(store, 9) is None
+    async with store.begin(write=True) as transaction:
+        await study.exclude(transaction, 1)
+    first, second = await study.prepare(store, 1), await study.prepare(store, 9)
+    assert first is not None
+    assert second is not None
+    async with store.begin(write=True) as transaction:
+        assert await transaction.apply_removal(first) == 1
+        # The one that it holds as well is out already.
+        assert await transaction.apply_removal(second) == 0
+        assert await transaction.apply_removal(first) == 0
+    third = await study.prepare(store, 9)
+    assert third is not None
+    async with store.begin(write=True) as transaction:
+        await study.store(transaction, [*uploads, far], skip=4)
+        await study.merge(transaction, 9)
+        # The root has moved, so the sketch is in more cells than it was.
+        assert await transaction.apply_removal(third) == 0
+        assert await study.check(transaction) == []
+    assert await study.remove(store, 9) == 1
+    assert await study.remove(store, 9) == 0
+    async with store.begin() as transaction:
+        assert await study.check(transaction) == []
+        assert_same(
+            await study.sum(transaction, Selection()),
+            study.sum_rows([*uploads, far], Selection(), without={1, 3}),
+        )
 
-    @pytest.mark.anyio
-    async def test_a_snapshot_tells_which_of_its_devices_were_excluded(self, store: Store) -> None:
-        study = open_study()
-        uploads = [Upload(device, (0, 0), 5, (1, 2, 3)) for device in (0, 1, 2)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-            await study.merge(transaction, 2)
-            devices = (await study.sum(transaction, Selection())).devices
-            assert await transaction.find_excluded(study.study_id, devices) == []
-            for number in (1, 3):
-                await study.exclude(transaction, number)
-            found = await transaction.find_excluded(study.study_id, devices)
-            assert found == [study.device(1).device_id]
-            after = (await study.sum(transaction, Selection())).devices
-            assert await transaction.find_excluded(study.study_id, after) == []
 
-    @pytest.mark.anyio
-    async def test_merging_that_fails_leaves_everything_as_it_was(self, store: Store) -> None:
-        study = open_study()
-        uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(5)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, uploads)
-            await study.merge(transaction, 2)
+@pytest.mark.anyio
+async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Store) -> None:
+    study = open_study()
+    uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+    async with store.begin() as transaction:
+        merge = await transaction.prepare_merge(
+            study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
+        )
+    assert merge is not None
+    wanted = study.sum_rows(uploads, Selection(), without={1, 3})
+    async with store.begin(write=True) as transaction:
+        await study.exclude(transaction, 1)
+    assert await study.remove(store, 9) == 0
+    async with store.begin(write=True) as transaction:
+        assert_same(await study.sum(transaction, Selection()), wanted)
+        assert await transaction.apply_merge(merge) == 4
+        assert_same(await study.sum(transaction, Selection()), wanted)
+    assert await study.remove(store, 9) == 2
+    async with store.begin() as transaction:
+        assert_same(await study.sum(transaction, Selection()), wanted)
+        assert await study.check(transaction) == []
+        assert study.study_id not in await transaction.list_leaving()
 
-        async def fail() -> None:
-            async with store.begin(write=True) as transaction:
-                assert await study.merge(transaction, 9) == 3
-                raise RuntimeError("killed")
 
-        with pytest.raises(RuntimeError):
-            await fail()
+@pytest.mark.anyio
+async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_was_prepared(
+    store: Store,
+) -> None:
+    study = open_study()
+    # All in one slot, so that the root stays and every cell is touched twice.
+    uploads = [Upload(i % 2, (4, 4), 5, (1 << i, 2, 3)) for i in range(4)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads[:2])
+        await study.merge(transaction, 9)
+        await study.store(transaction, uploads, skip=2)
+    async with store.begin() as transaction:
+        merge = await transaction.prepare_merge(
+            study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
+        )
+    assert merge is not None
+    async with store.begin(write=True) as transaction:
+        await study.exclude(transaction, 1)
+    assert await study.remove(store, 9) == 1
+    async with store.begin(write=True) as transaction:
+        assert await transaction.apply_merge(merge) == 2
+    assert await study.remove(store, 9) == 1
+    async with store.begin() as transaction:
+        assert await study.check(transaction) == []
+        assert_same(
+            await study.sum(transaction, Selection()),
+            study.sum_rows(uploads, Selection(), without={1, 3}),
+        )
+
+
+@pytest.mark.anyio
+async def test_a_dropped_payload_leaves_all_else_of_its_sketch(store: Store) -> None:
+    study = open_study()
+    uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+        assert await transaction.drop_payloads(received_before=99.0, most=9) == 0
+        await study.merge(transaction, 9)
+        assert await transaction.drop_payloads(received_before=2.0, most=1) == 1
+        assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
+        assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
+        record = study.sketch(uploads[0], 0)
+        assert await get_sketch(transaction, record.sketch_id) == record
+        assert not await add_sketch(transaction, record, b"other")
+        assert_same(await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection()))
+
+
+@pytest.mark.anyio
+async def test_a_snapshot_tells_which_of_its_devices_were_excluded(store: Store) -> None:
+    study = open_study()
+    uploads = [Upload(device, (0, 0), 5, (1, 2, 3)) for device in (0, 1, 2)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+        await study.merge(transaction, 2)
+        devices = (await study.sum(transaction, Selection())).devices
+        assert await transaction.find_excluded(study.study_id, devices) == []
+        for number in (1, 3):
+            await study.exclude(transaction, number)
+        found = await transaction.find_excluded(study.study_id, devices)
+        assert found == [study.device(1).device_id]
+        after = (await study.sum(transaction, Selection())).devices
+        assert await transaction.find_excluded(study.study_id, after) == []
+
+
+@pytest.mark.anyio
+async def test_merging_that_fails_leaves_everything_as_it_was(store: Store) -> None:
+    study = open_study()
+    uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(5)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, uploads)
+        await study.merge(transaction, 2)
+
+    async def fail() -> None:
         async with store.begin(write=True) as transaction:
-            assert await study.check(transaction) == []
-            assert study.study_id in await transaction.list_unmerged()
             assert await study.merge(transaction, 9) == 3
-            assert await study.check(transaction) == []
-            assert await transaction.list_unmerged() == []
-            assert_same(
-                await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection())
-            )
+            raise RuntimeError("killed")
 
-    @pytest.mark.anyio
-    async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_once(
-        self, store: Store
-    ) -> None:
-        study = open_study()
-        n_sketches = 40
-        # Each sketch has a bit of its own, so that one counted twice or not at all shows.
-        uploads = [Upload(i % 4, (i % 5, i % 5), 1, (1 << i, 0, 0)) for i in range(n_sketches)]
-        async with store.begin(write=True) as transaction:
-            await study.open(transaction)
+    with pytest.raises(RuntimeError):
+        await fail()
+    async with store.begin(write=True) as transaction:
+        assert await study.check(transaction) == []
+        assert study.study_id in await transaction.list_unmerged()
+        assert await study.merge(transaction, 9) == 3
+        assert await study.check(transaction) == []
+        assert await transaction.list_unmerged() == []
+        assert_same(await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection()))
 
-        async def upload(device: int) -> None:
-            for position, one in enumerate(uploads):
-                if one.device == device:
-                    async with store.begin(write=True) as transaction:
-                        payload = encode_payload(np.array(one.values), WIDTH)
-                        await transaction.add_sketch(study.sketch(one, position), payload)
 
-        async def merge_until(done: asyncio.Event) -> None:
-            while not done.is_set():
+@pytest.mark.anyio
+async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_once(
+    store: Store,
+) -> None:
+    study = open_study()
+    n_sketches = 40
+    # Each sketch has a bit of its own, so that one counted twice or not at all shows.
+    uploads = [Upload(i % 4, (i % 5, i % 5), 1, (1 << i, 0, 0)) for i in range(n_sketches)]
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+
+    async def upload(device: int) -> None:
+        for position, one in enumerate(uploads):
+            if one.device == device:
                 async with store.begin(write=True) as transaction:
-                    await study.merge(transaction, 3)
-                await asyncio.sleep(0)
+                    payload = encode_payload(np.array(one.values), WIDTH)
+                    await add_sketch(transaction, study.sketch(one, position), payload)
 
-        async def watch(done: asyncio.Event, *, write: bool) -> None:
-            seen = 0
-            while not done.is_set():
-                async with store.begin(write=write) as transaction:
-                    totals = await study.sum(transaction, Selection())
-                    if not write:
-                        assert await study.check(transaction) == []
-                bits = int(totals.sums[0])
-                assert bits.bit_count() == totals.n_sketches == totals.n_records
-                assert bits & seen == seen
-                seen = bits
-                await asyncio.sleep(0)
+    async def merge_until(done: asyncio.Event) -> None:
+        while not done.is_set():
+            async with store.begin(write=True) as transaction:
+                await study.merge(transaction, 3)
+            await asyncio.sleep(0)
 
-        done = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(2):
-                group.create_task(merge_until(done))
-            group.create_task(watch(done, write=False))
-            group.create_task(watch(done, write=True))
-            await asyncio.gather(*(upload(device) for device in range(4)))
-            done.set()
-        async with store.begin(write=True) as transaction:
-            await study.merge(transaction, 99)
-            assert await study.check(transaction) == []
-            totals = await study.sum(transaction, Selection())
-            assert await transaction.list_unmerged() == []
-        assert int(totals.sums[0]) == (1 << n_sketches) - 1
+    async def watch(done: asyncio.Event, *, write: bool) -> None:
+        seen = 0
+        while not done.is_set():
+            async with store.begin(write=write) as transaction:
+                totals = await study.sum(transaction, Selection())
+                if not write:
+                    assert await study.check(transaction) == []
+            bits = int(totals.sums[0])
+            assert bits.bit_count() == totals.n_sketches == totals.n_records
+            assert bits & seen == seen
+            seen = bits
+            await asyncio.sleep(0)
+
+    done = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(merge_until(done))
+        group.create_task(watch(done, write=False))
+        group.create_task(watch(done, write=True))
+        await asyncio.gather(*(upload(device) for device in range(4)))
+        done.set()
+    async with store.begin(write=True) as transaction:
+        await study.merge(transaction, 99)
+        assert await study.check(transaction) == []
+        totals = await study.sum(transaction, Selection())
+        assert await transaction.list_unmerged() == []
+    assert int(totals.sums[0]) == (1 << n_sketches) - 1
 
 
-class TestMemoryCells(CellLaws):
-    @pytest.fixture
-    def store(self, memory_store: Store) -> Store:
-        return memory_store
-
-
-class TestSqlCells(CellLaws):
-    @pytest.fixture
-    def store(self, sql_store: SqlStore) -> Store:
-        return sql_store
-
-    @pytest.mark.anyio
-    async def test_the_check_names_a_cell_that_is_not_what_it_should_be(
-        self, sql_store: SqlStore
-    ) -> None:
-        study = open_study()
-        async with sql_store.begin(write=True) as transaction:
-            await study.open(transaction)
-            await study.store(transaction, [Upload(1, (s, s), 5, (1, 2, 3)) for s in range(3)])
-            await study.merge(transaction, 9)
-        async with sql_store.engine.begin() as connection:
-            top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")
-            await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
-        async with sql_store.begin() as transaction:
-            wrong = await study.check(transaction)
-        assert len(wrong) >= 1
-        assert all(line.startswith("level 1,") for line in wrong)
+@pytest.mark.anyio
+async def test_the_check_names_a_cell_that_is_not_what_it_should_be(store: Store) -> None:
+    study = open_study()
+    async with store.begin(write=True) as transaction:
+        await study.open(transaction)
+        await study.store(transaction, [Upload(1, (s, s), 5, (1, 2, 3)) for s in range(3)])
+        await study.merge(transaction, 9)
+    async with store.engine.begin() as connection:
+        top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")
+        await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
+    async with store.begin() as transaction:
+        wrong = await study.check(transaction)
+    assert len(wrong) >= 1
+    assert all(line.startswith("level 1,") for line in wrong)

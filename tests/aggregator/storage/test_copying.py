@@ -1,43 +1,32 @@
 """Backups of a file, and copies of a whole database."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import inspect, update
 
-from aggregator.ports import Selection, SystemClock, TokenRecord
+from aggregator.records import Selection, SystemClock, TokenRecord
 from aggregator.services import Services, create_services
 from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, back_up_file, copy_database, migrate_database
+from aggregator.storage import Store, back_up_file, copy_database, migrate_database, open_store
 from aggregator.storage.models import CellSum
-from aggregator.storage.sql.engine import create_engine
 from shared.errors import ConfigError, StoreError
 from shared.plan import plan_to_json
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 
 pytestmark = pytest.mark.anyio
 PLAN = make_plan()
 
 
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqlStore]:
-    store = SqlStore(create_engine(normalise_database_url(str(path))))
-    try:
-        await migrate_database(store.engine)
-        yield store
-    finally:
-        await store.close()
-
-
 @pytest.fixture
-async def source(tmp_path: Path) -> AsyncIterator[SqlStore]:
-    async with opened(tmp_path / "source.db") as store:
+async def source(tmp_path: Path) -> AsyncIterator[Store]:
+    async with open_sqlite(tmp_path / "source.db") as store:
         yield store
 
 
-async def fill(store: SqlStore, n_sketches: int = 5) -> bytes:
+async def fill(store: Store, n_sketches: int = 5) -> bytes:
     """Take in sketches of two devices, all but the last merged; return the study."""
     services = create_services(store, SystemClock())
     summary, _ = await services.studies.create("copied", plan_to_json(PLAN))
@@ -63,12 +52,12 @@ async def fill(store: SqlStore, n_sketches: int = 5) -> bytes:
     return study
 
 
-async def tokens_of(store: SqlStore, study: bytes) -> Sequence[TokenRecord]:
+async def tokens_of(store: Store, study: bytes) -> Sequence[TokenRecord]:
     async with store.begin() as transaction:
         return await transaction.list_tokens(study, after=None, limit=9)
 
 
-async def totals_of(store: SqlStore, study: bytes) -> bytes:
+async def totals_of(store: Store, study: bytes) -> bytes:
     services: Services = create_services(store, SystemClock())
     assert await services.merger.check(study) == []
     snapshot, _ = await services.snapshots.create(study, Selection())
@@ -76,35 +65,33 @@ async def totals_of(store: SqlStore, study: bytes) -> bytes:
 
 
 async def test_a_copy_has_every_row_and_the_same_snapshot(
-    source: SqlStore, empty_sql_store: SqlStore
+    source: Store, empty_store: Store
 ) -> None:
     study = await fill(source)
     (token,) = await tokens_of(source, study)
     await create_services(source, SystemClock()).enrolment.revoke_token(token.token_hash)
-    counts = await copy_database(source, empty_sql_store)
+    counts = await copy_database(source, empty_store)
     assert counts["sketches"] == 5
     assert counts["pending_sketches"] == 1
     assert counts["devices"] == 2
     assert counts["cells"] > 0
-    (copied,) = await tokens_of(empty_sql_store, study)
+    (copied,) = await tokens_of(empty_store, study)
     assert copied.revoked is not None
     assert [copied] == await tokens_of(source, study)
-    assert await totals_of(empty_sql_store, study) == await totals_of(source, study)
-    async with source.begin() as old, empty_sql_store.begin() as new:
+    assert await totals_of(empty_store, study) == await totals_of(source, study)
+    async with source.begin() as old, empty_store.begin() as new:
         assert await old.get_generation() != await new.get_generation()
 
 
-async def test_a_target_that_holds_something_is_refused(
-    source: SqlStore, sql_store: SqlStore
-) -> None:
+async def test_a_target_that_holds_something_is_refused(source: Store, store: Store) -> None:
     await fill(source)
-    await fill(sql_store)
+    await fill(store)
     with pytest.raises(ConfigError, match="database that holds nothing"):
-        await copy_database(source, sql_store)
+        await copy_database(source, store)
 
 
 async def test_a_copy_that_is_interrupted_leaves_nothing_and_can_be_run_again(
-    source: SqlStore, empty_sql_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    source: Store, empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = await fill(source)
 
@@ -114,27 +101,27 @@ async def test_a_copy_that_is_interrupted_leaves_nothing_and_can_be_run_again(
     with monkeypatch.context() as patch:
         patch.setattr("aggregator.storage.copying._require_count", stop)
         with pytest.raises(KeyboardInterrupt):
-            await copy_database(source, empty_sql_store)
-    async with empty_sql_store.begin() as transaction:
+            await copy_database(source, empty_store)
+    async with empty_store.begin() as transaction:
         assert await transaction.list_studies(after=None, limit=1) == []
-    await copy_database(source, empty_sql_store)
-    assert await totals_of(empty_sql_store, study) == await totals_of(source, study)
+    await copy_database(source, empty_store)
+    assert await totals_of(empty_store, study) == await totals_of(source, study)
 
 
 async def test_running_sums_that_are_not_those_of_the_sketches_are_not_copied(
-    source: SqlStore, empty_sql_store: SqlStore
+    source: Store, empty_store: Store
 ) -> None:
     await fill(source)
     async with source.engine.begin() as connection:
         await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
     with pytest.raises(StoreError, match="running sums"):
-        await copy_database(source, empty_sql_store)
-    async with empty_sql_store.begin() as transaction:
+        await copy_database(source, empty_store)
+    async with empty_store.begin() as transaction:
         assert await transaction.list_studies(after=None, limit=1) == []
 
 
 async def test_a_backup_made_while_a_writer_is_at_work_is_whole(
-    source: SqlStore, tmp_path: Path
+    source: Store, tmp_path: Path
 ) -> None:
     study = await fill(source)
     async with source.begin(write=True) as transaction:
@@ -143,11 +130,12 @@ async def test_a_backup_made_while_a_writer_is_at_work_is_whole(
     assert n_bytes == (tmp_path / "backup.db").stat().st_size
     assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600
     assert {path.name for path in tmp_path.glob("backup.db*")} == {"backup.db"}
-    async with opened(tmp_path / "backup.db") as copy:
-        assert await totals_of(copy, study) == await totals_of(source, study)
+    copy = open_store(normalise_database_url(str(tmp_path / "backup.db")))
+    assert await totals_of(copy, study) == await totals_of(source, study)
+    await copy.close()
 
 
-async def test_a_backup_replaces_no_file(source: SqlStore, tmp_path: Path) -> None:
+async def test_a_backup_replaces_no_file(source: Store, tmp_path: Path) -> None:
     (tmp_path / "backup.db").write_text("precious")
     with pytest.raises(ConfigError, match="exists"):
         back_up_file(tmp_path / "source.db", tmp_path / "backup.db")
@@ -157,7 +145,7 @@ async def test_a_backup_replaces_no_file(source: SqlStore, tmp_path: Path) -> No
 
 
 async def test_a_damaged_database_is_told_and_not_backed_up(tmp_path: Path) -> None:
-    async with opened(tmp_path / "source.db") as store:
+    async with open_sqlite(tmp_path / "source.db") as store:
         await fill(store)
     with (tmp_path / "source.db").open("r+b") as file:
         file.seek(3 * 4096)
@@ -168,22 +156,16 @@ async def test_a_damaged_database_is_told_and_not_backed_up(tmp_path: Path) -> N
 
 
 async def test_a_migration_that_is_interrupted_changes_nothing(
-    empty_sql_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("aggregator.storage.migrating._add_server_row", _fail)
         with pytest.raises(KeyboardInterrupt):
-            await migrate_database(empty_sql_store.engine)
-    async with empty_sql_store.engine.connect() as connection:
-        tables = "sqlite_master" if connection.dialect.name == "sqlite" else "pg_tables"
-        name = "name" if connection.dialect.name == "sqlite" else "tablename"
-        where = "" if connection.dialect.name == "sqlite" else "AND schemaname = current_schema()"
-        found = await connection.execute(
-            text(f"SELECT count(*) FROM {tables} WHERE {name} = 'studies' {where}")
-        )
-        assert found.scalar_one() == 0
-    await migrate_database(empty_sql_store.engine)
-    await empty_sql_store.require_ready()
+            await migrate_database(empty_store.engine)
+    async with empty_store.engine.connect() as connection:
+        assert not await connection.run_sync(lambda sync: inspect(sync).has_table("studies"))
+    await migrate_database(empty_store.engine)
+    await empty_store.require_ready()
 
 
 def _fail(*_: object) -> None:

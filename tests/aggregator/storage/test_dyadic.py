@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.storage.dyadic import cover, homes, smallest_node, widen_root
+from aggregator.storage.sums.dyadic import cover, homes, smallest_node, widen_root
 
 SLOTS = st.integers(-(1 << 53) + 1, (1 << 53) - 1)
 

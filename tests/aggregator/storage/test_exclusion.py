@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from aggregator.storage import SqlStore
+from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     COORDINATES,
     STUDY,
     WIDTH,
+    add_sketch,
     fill,
     make_payload,
     make_sketch,
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 class Statements:
     """Statements with their values, and how many rows those that write have written."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.seen: list[tuple[str, Any]] = []
         self.n_written = 0
         event.listen(store.engine.sync_engine, "after_cursor_execute", self._note)
@@ -36,12 +37,12 @@ class Statements:
             self.n_written += max(cursor.rowcount, 1)
 
 
-async def exclude(store: SqlStore, number: int, n_sketches: int) -> Statements:
+async def exclude(store: Store, number: int, n_sketches: int) -> Statements:
     """Store sketches of a device, most of them in cells, and exclude it."""
     async with store.begin(write=True) as transaction:
         for sequence in range(n_sketches):
-            await transaction.add_sketch(
-                make_sketch(number, sequence), make_payload(number, sequence)
+            await add_sketch(
+                transaction, make_sketch(number, sequence), make_payload(number, sequence)
             )
         await merge(transaction, most=n_sketches - 1)
     statements = Statements(store)
@@ -53,20 +54,20 @@ async def exclude(store: SqlStore, number: int, n_sketches: int) -> Statements:
 
 
 async def test_excluding_a_device_writes_as_much_however_many_sketches_it_has(
-    sql_store: SqlStore,
+    store: Store,
 ) -> None:
-    async with sql_store.begin(write=True) as transaction:
+    async with store.begin(write=True) as transaction:
         await fill(transaction, 2)
-    few = await exclude(sql_store, 0, 2)
+    few = await exclude(store, 0, 2)
     n_few, texts = few.n_written, [text for text, _ in few.seen]
-    many = await exclude(sql_store, 1, 60)
+    many = await exclude(store, 1, 60)
     assert [text for text, _ in many.seen] == texts
     assert many.n_written == n_few == 3
-    if sql_store.engine.dialect.name != "sqlite":
+    if store.engine.dialect.name != "sqlite":
         return  # whose planner reads so few rows by whatever way
     counted = [one for one in many.seen if "FROM sketches" in one[0]]
     assert len(counted) == 2
-    async with sql_store.engine.connect() as connection:
+    async with store.engine.connect() as connection:
         for text, values in counted:
             plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
             (line,) = [row.detail for row in plan]
@@ -74,20 +75,20 @@ async def test_excluding_a_device_writes_as_much_however_many_sketches_it_has(
             assert "COVERING INDEX" in line or "ix_sketches_held_of_device" in line
 
 
-async def test_what_leaves_is_found_without_looking_at_what_has_left(sql_store: SqlStore) -> None:
+async def test_what_leaves_is_found_without_looking_at_what_has_left(store: Store) -> None:
     """Or each batch would read all those before it."""
-    async with sql_store.begin(write=True) as transaction:
+    async with store.begin(write=True) as transaction:
         await fill(transaction, 2)
-    await exclude(sql_store, 1, 5)
-    statements = Statements(sql_store)
-    async with sql_store.begin() as transaction:
+    await exclude(store, 1, 5)
+    statements = Statements(store)
+    async with store.begin() as transaction:
         assert await transaction.prepare_removal(
             STUDY.study_id, width=WIDTH, n_coordinates=COORDINATES, most=2
         )
-    if sql_store.engine.dialect.name != "sqlite":
+    if store.engine.dialect.name != "sqlite":
         return
     ((text, values),) = [one for one in statements.seen if "sketches.payload_digest" in one[0]]
-    async with sql_store.engine.connect() as connection:
+    async with store.engine.connect() as connection:
         plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
         lines = [row.detail for row in plan]
     assert any("ix_sketches_held_of_device (device_id=? AND state=?)" in line for line in lines)

@@ -9,22 +9,21 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from aggregator.settings import normalise_database_url
-from aggregator.storage import SqlStore, migrate_database, migrating
-from aggregator.storage.sql.engine import create_engine
+from aggregator.storage import Store, migrate_database, migrating
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import SLOT, Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server
 
 pytestmark = pytest.mark.anyio
 
 
-async def list_tables(store: SqlStore) -> list[str]:
+async def list_tables(store: Store) -> list[str]:
     async with store.engine.connect() as connection:
         return await connection.run_sync(lambda sync: inspect(sync).get_table_names())
 
 
 async def test_a_migration_that_is_interrupted_leaves_no_trace_and_runs_again(
-    empty_sql_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_connection: object) -> None:
         raise RuntimeError("killed")
@@ -32,16 +31,16 @@ async def test_a_migration_that_is_interrupted_leaves_no_trace_and_runs_again(
     with monkeypatch.context() as patch:
         patch.setattr(migrating, "_add_server_row", fail)
         with pytest.raises(RuntimeError, match="killed"):
-            await migrate_database(empty_sql_store.engine)
-    assert await list_tables(empty_sql_store) == []
-    assert await migrate_database(empty_sql_store.engine) is not None
-    await empty_sql_store.require_ready()
+            await migrate_database(empty_store.engine)
+    assert await list_tables(empty_store) == []
+    assert await migrate_database(empty_store.engine) is not None
+    await empty_store.require_ready()
 
 
 async def test_a_way_down_that_is_interrupted_keeps_every_table(
-    sql_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = await list_tables(sql_store)
+    before = await list_tables(store)
     downgrade = command.downgrade
 
     def fail_after(*arguments: Any) -> None:
@@ -51,12 +50,12 @@ async def test_a_way_down_that_is_interrupted_keeps_every_table(
     with monkeypatch.context() as patch:
         patch.setattr(command, "downgrade", fail_after)
         with pytest.raises(RuntimeError, match="killed"):
-            await migrate_database(sql_store.engine, "base")
-    assert sorted(await list_tables(sql_store)) == sorted(before)
-    await sql_store.require_ready()
+            await migrate_database(store.engine, "base")
+    assert sorted(await list_tables(store)) == sorted(before)
+    await store.require_ready()
 
 
-async def set_most_pages(store: SqlStore, most: int | None) -> None:
+async def set_most_pages(store: Store, most: int | None) -> None:
     """Let the file grow no further than it is, or as far as ``most`` pages."""
     async with store.engine.connect() as connection:
         if most is None:
@@ -67,10 +66,8 @@ async def set_most_pages(store: SqlStore, most: int | None) -> None:
 
 
 async def test_a_full_disk_is_a_reason_to_come_again_and_loses_nothing(tmp_path: Path) -> None:
-    store = SqlStore(create_engine(normalise_database_url(str(tmp_path / "full.db"))))
-    await migrate_database(store.engine)
     plan, device = make_plan(n_frequencies=1000), Device(1)
-    async with open_server(store) as server:
+    async with open_sqlite(tmp_path / "full.db") as store, open_server(store) as server:
         desk = server.desk
         study = await desk.publish(plan)
         await desk.enrol(study, device)
@@ -97,4 +94,3 @@ async def test_a_full_disk_is_a_reason_to_come_again_and_loses_nothing(tmp_path:
             assert again.status_code == (200 if status == 201 else 201)
         assert await server.services.merger.merge_all() == len(messages)
         assert await server.services.merger.check(study) == []
-    await store.close()

@@ -6,7 +6,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
-from aggregator.storage import SqlStore, migrate_database, open_store, prepare_database
+from aggregator.storage import Store, migrate_database, open_store, prepare_database
 from aggregator.storage.migrating import create_config
 from aggregator.storage.models import Base
 from aggregator.storage.schema import LATEST_REVISION, find_revision
@@ -15,17 +15,17 @@ from shared.errors import ConfigError, TransportError, UnpreparedError
 pytestmark = pytest.mark.anyio
 
 
-async def list_tables(store: SqlStore) -> set[str]:
+async def list_tables(store: Store) -> set[str]:
     async with store.engine.connect() as connection:
         return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
 
 
-async def test_migrations_make_exactly_the_tables_of_the_models(sql_store: SqlStore) -> None:
+async def test_migrations_make_exactly_the_tables_of_the_models(store: Store) -> None:
     def compare(connection: Connection) -> list[object]:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, Base.metadata))
 
-    async with sql_store.engine.connect() as connection:
+    async with store.engine.connect() as connection:
         assert await connection.run_sync(compare) == []
 
 
@@ -34,56 +34,56 @@ def test_the_latest_version_is_that_of_the_last_migration() -> None:
     assert scripts.get_current_head() == LATEST_REVISION
 
 
-async def test_migrations_go_down_to_nothing_and_up_again(sql_store: SqlStore) -> None:
-    up = await list_tables(sql_store)
-    assert await migrate_database(sql_store.engine, "base") is None
-    assert await list_tables(sql_store) == {"alembic_version"}
-    assert await migrate_database(sql_store.engine) == LATEST_REVISION
-    assert await list_tables(sql_store) == up
-    await sql_store.require_ready()
+async def test_migrations_go_down_to_nothing_and_up_again(store: Store) -> None:
+    up = await list_tables(store)
+    assert await migrate_database(store.engine, "base") is None
+    assert await list_tables(store) == {"alembic_version"}
+    assert await migrate_database(store.engine) == LATEST_REVISION
+    assert await list_tables(store) == up
+    await store.require_ready()
 
 
-async def test_a_migration_that_is_done_already_changes_nothing(sql_store: SqlStore) -> None:
-    async with sql_store.begin() as transaction:
+async def test_a_migration_that_is_done_already_changes_nothing(store: Store) -> None:
+    async with store.begin() as transaction:
         before = await transaction.get_generation()
-    assert await migrate_database(sql_store.engine) == LATEST_REVISION
-    async with sql_store.begin() as transaction:
+    assert await migrate_database(store.engine) == LATEST_REVISION
+    async with store.begin() as transaction:
         assert await transaction.get_generation() == before
 
 
-async def test_a_database_without_tables_is_not_ready(empty_sql_store: SqlStore) -> None:
+async def test_a_database_without_tables_is_not_ready(empty_store: Store) -> None:
     with pytest.raises(UnpreparedError, match="sfumato migrate"):
-        await empty_sql_store.require_ready()
+        await empty_store.require_ready()
 
 
-async def test_a_database_with_other_tables_is_no_unprepared_one(empty_sql_store: SqlStore) -> None:
-    async with empty_sql_store.engine.begin() as connection:
+async def test_a_database_with_other_tables_is_no_unprepared_one(empty_store: Store) -> None:
+    async with empty_store.engine.begin() as connection:
         await connection.execute(text("CREATE TABLE something_else (number INTEGER)"))
     with pytest.raises(ConfigError, match="sfumato migrate") as caught:
-        await prepare_database(empty_sql_store)
+        await prepare_database(empty_store)
     assert not isinstance(caught.value, UnpreparedError)
 
 
 async def test_an_empty_file_is_migrated_at_the_start_and_a_server_is_not(
-    empty_sql_store: SqlStore,
+    empty_store: Store,
 ) -> None:
-    if empty_sql_store.engine.dialect.name == "sqlite":
-        await prepare_database(empty_sql_store)
-        await empty_sql_store.require_ready()
+    if empty_store.engine.dialect.name == "sqlite":
+        await prepare_database(empty_store)
+        await empty_store.require_ready()
         return
     with pytest.raises(UnpreparedError, match="sfumato migrate"):
-        await prepare_database(empty_sql_store)
-    assert await list_tables(empty_sql_store) == set()
+        await prepare_database(empty_store)
+    assert await list_tables(empty_store) == set()
 
 
-async def test_a_schema_of_another_version_is_refused(sql_store: SqlStore) -> None:
-    async with sql_store.engine.begin() as connection:
+async def test_a_schema_of_another_version_is_refused(store: Store) -> None:
+    async with store.engine.begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(ConfigError, match="9999"):
-        await prepare_database(sql_store)
+        await prepare_database(store)
     with pytest.raises(ConfigError, match="does not know"):
-        await migrate_database(sql_store.engine)
-    async with sql_store.engine.connect() as connection:
+        await migrate_database(store.engine)
+    async with store.engine.connect() as connection:
         assert await connection.run_sync(find_revision) == "9999"
 
 
@@ -91,7 +91,6 @@ async def test_a_sqlite_file_is_durable_and_keeps_references(tmp_path: Path) -> 
     path = tmp_path / "durable.db"
     path.touch()
     store = open_store(f"sqlite+aiosqlite:///{path}")
-    assert isinstance(store, SqlStore)
     async with store.engine.connect() as connection:
         found = [
             (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aggregator.storage.sql.engine import create_engine
+from aggregator.storage.engine import create_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ async def test_a_stream_holds_no_more_rows_than_come_at_once(
             return super().cursor(factory or Watched)
 
     monkeypatch.setattr(
-        "aggregator.storage.sql.sqlite.sqlite3.connect",
+        "aggregator.storage.sqlite.sqlite3.connect",
         lambda *given, **options: connect(*given, **options, factory=Connection),
     )
     async with (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.storage.summing import BATCH, PayloadSum, Row
+from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
 from learning.estimate.totals import join_limbs, split_limbs
 from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError

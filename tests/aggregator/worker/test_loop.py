@@ -1,4 +1,4 @@
-"""The loop inside the test's process, over stores in memory and in a file."""
+"""The loop of a worker, inside the test's process."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.ports import DecodeRecord
+from aggregator.records import DecodeRecord
 from aggregator.services.jobs import MAX_ATTEMPTS, Job
 from aggregator.services.problems import describe_solution
 from aggregator.worker import Worker

@@ -16,10 +16,11 @@ import pytest
 from sqlalchemy import text
 
 from aggregator.app import create_app
-from aggregator.ports import SystemClock
+from aggregator.records import SystemClock
 from aggregator.settings import Settings
-from aggregator.storage import SqlStore, open_store, prepare_database
+from aggregator.storage import open_store, path_of, prepare_database
 from aggregator.worker.supervisor import worker_environment
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
 
 pytestmark = pytest.mark.anyio
@@ -32,14 +33,12 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def desk(settings: Settings) -> AsyncIterator[Desk]:
-    store = open_store(settings.database_url)
-    await prepare_database(store)
-    app = create_app(settings, store=store, clock=SystemClock())
-    key, _ = await app.state.services.keys.create(name="op", scope="operator")
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
-        yield Desk(http, key, key)
-    await store.close()
+    async with open_sqlite(path_of(settings.database_url)) as store:
+        app = create_app(settings, store=store, clock=SystemClock())
+        key, _ = await app.state.services.keys.create(name="op", scope="operator")
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http:
+            yield Desk(http, key, key)
 
 
 @contextmanager
@@ -203,12 +202,11 @@ async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
 
 
 async def test_a_worker_ends_at_a_database_of_another_version(settings: Settings) -> None:
-    store = open_store(settings.database_url)
-    assert isinstance(store, SqlStore)
-    await prepare_database(store)
-    async with store.engine.begin() as connection:
+    async with (
+        open_sqlite(path_of(settings.database_url)) as store,
+        store.engine.begin() as connection,
+    ):
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    await store.close()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

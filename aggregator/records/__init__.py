@@ -1,0 +1,55 @@
+"""The records that pass between store, services and interfaces, as frozen values, and the clock.
+
+Identities and digests are bytes, times seconds since 1970. Importable by every other part of
+`aggregator` but settings; imports none of them.
+"""
+
+from aggregator.records.decodes import DecodeRecord, DecodeState, SnapshotRecord
+from aggregator.records.devices import MOST_RANGES, DeviceRecord, RetiredKeyRecord, StreamRecord
+from aggregator.records.server import (
+    LOCAL_ACTOR,
+    AuditAction,
+    AuditRecord,
+    Clock,
+    KeyRecord,
+    KeyScope,
+    PageKey,
+    StoreTotals,
+    SystemClock,
+)
+from aggregator.records.sketches import (
+    ExcludedSketches,
+    RefusalRecord,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+)
+from aggregator.records.studies import StudyRecord, StudyState, TokenRecord, TokenState
+
+__all__ = [
+    "LOCAL_ACTOR",
+    "MOST_RANGES",
+    "AuditAction",
+    "AuditRecord",
+    "Clock",
+    "DecodeRecord",
+    "DecodeState",
+    "DeviceRecord",
+    "ExcludedSketches",
+    "KeyRecord",
+    "KeyScope",
+    "PageKey",
+    "RefusalRecord",
+    "RetiredKeyRecord",
+    "Selection",
+    "SketchRecord",
+    "SketchTotals",
+    "SnapshotRecord",
+    "StoreTotals",
+    "StreamRecord",
+    "StudyRecord",
+    "StudyState",
+    "SystemClock",
+    "TokenRecord",
+    "TokenState",
+]

@@ -1,0 +1,94 @@
+"""Sketches, the selections and exact sums over them, and what was refused or taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from learning.estimate.totals import Totals
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchRecord:
+    """A stored sketch without its payload.
+
+    Parameters
+    ----------
+    first_slot, last_slot
+        None for windows by count.
+    n_records
+        None where the number is secret; its noised value ends the payload.
+    header, signature
+        The signed bytes and the device's signature, so that a second party can verify them.
+    """
+
+    sketch_id: bytes
+    study_id: bytes
+    device_id: bytes
+    stream: str
+    sequence: int
+    first_slot: int | None
+    last_slot: int | None
+    n_records: int | None
+    payload_digest: bytes
+    header: bytes
+    signature: bytes
+    received: float
+    state: str = "stored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusalRecord:
+    """The number of sketches of a study that were refused with one problem."""
+
+    problem: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which sketches of a study: those with all slots inside, of devices with these labels.
+
+    A bound that is None does not restrict. Labels that are not named may have any value.
+    """
+
+    first_slot: int | None = None
+    last_slot: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def matches_labels(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a device with these labels is in the selection."""
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SketchTotals(Totals):
+    """The exact sums over a selection, and which sketches they are of.
+
+    Parameters
+    ----------
+    devices
+        Bit i, the lowest of the first byte first, is set for the i-th device of the study.
+    members
+        A digest of which sketches they are, see :mod:`aggregator.storage.sums.members`.
+    """
+
+    n_devices: int
+    members: bytes
+    devices: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcludedSketches:
+    """The outcome of an exclusion for the sketches of a device.
+
+    Parameters
+    ----------
+    n_subtracted
+        In no sum any more.
+    n_kept
+        Still in sums, for their payloads were dropped before.
+    """
+
+    n_subtracted: int
+    n_kept: int

@@ -1,0 +1,161 @@
+"""The database engine: how SQLite is made durable, and foreign errors ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from aggregator.storage.sqlite import connector_of
+from shared.errors import ConfigError, TransportError
+
+_BUSY_TIMEOUT_MS = 15_000
+# A server that vanished without a word is noticed within seconds, not after two hours.
+_KEEPALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+_FILE = "sfumato_file"
+_PRAGMAS = (
+    # First, so that switching to WAL waits for another process that does the same.
+    f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}",
+    "PRAGMA journal_mode=WAL",
+    # What was answered with 201 survives a power cut; NORMAL may roll it back.
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+)
+
+
+def create_engine(database_url: str) -> AsyncEngine:
+    """Create the engine of a SQLite or Postgres database; nothing is opened yet.
+
+    Its errors never show the values of a statement, for errors are logged.
+
+    Parameters
+    ----------
+    database_url
+        With its driver, as :func:`aggregator.settings.normalise_database_url` gives it.
+
+    Raises
+    ------
+    ConfigError
+        The folder of a SQLite file does not exist.
+    """
+    if database_url.startswith("sqlite"):
+        _require_folder(database_url)
+        engine = create_async_engine(
+            database_url, async_creator=connector_of(database_url), hide_parameters=True
+        )
+        _prepare_sqlite(engine)
+        return engine
+    arguments: dict[str, Any] = {"connect_timeout": 5, **_KEEPALIVE}
+    return create_async_engine(
+        database_url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
+    )
+
+
+def _require_folder(database_url: str) -> None:
+    path = make_url(database_url).database
+    if path and not Path(path).parent.is_dir():
+        raise ConfigError(
+            f"would lie in {Path(path).parent}, which is not a folder",
+            field="database",
+            fix="make the folder, or correct the path",
+        )
+
+
+def _prepare_sqlite(engine: AsyncEngine) -> None:
+    path = Path(engine.url.database or "").absolute()
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def set_pragmas(connection: Any, record: Any) -> None:
+        # The driver would begin transactions late, and none at all before a DDL statement.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in _PRAGMAS:
+            cursor.execute(pragma)
+        cursor.close()
+        record.info[_FILE] = (path, _identify_file(path))
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes its lock at once: one that began by reading could not wait for it.
+        write = connection.get_execution_options().get("sfumato_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def require_same_file(connection: AsyncConnection) -> None:
+    """Check that a connection writes to the file that the address names.
+
+    What is written to one that was removed, or that a backup was moved to, is lost with it.
+
+    Raises
+    ------
+    TransportError
+        It does not; the connection is given up.
+    """
+    opened = connection.sync_connection
+    if opened is None or opened.dialect.name != "sqlite":
+        return
+    path, identity = opened.info[_FILE]
+    if identity == _identify_file(path):
+        return
+    opened.invalidate()
+    raise _unavailable() from FileNotFoundError(f"{path} was removed, or another file is there")
+
+
+def _identify_file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def mapped_errors() -> Iterator[None]:
+    """Turn a database that does not answer into an error of this project.
+
+    Raises
+    ------
+    TransportError
+        The database is away, locked for too long, out of connections, or damaged.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError, TimeoutError) as error:
+        raise _unavailable() from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise _unavailable() from error
+        if _is_damage(error.orig):
+            raise _damaged() from error
+        raise
+    except sqlite3.DatabaseError as error:  # while a connection was made ready
+        raise (_damaged() if _is_damage(error) else _unavailable()) from error
+
+
+def _is_damage(error: object) -> bool:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _damaged() -> TransportError:
+    return TransportError(
+        "the database is damaged",
+        fix="send the same again later; its operator has to stop the servers and restore a backup",
+    )
+
+
+def _unavailable() -> TransportError:
+    return TransportError(
+        "the database does not answer", fix="send the same again later; the server's log says more"
+    )

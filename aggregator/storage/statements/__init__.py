@@ -1,0 +1,1 @@
+"""Statements on the tables, by subject; a ``Transaction`` of the store has all of them."""

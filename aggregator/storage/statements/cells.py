@@ -1,0 +1,299 @@
+"""Running sums over ranges of slots, and the sketches that are not in them yet.
+
+An upload stores its sketch and a row that says it waits, in one transaction; merging adds many
+waiting sketches at once. So uploads never wait for each other's sums, and at every moment the cells
+and the waiting sketches together, but for those that leave, are all that counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
+
+from aggregator.records import Selection, SketchTotals
+from aggregator.storage.models import (
+    CellRoot,
+    CellSum,
+    Device,
+    PendingSketch,
+    Sketch,
+)
+from aggregator.storage.statements.entries import (
+    EntryRows,
+    order_of,
+    select_entries,
+    select_pending,
+    to_entry,
+)
+from aggregator.storage.statements.rows import follows
+from aggregator.storage.sums.cells import (
+    Cell,
+    add_cells,
+    decode_array,
+    decode_size_sums,
+    encode_array,
+    encode_devices,
+    encode_size_sums,
+)
+from aggregator.storage.sums.checking import ExpectedCells, describe_differences, describe_key
+from aggregator.storage.sums.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
+from aggregator.storage.sums.members import decode_members, encode_members
+from aggregator.storage.sums.merging import CellKey, Entry, Layout, is_shown
+from aggregator.storage.sums.summing import BATCH
+from learning.estimate.weighting import SizeMoments
+
+_CHECKED_AT_ONCE = 4096
+Mark = tuple[bytes, bytes]
+"""The digest of a cell's set of sketches, and the devices that it names."""
+_KEY = ("study_id", "level", "first", "length", "labels")
+
+
+class CellRows(EntryRows):
+    """Statements on cells."""
+
+    async def sum_sketches(
+        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+    ) -> SketchTotals:
+        """Add up the sketches of a selection, exactly, as they were at one moment.
+
+        The work is in the logarithm of the selection's length, and in what was not merged yet.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        if self._is_writing:
+            # A writer's statements see different moments; the lock keeps merging out of them.
+            await self._lock_root(study_id)
+        root = await self._read_root(study_id)
+        chosen = cover(root, selection.first_slot, selection.last_slot)
+        labels = await self._find_label_sets(study_id, root, selection)
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        total = await self._sum_cells(study_id, chosen, labels, n_coordinates)
+        total = await self._subtract_leaving(study_id, selection, total, layout)
+        counted = select_pending(study_id).where(Device.excluded.is_(None))
+        waiting = await self._sum_entries(counted, selection, layout)
+        return add_cells([total, waiting], n_coordinates).to_totals()
+
+    async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
+        """Sum every stored sketch anew; name the running sums that are not what they should be.
+
+        In a study where payloads were dropped, the sizes and the digests of members are compared.
+        """
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        if self._is_writing:
+            await self._lock_root(study_id)
+        expected = ExpectedCells(await self._read_root(study_id), layout)
+        dropped = select(Sketch.sketch_id).where(
+            Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
+        )
+        has_all = (await self._connection.execute(dropped.limit(1))).first() is None
+        unsure = await self._read_leaving(study_id)
+        wrong: list[str] = []
+        seen: set[CellKey] = set()
+
+        async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
+            cells = dict(closed)
+            found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
+            seen.update(cells)
+            wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
+
+        # Pages, not one stream: each needs the connection to look its cells up.
+        after: tuple[int, bytes] | None = None
+        while entries := await self._list_merged(study_id, after, layout):
+            await compare(expected.add(entries))
+            after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
+        await compare(expected.finish())
+        held = select(*_key_columns()).where(CellSum.study_id == study_id, CellSum.n_sketches != 0)
+        for row in await self._connection.execute(held):
+            if (_to_node(row), row.labels) not in seen:
+                wrong.append(describe_key((_to_node(row), row.labels)))
+        return wrong
+
+    async def _list_merged(
+        self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
+    ) -> list[Entry]:
+        order = func.coalesce(Sketch.first_slot, order_of(None))
+        waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+        # Payloads apart: what is sorted for a page is every sketch that is left.
+        page = (
+            select(Sketch.sketch_id)
+            .where(Sketch.study_id == study_id, Sketch.state == "stored")
+            .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
+            .order_by(order, Sketch.sketch_id)
+            .limit(_CHECKED_AT_ONCE)
+        )
+        statement = select_entries().where(Sketch.sketch_id.in_(page))
+        found = await self._connection.execute(statement.order_by(order, Sketch.sketch_id))
+        return [to_entry(row, dropped=layout.empty_payload) for row in found]
+
+    async def _sum_cells(
+        self, study_id: bytes, chosen: Cover, labels: Collection[str], n_coordinates: int
+    ) -> Cell:
+        if not labels:
+            return add_cells([], n_coordinates)
+        total = add_cells([], n_coordinates)
+        statement = _select_cells(study_id, labels).where(_in_cover(chosen))
+        async with self._connection.stream(statement) as result:
+            try:
+                async for rows in result.partitions(BATCH):
+                    found = [to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
+                    total = add_cells([total, *found], n_coordinates)
+            finally:
+                # The block closes the server's cursor only where no error leaves it.
+                await result.close()
+        return total
+
+    async def _find_label_sets(
+        self, study_id: bytes, root: Node | None, selection: Selection
+    ) -> Collection[str]:
+        """Return the label sets to add up; a study has few, and its highest cells show them."""
+        if not selection.labels:
+            return [NO_LABELS]
+        tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
+        statement = select(CellSum.labels).where(CellSum.study_id == study_id, _at(tops)).distinct()
+        present = (await self._connection.execute(statement)).scalars()
+        return [text for text in present if is_shown(text, selection)]
+
+    async def _read_root(self, study_id: bytes) -> Node | None:
+        statement = select(CellRoot.level, CellRoot.first).where(CellRoot.study_id == study_id)
+        return to_root((await self._connection.execute(statement)).first())
+
+    async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
+        """Return the root; no other transaction changes cells of the study before this ends."""
+        statement = (
+            select(CellRoot.level, CellRoot.first)
+            .where(CellRoot.study_id == study_id)
+            .with_for_update(skip_locked=skip_locked)
+        )
+        return (await self._connection.execute(statement)).first()
+
+    async def _load(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Cell]:
+        found = await self._load_rows(study_id, nodes)
+        return {key: to_cell(row) for key, row in found.items()}
+
+    async def _load_rows(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Row[Any]]:
+        """Return cells as they are stored."""
+        found = await self._connection.execute(_select_cells(study_id).where(_at(nodes)))
+        return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+
+    async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
+        """Return what tells whether cells have changed, without their sums."""
+        columns = [*_key_columns(), CellSum.members, CellSum.devices]
+        statement = select(*columns).where(CellSum.study_id == study_id, _at(nodes))
+        found = await self._connection.execute(statement)
+        return {
+            (node, row.labels): mark_of(row) for row in found if (node := _to_node(row)) in nodes
+        }
+
+    async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
+        await self._save_rows([to_cell_row(study_id, key, cell) for key, cell in cells.items()])
+
+    async def _save_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not rows:
+            return
+        statement = self._insert(CellSum)
+        changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
+        await self._connection.execute(
+            statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
+        )
+
+
+def _key_columns() -> list[Any]:
+    return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
+
+
+def _select_cells(study_id: bytes, labels: Collection[str] = ()) -> Any:
+    statement = select(CellSum).where(CellSum.study_id == study_id)
+    return statement.where(CellSum.labels.in_(labels)) if labels else statement
+
+
+def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
+    """Return a condition that these nodes meet, and few others: one search per level and kind."""
+    firsts: dict[tuple[int, bool], set[int]] = defaultdict(set)
+    for node in nodes:
+        firsts[node.level, node.length > 0].add(node.first)
+    return or_(
+        false(),
+        *(
+            and_(
+                CellSum.level == level,
+                CellSum.first.in_(sorted(values)),
+                CellSum.length > 0 if is_span else CellSum.length == 0,
+            )
+            for (level, is_span), values in sorted(firsts.items())
+        ),
+    )
+
+
+def _in_cover(chosen: Cover) -> ColumnElement[bool]:
+    spans = [
+        and_(
+            CellSum.level == node.level,
+            CellSum.first.between(node.first, node.last),
+            CellSum.length > 0,
+        )
+        for node in chosen.crossed
+        if node.level > 0
+    ]
+    return or_(_at(chosen.nodes), *spans)
+
+
+def _takes(chosen: Cover, node: Node) -> bool:
+    return node.length == 0 or chosen.takes(node)
+
+
+def to_root(row: Any) -> Node | None:
+    """Make a root of a row; None where there is none yet."""
+    return None if row is None or row.level is None else Node(row.level, row.first)
+
+
+def _to_node(row: Row[Any]) -> Node:
+    return Node(row.level, row.first, row.length)
+
+
+def to_cell(row: Row[Any]) -> Cell:
+    """Make a cell of its row."""
+    return Cell(
+        sums=decode_array(row.sums),
+        size_sums=decode_size_sums(row.size_sums),
+        moments=SizeMoments(
+            n_sketches=row.n_sketches,
+            first=row.n_records,
+            second=row.second_moment,
+            third=row.third_moment,
+        ),
+        magnitude=row.magnitude,
+        members=decode_members(row.members),
+        devices=int.from_bytes(row.devices, "little"),
+    )
+
+
+def mark_of(row: Row[Any]) -> Mark:
+    """Return the mark of a cell's row."""
+    return row.members, row.devices
+
+
+def to_cell_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
+    """Return the columns of a cell."""
+    node, labels = key
+    return {
+        "study_id": study_id,
+        "level": node.level,
+        "first": node.first,
+        "length": node.length,
+        "labels": labels,
+        "n_sketches": cell.moments.n_sketches,
+        "n_records": cell.moments.first,
+        "second_moment": cell.moments.second,
+        "third_moment": cell.moments.third,
+        "magnitude": cell.magnitude,
+        "members": encode_members(cell.members),
+        "devices": encode_devices(cell.devices),
+        "sums": encode_array(cell.sums),
+        "size_sums": encode_size_sums(cell.size_sums),
+    }

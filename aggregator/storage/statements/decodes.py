@@ -1,0 +1,159 @@
+"""Snapshots and their decodes, and the leases of workers on these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy.sql.dml import Update
+
+from aggregator.records import DecodeRecord, DecodeState, SnapshotRecord
+from aggregator.storage.models import Decode, Snapshot
+from aggregator.storage.statements.rows import Rows, columns_of, to_record
+
+_NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
+_AFRESH: dict[str, Any] = {
+    "state": "queued",
+    "progress": 0.0,
+    "started": None,
+    "finished": None,
+    "result": None,
+    "problem": None,
+    "attempts": 0,
+    **_NO_LEASE,
+}
+
+
+class DecodeRows(Rows):
+    """Statements on snapshots and decodes."""
+
+    async def add_snapshot(self, record: SnapshotRecord) -> bool:
+        """Store a snapshot."""
+        return await self._add(Snapshot, record)
+
+    async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
+        """Return a snapshot."""
+        columns = columns_of(Snapshot, SnapshotRecord)
+        statement = select(*columns).where(Snapshot.snapshot_id == snapshot_id)
+        return to_record(SnapshotRecord, (await self._connection.execute(statement)).first())
+
+    async def add_decode(self, record: DecodeRecord) -> bool:
+        """Queue a decode."""
+        return await self._add(Decode, record)
+
+    async def get_decode(self, decode_id: bytes) -> DecodeRecord | None:
+        """Return a decode."""
+        statement = select(*columns_of(Decode, DecodeRecord)).where(Decode.decode_id == decode_id)
+        return to_record(DecodeRecord, (await self._connection.execute(statement)).first())
+
+    async def requeue_decode(self, decode_id: bytes) -> bool:
+        """Queue a failed or cancelled decode anew; false if it is in another state."""
+        ended = Decode.state.in_(["failed", "cancelled"])
+        return await self._changes(_of(decode_id).where(ended).values(_AFRESH))
+
+    async def cancel_decode(self, decode_id: bytes, *, now: float) -> bool:
+        """Cancel a decode; false if it has ended."""
+        under_way = Decode.state.in_(["queued", "running"])
+        cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
+        return await self._changes(_of(decode_id).where(under_way).values(cancelled))
+
+    async def has_leasable_decode(self, *, now: float) -> bool:
+        """Return whether a decode waits for a worker."""
+        statement = select(Decode.decode_id).where(_leasable(now)).limit(1)
+        return (await self._connection.execute(statement)).first() is not None
+
+    async def lease_decode(
+        self, *, token: bytes, now: float, expires: float, max_attempts: int
+    ) -> DecodeRecord | None:
+        """Take the oldest decode that is queued or whose lease has expired.
+
+        One statement. On Postgres, workers pass over rows that others are taking; on SQLite the
+        transaction was begun as the only writer.
+        """
+        oldest = (
+            select(Decode.decode_id)
+            .where(_leasable(now), Decode.attempts < max_attempts)
+            .order_by(Decode.created)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+            .scalar_subquery()
+        )
+        taken = {
+            "state": "running",
+            "started": now,
+            "progress": 0.0,
+            "lease_token": token,
+            "lease_expires": expires,
+            "attempts": Decode.attempts + 1,
+        }
+        statement = update(Decode).where(Decode.decode_id == oldest).values(taken)
+        found = await self._connection.execute(
+            statement.returning(*columns_of(Decode, DecodeRecord))
+        )
+        return to_record(DecodeRecord, found.first())
+
+    async def renew_lease(
+        self, decode_id: bytes, token: bytes, *, expires: float, progress: float
+    ) -> bool:
+        """Prolong a lease; false if it is lost or the decode was cancelled."""
+        statement = _held(decode_id, token).values(lease_expires=expires, progress=progress)
+        return await self._changes(statement)
+
+    async def release_lease(self, decode_id: bytes, token: bytes) -> bool:
+        """Give a decode back unfinished; the attempt does not count."""
+        waiting = {
+            "state": "queued",
+            "started": None,
+            "progress": 0.0,
+            "attempts": Decode.attempts - 1,
+            **_NO_LEASE,
+        }
+        return await self._changes(_held(decode_id, token).values(waiting))
+
+    async def finish_decode(
+        self,
+        decode_id: bytes,
+        token: bytes,
+        *,
+        state: DecodeState,
+        now: float,
+        result: Mapping[str, Any] | None = None,
+        problem: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Store how a decode ended; false if the lease is lost or it was cancelled."""
+        ended = {"state": state, "finished": now, "result": result, "problem": problem, **_NO_LEASE}
+        if state == "succeeded":
+            ended["progress"] = 1.0
+        return await self._changes(_held(decode_id, token).values(ended))
+
+    async def fail_exhausted(
+        self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
+    ) -> int:
+        """Fail decodes whose last allowed attempt has expired; return how many."""
+        failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
+        statement = (
+            update(Decode)
+            .where(_leasable(now), Decode.attempts >= max_attempts)
+            .values(failed)
+            .returning(Decode.decode_id)
+        )
+        return len((await self._connection.execute(statement)).all())
+
+    async def _changes(self, statement: Update) -> bool:
+        found = await self._connection.execute(statement.returning(Decode.decode_id))
+        return found.first() is not None
+
+
+def _of(decode_id: bytes) -> Update:
+    return update(Decode).where(Decode.decode_id == decode_id)
+
+
+def _held(decode_id: bytes, token: bytes) -> Update:
+    """Only the holder of the lease may write: what a slow worker sends too late finds no row."""
+    return _of(decode_id).where(Decode.state == "running", Decode.lease_token == token)
+
+
+def _leasable(now: float) -> ColumnElement[bool]:
+    expired = and_(Decode.state == "running", Decode.lease_expires < now)
+    return or_(Decode.state == "queued", expired)

@@ -1,0 +1,203 @@
+"""Devices and their streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import and_, bindparam, func, select, text, update
+
+from aggregator.records import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
+from aggregator.storage.models import Device, RetiredKey, Sketch, Study
+from aggregator.storage.statements.gaps import GapRows
+from aggregator.storage.statements.rows import columns_of, follows, to_record
+
+# What every upload runs is built once: that takes as long as running it.
+_IDS: Any = bindparam("device_ids", expanding=True)
+_GET_MANY = select(*columns_of(Device, DeviceRecord)).where(Device.device_id.in_(_IDS))
+# In one order everywhere: two that lock the same devices must not deadlock.
+_LOCK_MANY = _GET_MANY.order_by(Device.device_id).with_for_update()
+_TOUCH = (
+    update(Device)
+    .where(Device.device_id.in_(_IDS))
+    .values(last_seen=bindparam("now"), n_sketches=Device.n_sketches + bindparam("more"))
+)
+# From each stream to the next: counting distinct ones reads every sketch of the device.
+_COUNT_STREAMS = text(
+    "WITH RECURSIVE found(stream) AS ("
+    "SELECT min(stream) FROM sketches WHERE device_id = :device_id"
+    " UNION ALL SELECT (SELECT min(stream) FROM sketches"
+    " WHERE device_id = :device_id AND stream > found.stream)"
+    " FROM found WHERE found.stream IS NOT NULL)"
+    " SELECT count(stream) FROM found"
+)
+
+
+class DeviceRows(GapRows):
+    """Statements on devices."""
+
+    async def add_device(self, record: DeviceRecord) -> bool:
+        """Store a device."""
+        # Counted in the study, for two that took the highest number so far would collide.
+        number = await self._connection.execute(
+            update(Study)
+            .where(Study.study_id == record.study_id)
+            .values(n_numbers=Study.n_numbers + 1)
+            .returning(Study.n_numbers)
+        )
+        return await self._add(Device, record, number=number.scalar_one() - 1)
+
+    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
+        """Return a device; with ``lock`` no other transaction uploads for it before this ends."""
+        statement = select(*columns_of(Device, DeviceRecord)).where(Device.device_id == device_id)
+        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
+            statement = statement.with_for_update()
+        return to_record(DeviceRecord, (await self._connection.execute(statement)).first())
+
+    async def get_devices(
+        self, device_ids: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, DeviceRecord]:
+        """Return those of some devices that there are; ``lock`` as in :meth:`get_device`."""
+        found = await self._connection.execute(
+            _LOCK_MANY if lock else _GET_MANY, {"device_ids": list(device_ids)}
+        )
+        return {row.device_id: DeviceRecord(**row._mapping) for row in found}
+
+    async def touch_devices(
+        self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
+    ) -> None:
+        """Note when devices were last seen, and that each has ``n_sketches`` more."""
+        await self._connection.execute(
+            _TOUCH, {"device_ids": list(device_ids), "now": now, "more": n_sketches}
+        )
+
+    async def note_heartbeat(
+        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+    ) -> None:
+        """Keep what a device says of itself, in the place of what it said before."""
+        said = {
+            "heartbeat": heartbeat,
+            "heartbeat_at": now,
+            "last_seen": now,
+            "n_plan_refusals": len(heartbeat["plan_refusals"]),
+        }
+        await self._connection.execute(
+            update(Device).where(Device.device_id == device_id).values(said)
+        )
+
+    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
+        """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
+        statement = select(Device.heartbeat).where(
+            Device.study_id == study_id, Device.n_plan_refusals > 0
+        )
+        found = await self._connection.execute(statement)
+        return _count_rules(heartbeat or {} for heartbeat in found.scalars())
+
+    async def list_devices(
+        self, study_id: bytes | None, *, after: PageKey | None, limit: int
+    ) -> Sequence[DeviceRecord]:
+        """Return devices in the order of enrolment, of one study or of all that are there."""
+        gone = select(Study.study_id).where(Study.state == "withdrawn")
+        among = Device.study_id.not_in(gone) if study_id is None else Device.study_id == study_id
+        statement = (
+            select(*columns_of(Device, DeviceRecord))
+            .where(among, *follows(Device.enrolled, Device.device_id, after))
+            .order_by(Device.enrolled, Device.device_id)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [DeviceRecord(**row._mapping) for row in found]
+
+    async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
+        """Give a device another key and keep the old one; false if that was retired before."""
+        if not await self._add(RetiredKey, retired):
+            return False
+        await self._connection.execute(
+            update(Device)
+            .where(Device.device_id == retired.device_id)
+            .values(public_key=public_key)
+        )
+        return True
+
+    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
+        """Return the keys that a device has replaced, the latest last."""
+        statement = (
+            select(*columns_of(RetiredKey, RetiredKeyRecord))
+            .where(RetiredKey.device_id == device_id)
+            .order_by(RetiredKey.retired, RetiredKey.key_id)
+        )
+        found = await self._connection.execute(statement)
+        return [RetiredKeyRecord(**row._mapping) for row in found]
+
+    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
+        """Store anew how far a retired key went, and whether it is revoked."""
+        await self._connection.execute(
+            update(RetiredKey)
+            .where(RetiredKey.key_id == record.key_id)
+            .values(last_sequences=record.last_sequences, revoked=record.revoked)
+        )
+
+    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
+        """Take nothing more from a device; false if it is so already."""
+        revoked = await self._connection.execute(
+            update(Device)
+            .where(Device.device_id == device_id, Device.revoked.is_(None))
+            .values(revoked=now)
+            .returning(Device.device_id)
+        )
+        return revoked.first() is not None
+
+    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
+        """Return the streams of a device by name."""
+        return (await self.list_streams_of([device_id])).get(device_id, [])
+
+    async def count_streams(self, device_id: bytes) -> int:
+        """Count the streams of a device: one search in an index for each."""
+        found = await self._connection.execute(_COUNT_STREAMS, {"device_id": device_id})
+        return int(found.scalar_one())
+
+    async def list_streams_of(
+        self, device_ids: Sequence[bytes]
+    ) -> Mapping[bytes, Sequence[StreamRecord]]:
+        """Return the streams of several devices; those that have none are left out."""
+        last = (
+            select(
+                Sketch.device_id,
+                Sketch.stream,
+                func.max(Sketch.sequence).label("sequence"),
+                func.count().label("n_stored"),
+            )
+            .where(Sketch.device_id.in_(device_ids))
+            .group_by(Sketch.device_id, Sketch.stream)
+            .subquery()
+        )
+        same = and_(
+            Sketch.device_id == last.c.device_id,
+            Sketch.stream == last.c.stream,
+            Sketch.sequence == last.c.sequence,
+        )
+        columns = (Sketch.device_id, Sketch.stream, Sketch.sequence, Sketch.last_slot)
+        statement = select(*columns, last.c.n_stored).join(last, same)
+        rows = (await self._connection.execute(statement)).all()
+        # Counting is cheap and finds that most streams are whole.
+        gaps = await self._list_gaps({r.device_id for r in rows if r.n_stored <= r.sequence})
+        streams: dict[bytes, list[StreamRecord]] = {}
+        for device_id, stream, sequence, slot, n_stored in rows:
+            record = StreamRecord(
+                stream=stream,
+                last_sequence=sequence,
+                last_slot=slot,
+                n_missing=sequence + 1 - n_stored,
+                missing=tuple(gaps.get((device_id, stream), ())),
+            )
+            streams.setdefault(device_id, []).append(record)
+        return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}
+
+
+def _count_rules(heartbeats: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Count by rule the heartbeats that refuse a plan; one that names a rule twice counts once."""
+    counts: Counter[str] = Counter()
+    for heartbeat in heartbeats:
+        counts.update({refusal["rule"] for refusal in heartbeat.get("plan_refusals", ())})
+    return counts

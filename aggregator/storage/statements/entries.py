@@ -1,0 +1,159 @@
+"""Sketches as they are read for sums: those that wait for a cell, and those that leave theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, select
+
+from aggregator.records import Selection
+from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
+from aggregator.storage.statements.rows import Rows
+from aggregator.storage.sums.cells import Cell, to_bits
+from aggregator.storage.sums.leaving import Kept, subtract_leaving
+from aggregator.storage.sums.merging import Entry, Layout, encode_labels
+from aggregator.storage.sums.summing import BATCH, PayloadSum
+from aggregator.storage.sums.summing import Row as SketchRow
+
+_EVERYTHING = Selection()
+
+
+class EntryRows(Rows):
+    """Statements on sketches that are added up."""
+
+    async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
+        """Add up those of some sketches that a selection holds."""
+        running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
+        async with self._connection.stream(statement.where(*inside(selection))) as result:
+            try:
+                async for rows in result.partitions(BATCH):
+                    running.add(
+                        [
+                            to_entry(row).row
+                            for row in rows
+                            if selection.matches_labels(row.device_labels)
+                        ]
+                    )
+            finally:
+                # The block closes the server's cursor only where no error leaves it.
+                await result.close()
+        return running.total()
+
+    async def _subtract_leaving(
+        self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
+    ) -> Cell:
+        """Take what leaves from the sum over the cells of a selection."""
+        leaving = await self._read_leaving(study_id)
+        if not leaving:
+            return total
+        less = await self._sum_entries(select_leaving(study_id), selection, layout)
+        kept = to_bits(place.device for place in await self._list_kept(study_id, selection))
+        return subtract_leaving(total, less, leaving=leaving, kept=kept)
+
+    async def _read_leaving(self, study_id: bytes) -> int:
+        """Return the devices of a study that leave, as bits."""
+        statement = (
+            select(Device.number)
+            .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)
+            .where(LeavingDevice.study_id == study_id)
+        )
+        return to_bits((await self._connection.execute(statement)).scalars())
+
+    async def _list_kept(
+        self, study_id: bytes, selection: Selection = _EVERYTHING
+    ) -> Sequence[Kept]:
+        """Return where the sketches of devices that leave lie that stay."""
+        statement = (
+            select(
+                Sketch.first_slot,
+                Sketch.last_slot,
+                Device.number,
+                Device.labels.label("device_labels"),
+            )
+            .distinct()
+            .select_from(LeavingDevice)
+            .join(Device, Device.device_id == LeavingDevice.device_id)
+            .join(Sketch, Sketch.device_id == LeavingDevice.device_id)
+            .where(LeavingDevice.study_id == study_id, *stays(), *inside(selection))
+        )
+        return [
+            Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.number)
+            for row in await self._connection.execute(statement)
+            if selection.matches_labels(row.device_labels)
+        ]
+
+
+def select_pending(study_id: bytes) -> Any:
+    """Select the sketches of a study that are in no cell yet."""
+    return (
+        select_entries()
+        .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
+        .where(PendingSketch.study_id == study_id)
+    )
+
+
+def select_leaving(study_id: bytes) -> Any:
+    """Select the sketches of a study that are in cells still, and count no more."""
+    waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+    return (
+        select_entries()
+        .join(LeavingDevice, LeavingDevice.device_id == Sketch.device_id)
+        .where(LeavingDevice.study_id == study_id, *leaves())
+        .where(Sketch.sketch_id.not_in(waits))
+    )
+
+
+def leaves() -> list[ColumnElement[bool]]:
+    """Return the conditions for a sketch of an excluded device to leave, not to stay or be gone."""
+    return [Sketch.state == "stored", Sketch.payload.is_not(None)]
+
+
+def stays() -> list[ColumnElement[bool]]:
+    """Return the conditions for a sketch of an excluded device to stay: its payload is gone."""
+    return [Sketch.state == "stored", Sketch.payload.is_(None)]
+
+
+def select_entries() -> Any:
+    """Select sketches with what :func:`to_entry` needs."""
+    return (
+        select(
+            Sketch.sketch_id,
+            Sketch.payload_digest,
+            Sketch.n_records,
+            Sketch.payload,
+            Sketch.first_slot,
+            Sketch.last_slot,
+            Device.number,
+            Device.labels.label("device_labels"),
+        )
+        .select_from(Sketch)
+        .join(Device, Device.device_id == Sketch.device_id)
+    )
+
+
+def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
+    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
+    return Entry(
+        row=SketchRow(
+            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
+        ),
+        labels=encode_labels(row.device_labels),
+        first_slot=row.first_slot,
+        last_slot=row.last_slot,
+    )
+
+
+def order_of(first_slot: int | None) -> int:
+    """Return where a sketch stands among others; those without slots are first."""
+    return -(1 << 62) if first_slot is None else first_slot
+
+
+def inside(selection: Selection) -> list[ColumnElement[bool]]:
+    """Return the conditions for all slots of a sketch to be in a selection."""
+    conditions: list[ColumnElement[bool]] = []
+    if selection.first_slot is not None:
+        conditions.append(Sketch.first_slot >= selection.first_slot)
+    if selection.last_slot is not None:
+        conditions.append(Sketch.last_slot <= selection.last_slot)
+    return conditions

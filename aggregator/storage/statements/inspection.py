@@ -1,0 +1,253 @@
+"""Reading a whole database and naming what contradicts itself; it changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, Table, and_, case, func, or_, select
+
+from aggregator.storage.models import (
+    Base,
+    CellRoot,
+    Decode,
+    Device,
+    LeavingDevice,
+    PendingSketch,
+    RetiredKey,
+    Sketch,
+    Study,
+)
+from aggregator.storage.statements.entries import leaves
+from aggregator.storage.statements.rows import Rows
+from aggregator.storage.sums.summing import BATCH
+from shared.errors import SignatureError, WireError
+from shared.wire import SketchHeader, decode_header, verify_header
+
+
+class InspectionRows(Rows):
+    """Checks of one moment; each yields a line for every fault."""
+
+    async def count_rows(self, model: type[Base]) -> int:
+        """Count the rows of a table."""
+        statement = select(func.count()).select_from(model)
+        return (await self._connection.execute(statement)).scalar_one()
+
+    async def count_all_rows(self) -> int:
+        """Count the rows of all tables."""
+        counts = [select(func.count()).select_from(t) for t in Base.metadata.sorted_tables]
+        return sum([(await self._connection.execute(one)).scalar_one() for one in counts])
+
+    async def list_study_ids(self) -> Sequence[bytes]:
+        """Return the identities of the studies that were not withdrawn."""
+        kept = select(Study.study_id).where(Study.state != "withdrawn")
+        found = await self._connection.execute(kept.order_by(Study.study_id))
+        return list(found.scalars())
+
+    async def find_file_faults(self) -> AsyncIterator[str]:
+        """Let SQLite read its own file; Postgres checks its pages as it reads them."""
+        if self._connection.dialect.name != "sqlite":
+            return
+        found = await self._connection.exec_driver_sql("PRAGMA integrity_check(100)")
+        for (line,) in found:
+            if line != "ok":
+                yield str(line)
+
+    async def find_plan_faults(self) -> AsyncIterator[str]:
+        """Compare the digests of plans with the plans."""
+        rows = await self._connection.execute(select(Study.study_id, Study.plan, Study.plan_digest))
+        for row in rows:
+            if hashlib.sha256(row.plan).digest() != row.plan_digest:
+                yield f"study {row.study_id.hex()}: the plan does not have its digest"
+
+    async def find_sketch_faults(self) -> AsyncIterator[str]:
+        """Compare each payload with its digest, and each row with the header that was signed."""
+        after: bytes = b""
+        columns = select(*Sketch.__table__.columns).order_by(Sketch.sketch_id).limit(BATCH)
+        while True:
+            page = columns.where(Sketch.sketch_id > after)
+            rows = (await self._connection.execute(page)).all()
+            for row in rows:
+                for fault in _check_sketch(row):
+                    yield f"sketch {row.sketch_id.hex()}: {fault}"
+            if len(rows) < BATCH:
+                return
+            after = rows[-1].sketch_id
+
+    async def find_signature_faults(self) -> AsyncIterator[str]:
+        """Verify each header with its device's keys: a retired one up to its last sequences."""
+        after: bytes = b""
+        columns = (Sketch.sketch_id, Sketch.device_id, Sketch.header, Sketch.signature)
+        page = (
+            select(*columns, Sketch.stream, Sketch.sequence, Device.public_key)
+            .join(Device, Device.device_id == Sketch.device_id)
+            .order_by(Sketch.sketch_id)
+            .limit(BATCH)
+        )
+        while True:
+            rows = (await self._connection.execute(page.where(Sketch.sketch_id > after))).all()
+            retired = await self._read_retired({row.device_id for row in rows})
+            for row in rows:
+                older = [
+                    key.public_key
+                    for key in retired.get(row.device_id, ())
+                    if row.sequence <= key.last_sequences.get(row.stream, -1)
+                ]
+                if not any(_is_signed_by(key, row) for key in (row.public_key, *older)):
+                    yield f"sketch {row.sketch_id.hex()}: no key of its device signed it"
+            if len(rows) < BATCH:
+                return
+            after = rows[-1].sketch_id
+
+    async def _read_retired(self, device_ids: Collection[bytes]) -> dict[bytes, list[Row[Any]]]:
+        columns = (RetiredKey.device_id, RetiredKey.public_key, RetiredKey.last_sequences)
+        statement = select(*columns).where(RetiredKey.device_id.in_(device_ids))
+        found: dict[bytes, list[Row[Any]]] = {}
+        for row in await self._connection.execute(statement):
+            found.setdefault(row.device_id, []).append(row)
+        return found
+
+    async def find_count_faults(self) -> AsyncIterator[str]:
+        """Compare what studies and devices say they hold with the rows."""
+        # What leaves counts no more, though cells hold it still.
+        counts = and_(
+            Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
+        )
+        stored = case((counts, 1), else_=0)
+        sizes = case((counts, func.coalesce(Sketch.n_records, 0)), else_=0)
+        statement = (
+            select(
+                Study.study_id,
+                Study.n_sketches,
+                Study.n_records,
+                func.coalesce(func.sum(stored), 0).label("found_sketches"),
+                func.coalesce(func.sum(sizes), 0).label("found_records"),
+            )
+            .outerjoin(Sketch, Sketch.study_id == Study.study_id)
+            .outerjoin(Device, Device.device_id == Sketch.device_id)
+            # What a withdrawn study held is removed batch by batch.
+            .where(Study.state != "withdrawn")
+            .group_by(Study.study_id, Study.n_sketches, Study.n_records)
+        )
+        for row in await self._connection.execute(statement):
+            for what in ("sketches", "records"):
+                says, found = getattr(row, f"n_{what}"), int(getattr(row, f"found_{what}"))
+                if says != found:
+                    yield f"study {row.study_id.hex()}: says {says} {what}, and has {found}"
+        devices = (
+            select(Device.device_id, Device.n_sketches, func.count(Sketch.sketch_id).label("found"))
+            .outerjoin(Sketch, Sketch.device_id == Device.device_id)
+            .join(Study, Study.study_id == Device.study_id)
+            .where(Study.state != "withdrawn")
+            .group_by(Device.device_id, Device.n_sketches)
+        )
+        for row in await self._connection.execute(devices):
+            if row.n_sketches != row.found:
+                yield (
+                    f"device {row.device_id.hex()}: says {row.n_sketches} sketches, "
+                    f"and has {row.found}"
+                )
+
+    async def find_orphans(self) -> AsyncIterator[str]:
+        """Find rows that name what is not there, in every table, and sketches in a wrong state."""
+        for table in Base.metadata.sorted_tables:
+            for column, target in _references(table):
+                parent = target.table.alias()
+                statement = (
+                    select(*table.primary_key.columns)
+                    .outerjoin(parent, parent.c[target.name] == column)
+                    .where(column.is_not(None), parent.c[target.name].is_(None))
+                )
+                for row in await self._connection.execute(statement):
+                    yield f"{table.name} {_name(row)}: its {column.name} is not there"
+        async for fault in self._find_misplaced():
+            yield fault
+
+    async def _find_misplaced(self) -> AsyncIterator[str]:
+        cannot = or_(Sketch.payload.is_(None), Sketch.state != "stored")
+        waiting = (
+            select(Sketch.sketch_id)
+            .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
+            .where(cannot)
+        )
+        for row in await self._connection.execute(waiting):
+            yield f"sketch {row.sketch_id.hex()}: waits for a sum, and has nothing to add"
+        async for fault in self._find_left_behind():
+            yield fault
+        rootless = (
+            select(Study.study_id)
+            .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
+            .where(CellRoot.study_id.is_(None), Study.state != "withdrawn")
+        )
+        for row in await self._connection.execute(rootless):
+            yield f"study {row.study_id.hex()}: has no root, so nothing is ever merged"
+        answered = (Decode.state == "succeeded") != Decode.result.is_not(None)
+        for row in await self._connection.execute(select(Decode.decode_id).where(answered)):
+            yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
+
+    async def _find_left_behind(self) -> AsyncIterator[str]:
+        """Find excluded devices that nobody takes out of cells, and others that somebody does."""
+        # A withdrawn study's cells go as a whole.
+        statement = (
+            select(Device.device_id)
+            .join(Study, Study.study_id == Device.study_id)
+            .outerjoin(LeavingDevice, LeavingDevice.device_id == Device.device_id)
+            .where(Study.state != "withdrawn")
+        )
+        held = select(Sketch.sketch_id).where(Sketch.device_id == Device.device_id, *leaves())
+        left = statement.where(
+            Device.excluded.is_not(None), LeavingDevice.device_id.is_(None), held.exists()
+        )
+        for row in await self._connection.execute(left):
+            yield f"device {row.device_id.hex()}: is excluded, and its sketches stay in the sums"
+        wrong = statement.where(Device.excluded.is_(None), LeavingDevice.device_id.is_not(None))
+        for row in await self._connection.execute(wrong):
+            yield f"device {row.device_id.hex()}: is not excluded, and leaves the sums"
+
+
+def _is_signed_by(public_key: bytes, row: Any) -> bool:
+    try:
+        verify_header(
+            public_key, device=row.device_id, header_bytes=row.header, signature=row.signature
+        )
+    except SignatureError:
+        return False
+    return True
+
+
+def _check_sketch(row: Row[Any]) -> Iterator[str]:
+    if row.payload is not None and hashlib.sha256(row.payload).digest() != row.payload_digest:
+        yield "the payload does not have its digest"
+    try:
+        header = decode_header(row.header)
+    except WireError as error:
+        yield f"the header cannot be read ({error})"
+        return
+    for name, value in _said_by(header).items():
+        if getattr(row, name) != value:
+            yield f"{name} is not what its device signed"
+
+
+def _said_by(header: SketchHeader) -> Mapping[str, Any]:
+    first, last = header.slots or (None, None)
+    return {
+        "sketch_id": header.sketch_id,
+        "study_id": header.study,
+        "device_id": header.device,
+        "stream": header.stream,
+        "sequence": header.sequence,
+        "first_slot": first,
+        "last_slot": last,
+        "n_records": header.n_records,
+        "payload_digest": header.payload_digest,
+    }
+
+
+def _references(table: Table) -> Iterator[tuple[Any, Any]]:
+    for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+        yield key.parent, key.column
+
+
+def _name(row: Row[Any]) -> str:
+    return " ".join(part.hex() if isinstance(part, bytes) else str(part) for part in row)

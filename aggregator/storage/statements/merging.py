@@ -1,0 +1,166 @@
+"""Adding the sketches that wait to the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select, update
+
+from aggregator.storage.models import CellRoot, PendingSketch
+from aggregator.storage.statements.cells import (
+    CellRows,
+    Mark,
+    mark_of,
+    to_cell,
+    to_cell_row,
+    to_root,
+)
+from aggregator.storage.statements.entries import select_pending, to_entry
+from aggregator.storage.statements.turns import in_turns
+from aggregator.storage.sums.cells import Cell, add_cells
+from aggregator.storage.sums.dyadic import Node
+from aggregator.storage.sums.merging import Addition, CellKey, Layout, Rest, raise_root, sum_up
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedMerge:
+    """An addition, and what it makes of the cells if they are still as they were found.
+
+    Parameters
+    ----------
+    marks
+        Of the cells that were found.
+    rows
+        All cells of the addition with it; of use only where the root stays.
+    """
+
+    addition: Addition
+    marks: Mapping[CellKey, Mark]
+    rows: Sequence[Mapping[str, Any]]
+
+
+class MergeRows(CellRows):
+    """Statements of merging."""
+
+    async def list_unmerged(self) -> Sequence[bytes]:
+        """Return the studies with sketches that are in no running sum yet."""
+        statement = select(PendingSketch.study_id).distinct()
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def merge_sketches(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> int:
+        """Add up to ``most`` waiting sketches to the running sums; return how many were.
+
+        None, while another does the same. It changes no total.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        if await self._lock_root(study_id, skip_locked=True) is None:
+            return 0
+        prepared = await self.prepare_merge(
+            study_id, width=width, n_coordinates=n_coordinates, most=most
+        )
+        return 0 if prepared is None else await self.apply_merge(prepared)
+
+    async def prepare_merge(
+        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+    ) -> PreparedMerge | None:
+        """Sum up to ``most`` waiting sketches, and change nothing; None if there is none.
+
+        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: the first
+        takes long and reads, the second is short and writes.
+        """
+        root = await self._read_root(study_id)
+        statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
+        waiting = (await self._connection.execute(statement)).all()
+        if not waiting:
+            return None
+        layout = Layout(width=width, n_coordinates=n_coordinates)
+        addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
+        found = await self._load_rows(study_id, {node for node, _ in addition.cells})
+        return await in_turns(partial(_add_up, addition, found))
+
+    async def apply_merge(self, prepared: PreparedMerge) -> int:
+        """Add what was prepared to the running sums; return how many sketches were.
+
+        None, where something changed since, or another does the same.
+        """
+        addition = prepared.addition
+        study_id = addition.study_id
+        found = await self._lock_root(study_id, skip_locked=True)
+        # Only who holds the root takes sketches from those that wait.
+        which = PendingSketch.sketch_id.in_(addition.sketch_ids)
+        waiting = select(func.count()).select_from(PendingSketch).where(which)
+        n_waiting = (await self._connection.execute(waiting)).scalar_one()
+        if found is None or to_root(found) != addition.old:
+            return 0
+        if n_waiting != len(addition.sketch_ids):
+            return 0
+        nodes = {node for node, _ in addition.cells}
+        if (
+            addition.new == addition.old
+            and await self._read_marks(study_id, nodes) == prepared.marks
+        ):
+            await self._save_rows(prepared.rows)
+        else:
+            await self._move_root(study_id, addition.old, addition.new)
+            await self._add_cells(study_id, addition.cells, addition.layout)
+        await self._connection.execute(delete(PendingSketch).where(which))
+        return n_waiting
+
+    async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
+        """Raise the root: all that was collected is in the new one too."""
+        if new is None or new == old:
+            return
+        if old is not None:
+            top = await self._load(study_id, [old])
+            await self._save(study_id, raise_root(top, old, new))
+        await self._connection.execute(
+            update(CellRoot)
+            .where(CellRoot.study_id == study_id)
+            .values(level=new.level, first=new.first)
+        )
+
+    async def _add_cells(
+        self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
+    ) -> None:
+        present = await self._load(study_id, {node for node, _ in more})
+        await self._save(study_id, _add(present, more, layout))
+
+
+def _sum_up(
+    study_id: bytes, waiting: Sequence[Row[Any]], root: Node | None, layout: Layout, rest: Rest
+) -> Addition:
+    entries = []
+    for row in waiting:
+        entries.append(to_entry(row))
+        rest()
+    return sum_up(study_id, entries, root, layout, rest)
+
+
+def _add_up(addition: Addition, found: Mapping[CellKey, Row[Any]], rest: Rest) -> PreparedMerge:
+    rows = []
+    for key, cell in addition.cells.items():
+        present = {key: to_cell(found[key])} if key in found else {}
+        total = _add(present, {key: cell}, addition.layout)
+        rows.append(to_cell_row(addition.study_id, key, total[key]))
+        rest()
+    return PreparedMerge(
+        addition=addition, marks={key: mark_of(row) for key, row in found.items()}, rows=rows
+    )
+
+
+def _add(
+    present: Mapping[CellKey, Cell], more: Mapping[CellKey, Cell], layout: Layout
+) -> dict[CellKey, Cell]:
+    return {
+        key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
+        for key, cell in more.items()
+    }

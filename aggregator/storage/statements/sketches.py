@@ -1,0 +1,173 @@
+"""Sketches and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
+
+from aggregator.records import PageKey, RefusalRecord, SketchRecord
+from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
+from aggregator.storage.statements.rows import Rows, columns_of, follows, insert_into
+from shared.errors import StoreError
+
+# What every upload runs is built once: that takes as long as running it.
+_IDS: Any = bindparam("sketch_ids", expanding=True)
+_GET_MANY = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id.in_(_IDS))
+_ADD_PENDING = insert(PendingSketch)
+_ACCEPTS = or_(
+    Study.state == "open", and_(Study.state == "closed", Study.accept_until > bindparam("now"))
+)
+_COUNT = (
+    update(Study)
+    .where(
+        Study.study_id == bindparam("of_study"),
+        Study.n_sketches <= bindparam("most_before"),
+        _ACCEPTS,
+    )
+    .values(
+        n_sketches=Study.n_sketches + bindparam("more_sketches"),
+        n_records=Study.n_records + bindparam("more_records"),
+    )
+    .returning(Study.n_sketches)
+)
+
+
+class SketchRows(Rows):
+    """Statements on sketches."""
+
+    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
+        """Store sketches with their payloads.
+
+        Raises
+        ------
+        StoreError
+            The identity, or the place in the stream, of one is taken.
+        """
+        names = [f.name for f in fields(SketchRecord)]
+        rows = [
+            {name: getattr(record, name) for name in names} | {"payload": payload}
+            for record, payload in sketches
+        ]
+        added = await self._connection.execute(_add_many(self._connection.dialect.name), rows)
+        waiting = [dict(row._mapping) for row in added]
+        if waiting:
+            await self._connection.execute(_ADD_PENDING, waiting)
+        if len(waiting) != len(sketches):
+            raise StoreError("is stored already", field="sequence")
+
+    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
+        """Return those of some sketches that there are, without their payloads."""
+        found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
+        return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
+
+    async def count_sketch(
+        self,
+        study_id: bytes,
+        *,
+        n_records: int,
+        most_sketches: int,
+        now: float,
+        n_sketches: int = 1,
+    ) -> bool:
+        """Add sketches to a study's counts; false if they do not fit or it accepts none now."""
+        given = {
+            "of_study": study_id,
+            "most_before": most_sketches - n_sketches,
+            "now": now,
+            "more_sketches": n_sketches,
+            "more_records": n_records,
+        }
+        return (await self._connection.execute(_COUNT, given)).first() is not None
+
+    async def list_neighbours(
+        self, places: Sequence[tuple[bytes, str, int]]
+    ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
+        """Return the neighbours of each place, given by device, stream and sequence.
+
+        Two searches in an index for each.
+        """
+        # Few sizes, so that each statement is prepared once; the last place fills the rest.
+        size = 1 << (len(places) - 1).bit_length()
+        filled = [*places, *[places[-1]] * (size - len(places))]
+        given = {
+            f"{name}{i}": value
+            for i, place in enumerate(filled)
+            for name, value in zip("dsq", place, strict=True)
+        }
+        found = await self._connection.execute(_select_neighbours(size), given)
+        both = [(row[0], row[1]) for row in found][: len(places)]
+        wanted = {identity for pair in both for identity in pair if identity is not None}
+        known = await self.get_sketches(wanted) if wanted else {}
+        return [(known.get(below), known.get(above)) for below, above in both]
+
+    async def list_sketches(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[SketchRecord]:
+        """Return sketches in the order of arrival."""
+        statement = (
+            select(*columns_of(Sketch, SketchRecord))
+            .where(Sketch.study_id == study_id, *follows(Sketch.received, Sketch.sketch_id, after))
+            .order_by(Sketch.received, Sketch.sketch_id)
+            .limit(limit)
+        )
+        found = await self._connection.execute(statement)
+        return [SketchRecord(**row._mapping) for row in found]
+
+    async def find_last_arrival(self, study_id: bytes) -> float | None:
+        """Return when the latest sketch of a study was received; None where there is none.
+
+        One look at the end of an index.
+        """
+        statement = (
+            select(Sketch.received)
+            .where(Sketch.study_id == study_id)
+            .order_by(Sketch.received.desc())
+            .limit(1)
+        )
+        return (await self._connection.execute(statement)).scalar_one_or_none()
+
+    async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
+        """Count refusals."""
+        statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)
+        await self._connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["study_id", "problem"], set_={"count": Refusal.count + count}
+            )
+        )
+
+    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
+        """Return the refusals of a study, most frequent first."""
+        statement = (
+            select(Refusal.problem, Refusal.count)
+            .where(Refusal.study_id == study_id)
+            .order_by(Refusal.count.desc(), Refusal.problem)
+        )
+        found = await self._connection.execute(statement)
+        return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+
+
+@cache
+def _add_many(dialect: str) -> Any:
+    """Return the statement that adds sketches whose places are free."""
+    statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
+    return statement.returning(Sketch.sketch_id, Sketch.study_id)
+
+
+@cache
+def _select_neighbours(size: int) -> TextClause:
+    """Return the statement for so many places: in words, for a list of values is built anew."""
+    given = ", ".join(f"({i}, :d{i}, :s{i}, :q{i})" for i in range(size))
+    same = (
+        "SELECT sketch_id FROM sketches WHERE sketches.device_id = places.device_id"
+        " AND sketches.stream = places.stream AND sketches.sequence"
+    )
+    return text(
+        f"WITH places(number, device_id, stream, sequence) AS (VALUES {given})"
+        f" SELECT ({same} < places.sequence ORDER BY sketches.sequence DESC LIMIT 1),"
+        f" ({same} > places.sequence ORDER BY sketches.sequence LIMIT 1)"
+        " FROM places ORDER BY number"
+    )

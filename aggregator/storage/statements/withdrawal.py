@@ -1,0 +1,95 @@
+"""Withdrawing a study: marked at once, removed in batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete, inspect, or_, select, tuple_, update
+
+from aggregator.storage.models import (
+    Base,
+    CellRoot,
+    CellSum,
+    Decode,
+    Device,
+    LeavingDevice,
+    PendingSketch,
+    Refusal,
+    Sketch,
+    Snapshot,
+    Study,
+    Token,
+)
+from aggregator.storage.statements.cells import CellRows
+
+# Those first that refer to others.
+_HELD: tuple[type[Base], ...] = (
+    Decode, Snapshot, PendingSketch, LeavingDevice, Sketch, CellSum, CellRoot, Refusal, Token,
+)  # fmt: skip
+
+
+class WithdrawalRows(CellRows):
+    """Statements on withdrawn studies."""
+
+    async def withdraw_study(self, study_id: bytes) -> bool:
+        """Mark a study as withdrawn, at once and for good; false if it is so or there is none.
+
+        None of its sketches waits to be merged any more.
+        """
+        # In the order in which exclusion takes these locks; merging stays out from here on.
+        await self._lock_root(study_id)
+        marked = await self._connection.execute(
+            update(Study)
+            .where(Study.study_id == study_id, Study.state != "withdrawn")
+            .values(state="withdrawn", accept_until=None, version=Study.version + 1)
+            .returning(Study.study_id)
+        )
+        if marked.first() is None:
+            return False
+        # Every upload counts itself in the study's row, so none adds to these after this.
+        await self._connection.execute(
+            delete(PendingSketch).where(PendingSketch.study_id == study_id)
+        )
+        await self._connection.execute(
+            delete(LeavingDevice).where(LeavingDevice.study_id == study_id)
+        )
+        return True
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        """Remove up to ``most`` rows of what withdrawn studies held; return how many.
+
+        Their devices stay, without labels and heartbeats, so that they can be told.
+        """
+        n_removed = 0
+        for model in _HELD:
+            if n_removed < most:
+                n_removed += await self._purge(model, most - n_removed)
+        return n_removed or await self._forget_devices()
+
+    async def _purge(self, model: type[Base], most: int) -> int:
+        of_study: Any = model.__table__.c.study_id
+        key = inspect(model).primary_key
+        gone = select(*key).where(of_study.in_(_withdrawn())).limit(most)
+        # Of one column or of several; both databases compare rows of values.
+        which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
+        removed = await self._connection.execute(delete(model).where(which).returning(key[0]))
+        return len(removed.all())
+
+    async def _forget_devices(self) -> int:
+        says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)
+        cleared = await self._connection.execute(
+            update(Device)
+            .where(Device.study_id.in_(_withdrawn()), says_more)
+            .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
+            .returning(Device.device_id)
+        )
+        await self._connection.execute(
+            update(Study)
+            .where(Study.state == "withdrawn", Study.n_sketches > 0)
+            .values(n_sketches=0, n_records=0)
+        )
+        return len(cleared.all())
+
+
+def _withdrawn() -> Any:
+    return select(Study.study_id).where(Study.state == "withdrawn")

@@ -1,0 +1,152 @@
+"""The store: one database behind transactions, on SQLite and Postgres alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
+from aggregator.storage.schema import is_empty, migrate_database, require_latest
+from aggregator.storage.statements.decodes import DecodeRows
+from aggregator.storage.statements.devices import DeviceRows
+from aggregator.storage.statements.exclusion import ExclusionRows
+from aggregator.storage.statements.inspection import InspectionRows
+from aggregator.storage.statements.keys import KeyRows
+from aggregator.storage.statements.merging import MergeRows
+from aggregator.storage.statements.sketches import SketchRows
+from aggregator.storage.statements.studies import StudyRows
+from aggregator.storage.statements.withdrawal import WithdrawalRows
+from shared.errors import ConfigError
+
+
+class Transaction(
+    StudyRows,
+    DeviceRows,
+    SketchRows,
+    ExclusionRows,
+    MergeRows,
+    WithdrawalRows,
+    DecodeRows,
+    KeyRows,
+    InspectionRows,
+):
+    """Reads and writes that happen together or not at all.
+
+    Methods named ``add_`` return false, and change nothing, where the identity is already taken.
+    """
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The connection that it is on."""
+        return self._connection
+
+
+class Store:
+    """A store in a database.
+
+    Parameters
+    ----------
+    engine
+        From :func:`aggregator.storage.engine.create_engine`.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        # Reads of one transaction see one moment: cells, and what is not yet in them. A writer
+        # takes what others committed meanwhile, and locks what it must not lose. SQLite is so.
+        self._reading = (
+            {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+        )
+        # Writers of one SQLite file wait for each other by sleeping, and the luckiest goes next.
+        # Those of this process queue here, so that the first comes first.
+        is_file = engine.dialect.name == "sqlite"
+        self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
+
+    @property
+    def has_one_writer(self) -> bool:
+        """True if writers wait for each other: SQLite locks the file, Postgres rows."""
+        return self._turn is not None
+
+    @asynccontextmanager
+    async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
+        """Open a transaction: it commits at the end of the block, and not at all on an error.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        turn = self._turn if write and self._turn is not None else nullcontext()
+        with mapped_errors():
+            async with turn, self.engine.connect() as opened:
+                connection = await opened.execution_options(
+                    sfumato_write=write, **({} if write else self._reading)
+                )
+                require_same_file(connection)
+                async with connection.begin():
+                    yield Transaction(connection)
+                if write:
+                    # Once more, for what is committed is acknowledged after this.
+                    require_same_file(connection)
+
+    async def require_ready(self) -> None:
+        """Check that the database answers and has the schema of this release.
+
+        Raises
+        ------
+        TransportError
+            It does not answer.
+        UnpreparedError
+            It has no tables yet.
+        ConfigError
+            Its schema is of another version.
+        """
+        with mapped_errors():
+            await require_latest(self.engine)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.engine.dispose()
+
+
+def open_store(database_url: str) -> Store:
+    """Open a store without touching the database.
+
+    Raises
+    ------
+    ConfigError
+        The address is not one that this release understands.
+    """
+    try:
+        return Store(create_engine(database_url))
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise ConfigError(
+            "is not an address of a database that this release knows",
+            field="database",
+            fix="give the path of a SQLite file, or postgresql://user@host/name",
+        ) from error
+
+
+async def prepare_database(store: Store) -> None:
+    """Create the tables of an empty SQLite database; check the schema version of any other.
+
+    A shared database is migrated only when its operator says so, for other servers may run on it.
+
+    Raises
+    ------
+    UnpreparedError
+        It is shared, and has no tables yet.
+    ConfigError
+        The schema is of another version.
+    TransportError
+        The database does not answer.
+    """
+    if store.engine.dialect.name == "sqlite":
+        with mapped_errors():
+            if await is_empty(store.engine):
+                await migrate_database(store.engine)
+    await store.require_ready()

@@ -1,0 +1,198 @@
+"""A cell: the exact sums over a set of sketches, which cells can be added to and taken from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.records import SketchTotals
+from aggregator.storage.sums.members import empty_members, encode_members
+from learning.estimate.totals import LIMB_BITS
+from learning.estimate.weighting import SizeMoments
+from shared.errors import StoreError
+from shared.wire import decode_payload, encode_payload
+
+MOST = (1 << 63) - 1
+_LOW = np.uint64((1 << LIMB_BITS) - 1)
+_TOP = np.uint64(LIMB_BITS)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """Sums over sketches.
+
+    Parameters
+    ----------
+    sums, size_sums, moments
+        As in :class:`aggregator.records.SketchTotals`.
+    magnitude
+        The sum over sketches of the largest ``|S_j|``: while it is below 2^63, no order of adding
+        leaves 64 bits.
+    members
+        The digest of the set, as of :func:`aggregator.storage.sums.members.digest_members`.
+    devices
+        Bit i is set where the i-th device of the study has a sketch in it.
+    """
+
+    sums: NDArray[np.int64]
+    size_sums: NDArray[np.int64]
+    moments: SizeMoments
+    magnitude: int
+    members: NDArray[np.uint16]
+    devices: int
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether every number is the same."""
+        return (
+            isinstance(other, Cell)
+            and self.moments == other.moments
+            and (self.magnitude, self.devices) == (other.magnitude, other.devices)
+            and np.array_equal(self.members, other.members)
+            and np.array_equal(self.sums, other.sums)
+            and np.array_equal(self.size_sums, other.size_sums)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_totals(self) -> SketchTotals:
+        """Return what a selection shows of it."""
+        return SketchTotals(
+            sums=self.sums,
+            size_sums=self.size_sums,
+            moments=self.moments,
+            n_devices=self.devices.bit_count(),
+            devices=encode_devices(self.devices),
+            members=encode_members(self.members),
+        )
+
+
+def to_bits(devices: Iterable[int]) -> int:
+    """Return numbers of devices as bits."""
+    return reduce(or_, (1 << number for number in devices), 0)
+
+
+def encode_devices(devices: int) -> bytes:
+    """Return the bits of devices as bytes, the lowest first."""
+    return devices.to_bytes(-(-devices.bit_length() // 8), "little")
+
+
+def has_device(devices: bytes, number: int) -> bool:
+    """Return whether the bit of a device is set."""
+    return number // 8 < len(devices) and bool(devices[number // 8] >> number % 8 & 1)
+
+
+def encode_array(values: NDArray[np.int64]) -> bytes:
+    """Return integers in as few bytes each as the largest needs, after a byte that says how many.
+
+    Most sums need four or five of eight bytes, and cells are written and read often.
+    """
+    high, low = int(values.max(initial=0)), int(values.min(initial=0))
+    width = max(high, ~low).bit_length() // 8 + 1
+    return bytes([width]) + encode_payload(values, width)
+
+
+def decode_array(data: bytes) -> NDArray[np.int64]:
+    """Return what :func:`encode_array` encoded."""
+    width = data[0]
+    return decode_payload(data[1:], width=width, n_coordinates=(len(data) - 1) // width)
+
+
+def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
+    """Return limbs as bytes: as one integer each where all fit 64 bits, after a zero where not."""
+    high, low = limbs
+    if not ((high == 0) | (high == -1)).all():
+        return b"\0" + limbs.astype("<i8").tobytes()
+    return encode_array(low + (high << np.int64(LIMB_BITS)))
+
+
+def decode_size_sums(data: bytes) -> NDArray[np.int64]:
+    """Return the limbs that :func:`encode_size_sums` encoded."""
+    if data[0] == 0:
+        return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64).reshape(2, -1)
+    whole = decode_array(data)
+    return np.array([whole >> np.int64(LIMB_BITS), whole & np.int64(MOST)])
+
+
+def empty_cell(n_coordinates: int) -> Cell:
+    """Return the sums over no sketch."""
+    return Cell(
+        sums=np.zeros(n_coordinates, dtype=np.int64),
+        size_sums=np.zeros((2, n_coordinates), dtype=np.int64),
+        moments=SizeMoments(n_sketches=0, first=0, second=0, third=0),
+        magnitude=0,
+        members=empty_members(),
+        devices=0,
+    )
+
+
+def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
+    """Add cells up that have no sketch in common.
+
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    total = empty_cell(n_coordinates)
+    for cell in cells:
+        total = _add(total, cell)
+    return total
+
+
+def _add(one: Cell, other: Cell) -> Cell:
+    if one.magnitude + other.magnitude > MOST:
+        raise too_large()
+    # Two low limbs below 2^63 have a sum below 2^64.
+    low = one.size_sums[1].astype(np.uint64) + other.size_sums[1].astype(np.uint64)
+    carry = (low >> _TOP).astype(np.int64)
+    return Cell(
+        sums=one.sums + other.sums,
+        size_sums=np.array(
+            [one.size_sums[0] + other.size_sums[0] + carry, (low & _LOW).astype(np.int64)]
+        ),
+        moments=_combine(one.moments, other.moments, 1),
+        magnitude=one.magnitude + other.magnitude,
+        members=one.members + other.members,
+        devices=one.devices | other.devices,
+    )
+
+
+def subtract_cell(whole: Cell, part: Cell, *, keep: int = 0) -> Cell:
+    """Take sketches from a cell.
+
+    Parameters
+    ----------
+    keep
+        The devices of the part, as bits, that still have others in the cell.
+    """
+    low = whole.size_sums[1] - part.size_sums[1]
+    borrow = (low < 0).astype(np.int64)
+    return Cell(
+        sums=whole.sums - part.sums,
+        size_sums=np.array([whole.size_sums[0] - part.size_sums[0] - borrow, low & np.int64(MOST)]),
+        moments=_combine(whole.moments, part.moments, -1),
+        magnitude=whole.magnitude - part.magnitude,
+        members=whole.members - part.members,
+        devices=whole.devices & (~part.devices | keep),
+    )
+
+
+def _combine(one: SizeMoments, other: SizeMoments, sign: int) -> SizeMoments:
+    return SizeMoments(
+        n_sketches=one.n_sketches + sign * other.n_sketches,
+        first=one.first + sign * other.first,
+        second=one.second + sign * other.second,
+        third=one.third + sign * other.third,
+    )
+
+
+def too_large() -> StoreError:
+    """Return the error of a sum that could leave 64 bits."""
+    return StoreError(
+        "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
+    )

@@ -1,0 +1,155 @@
+"""Merging of sketches into cells: in groups, each summed once and added to every cell above."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aggregator.records import Selection
+from aggregator.storage.sums.cells import Cell, add_cells
+from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
+from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+
+Rest = Callable[[], None]
+"""Called between pieces of work, which may take long together."""
+CellKey = tuple[Node, str]
+"""Where a cell lies, and the canonical JSON of its label set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The layout of a study's payloads."""
+
+    width: int
+    n_coordinates: int
+
+    @property
+    def empty_payload(self) -> bytes:
+        """A payload that adds nothing, in the place of one that was dropped."""
+        return bytes(self.width * self.n_coordinates)
+
+    def sum_rows(self, rows: Iterable[Row], rest: Rest = lambda: None) -> Cell:
+        """Add rows up.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        running = PayloadSum(width=self.width, n_coordinates=self.n_coordinates)
+        added = list(rows)
+        for start in range(0, len(added), BATCH):
+            running.add(added[start : start + BATCH])
+            rest()
+        return running.total()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A sketch with what decides to which cells it belongs."""
+
+    row: Row
+    labels: str
+    first_slot: int | None
+    last_slot: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Addition:
+    """Sketches that wait, summed for all the cells that they will be in.
+
+    Parameters
+    ----------
+    old, new
+        The root that was found, and the one that holds the sketches too.
+    """
+
+    study_id: bytes
+    layout: Layout
+    sketch_ids: Sequence[bytes]
+    old: Node | None
+    new: Node | None
+    cells: Mapping[CellKey, Cell]
+
+
+def sum_up(
+    study_id: bytes,
+    entries: Sequence[Entry],
+    root: Node | None,
+    layout: Layout,
+    rest: Rest = lambda: None,
+) -> Addition:
+    """Sum sketches for a study whose cells have a root.
+
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    new = grow_root(root, entries)
+    return Addition(
+        study_id=study_id,
+        layout=layout,
+        sketch_ids=[entry.row.sketch_id for entry in entries],
+        old=root,
+        new=new,
+        cells=roll_up(entries, new, layout, rest),
+    )
+
+
+def encode_labels(labels: Mapping[str, str]) -> str:
+    """Return a label set as text, the same for equal ones."""
+    return json.dumps(dict(labels), sort_keys=True, separators=(",", ":"))
+
+
+def is_shown(label_set: str, selection: Selection) -> bool:
+    """Return whether cells of a label set are added up: those over all devices, or the named."""
+    if not selection.labels:
+        return label_set == NO_LABELS
+    return selection.matches_labels(json.loads(label_set))
+
+
+def grow_root(root: Node | None, entries: Iterable[Entry]) -> Node | None:
+    """Return the root over the present one and the slots of sketches."""
+    for entry in entries:
+        if entry.first_slot is not None and entry.last_slot is not None:
+            root = widen_root(root, entry.first_slot, entry.last_slot)
+    return root
+
+
+def roll_up(
+    entries: Iterable[Entry], root: Node | None, layout: Layout, rest: Rest = lambda: None
+) -> dict[CellKey, Cell]:
+    """Sum sketches into all the cells that they belong to.
+
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    groups: dict[tuple[int | None, int | None, str], list[Row]] = defaultdict(list)
+    for entry in entries:
+        groups[entry.first_slot, entry.last_slot, entry.labels].append(entry.row)
+    parts: dict[CellKey, list[Cell]] = defaultdict(list)
+    for (first, last, labels), rows in groups.items():
+        cell = layout.sum_rows(rows, rest)
+        for node in homes(first, last, root):
+            for label_set in label_sets(labels):
+                parts[node, label_set].append(cell)
+    total = {}
+    for key, cells in parts.items():
+        total[key] = add_cells(cells, layout.n_coordinates)
+        rest()
+    return total
+
+
+def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:
+    """Return the cells of new nodes above an old root, given the cells of that root.
+
+    All that was collected lies in the old root, so they begin as copies of its cells.
+    """
+    return {
+        (node, labels): cell for (_, labels), cell in cells.items() for node in between(old, new)
+    }

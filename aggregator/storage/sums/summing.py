@@ -1,0 +1,162 @@
+"""Adding payloads up, exactly, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.storage.sums.cells import MOST, Cell, too_large
+from aggregator.storage.sums.members import digest_members, empty_members
+from learning.estimate.totals import LIMB_BITS, split_limbs
+from learning.estimate.weighting import SizeMoments
+from shared.wire import decode_payload
+
+BATCH = 64
+
+_DIGIT_BITS = 24
+_HALF_BITS = 32
+_DIGIT = (1 << _DIGIT_BITS) - 1
+_HALF = (1 << _HALF_BITS) - 1
+
+
+class Row(NamedTuple):
+    """A sketch: its identity and digest, its device's number, its own of records, its payload."""
+
+    sketch_id: bytes
+    payload_digest: bytes
+    device: int
+    n_records: int | None
+    payload: bytes
+
+
+class PayloadSum:
+    """The running sums over sketches.
+
+    Guarantees
+    ----------
+    Integer arithmetic: neither order nor batches change a bit. What could leave 64 bits is refused
+    before it is added; a plan's bound on the number of sketches keeps every study far from that.
+
+    Parameters
+    ----------
+    width, n_coordinates
+        The layout of a payload.
+    """
+
+    def __init__(self, *, width: int, n_coordinates: int) -> None:
+        self._width = width
+        self._sums: NDArray[np.int64] = np.zeros(n_coordinates, dtype=np.int64)
+        self._size_sums = _SizeWeightedSum(n_coordinates)
+        self._largest = 0
+        self._moments = [0, 0, 0, 0]
+        self._devices = 0
+        self._members = empty_members()
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add sketches.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits; nothing more may be added.
+        """
+        for start in range(0, len(rows), BATCH):
+            self._add_batch(rows[start : start + BATCH])
+
+    def _add_batch(self, rows: Sequence[Row]) -> None:
+        sizes = [row.n_records or 0 for row in rows]
+        together = decode_payload(
+            b"".join(row.payload for row in rows),
+            width=self._width,
+            n_coordinates=len(rows) * self._sums.size,
+        ).reshape(len(rows), -1)
+        self._require_room(sizes, together)
+        self._sums += together.sum(axis=0)
+        self._size_sums.add(sizes, together)
+        for power in range(len(self._moments)):
+            self._moments[power] += sum(n**power for n in sizes)
+        for row in rows:
+            self._devices |= 1 << row.device
+        self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
+
+    def _require_room(self, sizes: Sequence[int], together: NDArray[np.int64]) -> None:
+        """Check that every coordinate's sum of magnitudes stays below 2^63, as does every size."""
+        # Python's integers: the magnitude of the least 64-bit integer is not a 64-bit integer.
+        highest, lowest = together.max(axis=1).tolist(), together.min(axis=1).tolist()
+        self._largest += sum(max(high, -low) for high, low in zip(highest, lowest, strict=True))
+        if self._largest > MOST or min(sizes) < 0 or max(sizes) > MOST:
+            raise too_large()
+
+    def total(self) -> Cell:
+        """Return what was added."""
+        n_sketches, first, second, third = self._moments
+        return Cell(
+            sums=self._sums,
+            size_sums=self._size_sums.total(),
+            moments=SizeMoments(n_sketches=n_sketches, first=first, second=second, third=third),
+            magnitude=self._largest,
+            members=self._members,
+            devices=self._devices,
+        )
+
+
+class _SizeWeightedSum:
+    """The running ``sum n S``, which may need 126 bits.
+
+    Guarantees
+    ----------
+    Exact while sizes and each coordinate's sum of ``|S|`` stay below 2^63 and batches hold at most
+    64 sketches. Sizes are taken in digits of 24 bits, sums in halves of 32: a product has 56 bits
+    and a batch of them 62. Each digit keeps ``high 2^32 + low`` with ``0 <= low < 2^32``, so
+    ``|high|`` stays below ``2^24 2^63 / 2^32``.
+    """
+
+    def __init__(self, n_coordinates: int) -> None:
+        self._n_coordinates = n_coordinates
+        self._by_digit: list[NDArray[np.int64]] = []
+
+    def add(self, sizes: Sequence[int], sums: NDArray[np.int64]) -> None:
+        """Add a batch: sizes, and sums of shape ``(len(sizes), 2 m)``."""
+        # The shift keeps the sign, so the low half is what remains above it, never negative.
+        high, low = sums >> _HALF_BITS, sums & _HALF
+        for position, digits in enumerate(_digits_of(sizes)):
+            if position == len(self._by_digit):
+                self._by_digit.append(np.zeros((2, self._n_coordinates), dtype=np.int64))
+            running = self._by_digit[position]
+            carried = running[1] + digits @ low
+            running[0] += digits @ high + (carried >> _HALF_BITS)
+            running[1] = carried & _HALF
+
+    def total(self) -> NDArray[np.int64]:
+        """Return the sums of all coordinates as limbs, see :func:`split_limbs`."""
+        if len(self._by_digit) < 2:
+            return self._total_of_one_digit()
+        totals = [0] * self._n_coordinates
+        for position, (high, low) in enumerate(self._by_digit):
+            shift = position * _DIGIT_BITS
+            for j, (h, part) in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
+                totals[j] += ((h << _HALF_BITS) + part) << shift
+        return split_limbs(totals)
+
+    def _total_of_one_digit(self) -> NDArray[np.int64]:
+        """Return the same where no sketch has 2^24 records: as good as always, and merging waits.
+
+        ``high 2^32 + low`` is ``(high >> 31) 2^63 + (high mod 2^31) 2^32 + low``.
+        """
+        if not self._by_digit:
+            return np.zeros((2, self._n_coordinates), dtype=np.int64)
+        high, low = self._by_digit[0]
+        kept = LIMB_BITS - _HALF_BITS
+        return np.array([high >> kept, ((high & ((1 << kept) - 1)) << _HALF_BITS) | low])
+
+
+def _digits_of(sizes: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Return the digits of sizes, lowest first; most sizes have one."""
+    n_digits = -(-max(sizes).bit_length() // _DIGIT_BITS)
+    return [
+        np.array([(n >> (d * _DIGIT_BITS)) & _DIGIT for n in sizes], dtype=np.int64)
+        for d in range(n_digits)
+    ]

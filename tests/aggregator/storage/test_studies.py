@@ -1,0 +1,128 @@
+"""The store: studies, with their states, counts and withdrawal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aggregator.records import Selection
+from aggregator.storage import Store
+from tests.aggregator.storage.records import (
+    COORDINATES,
+    SNAPSHOT,
+    STUDY,
+    WIDTH,
+    add_sketch,
+    assert_totals,
+    make_device,
+    make_payload,
+    make_sketch,
+    make_sums,
+    make_token,
+    merge,
+    name,
+    queue,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_state_changes_only_from_the_version_that_was_read(store: Store) -> None:
+    async with store.begin(write=True) as transaction:
+        await transaction.add_study(STUDY)
+        change = transaction.set_study_state
+        assert await change(STUDY.study_id, "closed", expected_version=1)
+        assert not await change(STUDY.study_id, "open", expected_version=1)
+        found = await transaction.get_study(STUDY.study_id)
+    assert found == replace(STUDY, state="closed", version=2)
+
+
+async def test_studies_of_a_plan_are_found_but_withdrawn_ones(store: Store) -> None:
+    others = [replace(STUDY, study_id=name(i), name=str(i), created=float(i)) for i in (2, 1)]
+    elsewhere = replace(STUDY, study_id=name("x"), plan_digest=name("other plan"))
+    gone = replace(STUDY, study_id=name("gone"), state="withdrawn")
+    async with store.begin(write=True) as transaction:
+        for study in (*others, elsewhere, gone):
+            await transaction.add_study(study)
+    async with store.begin() as transaction:
+        found = await transaction.find_studies_of_plan(STUDY.plan_digest)
+        assert list(found) == others[::-1]
+        assert list(await transaction.find_studies_of_plan(name("?"))) == []
+
+
+async def test_counts_stop_at_the_limit_and_at_another_state(store: Store) -> None:
+    async with store.begin(write=True) as transaction:
+        await transaction.add_study(STUDY)
+
+        async def count(now: float = 0.0) -> bool:
+            return await transaction.count_sketch(
+                STUDY.study_id, n_records=1 << 40, most_sketches=2, now=now
+            )
+
+        async def change(version: int, state: Any, until: float | None = None) -> None:
+            assert await transaction.set_study_state(
+                STUDY.study_id, state, accept_until=until, expected_version=version
+            )
+
+        await change(1, "closed")
+        assert not await count()
+        await change(2, "closed", 10.0)
+        assert [await count(10.0), await count(9.0)] == [False, True]
+        await change(3, "open")
+        assert [await count(11.0), await count()] == [True, False]
+        found = await transaction.get_study(STUDY.study_id)
+    assert found == replace(STUDY, version=4, n_sketches=2, n_records=1 << 41)
+
+
+async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: Store) -> None:
+    other = replace(STUDY, study_id=name("other"), name="other")
+    device = make_device(9, study_id=other.study_id)
+    sketch = make_sketch(9, 0, study_id=other.study_id)
+    async with store.begin(write=True) as transaction:
+        await queue(transaction, 1, 2)
+        for number in range(2):
+            await transaction.add_device(make_device(number))
+            await add_sketch(transaction, make_sketch(number, 0), make_payload(number, 0))
+        await merge(transaction)
+        await add_sketch(transaction, make_sketch(1, 1), make_payload(1, 1))
+        await transaction.count_refusal(STUDY.study_id, "signature-invalid")
+        await transaction.add_token(make_token("t"))
+        await transaction.add_study(other)
+        await transaction.add_token(make_token("o", study_id=other.study_id))
+        await transaction.add_device(device)
+        await add_sketch(transaction, sketch, make_payload(9, 0))
+    async with store.begin(write=True) as transaction:
+        assert await transaction.purge_withdrawn(most=100) == 0
+        assert not await transaction.withdraw_study(name("nobody"))
+        assert await transaction.withdraw_study(STUDY.study_id)
+        assert not await transaction.withdraw_study(STUDY.study_id)
+        assert await transaction.list_unmerged() == [other.study_id]
+        assert not await transaction.count_sketch(
+            STUDY.study_id, n_records=1, most_sketches=9, now=0.0
+        )
+    counts: list[int] = []
+    while not counts or counts[-1]:
+        async with store.begin(write=True) as transaction:
+            counts.append(await transaction.purge_withdrawn(most=2))
+    assert max(counts) == 2
+    async with store.begin() as transaction:
+        study = await transaction.get_study(STUDY.study_id)
+        assert study == replace(STUDY, state="withdrawn", version=2)
+        assert await transaction.list_studies(after=None, limit=9) == [other]
+        assert await transaction.list_sketches(STUDY.study_id, after=None, limit=9) == []
+        assert await transaction.get_decode(name("decode", 1)) is None
+        assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
+        assert await transaction.list_refusals(STUDY.study_id) == []
+        assert await transaction.list_tokens(STUDY.study_id, after=None, limit=9) == []
+        assert len(await transaction.list_tokens(other.study_id, after=None, limit=9)) == 1
+        assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
+        assert await transaction.list_streams(name("device", 1)) == []
+        assert await transaction.get_device(device.device_id) == device
+        totals = await transaction.sum_sketches(
+            other.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
+        )
+        counted = await transaction.count_totals()
+    assert_totals(totals, [make_sums(9, 0).tolist()], [10])
+    assert (counted.n_studies, counted.n_devices) == (1, 1)
