@@ -36,7 +36,7 @@ class DecodeResult:
         Mean squared residual of the fit, and what the noise alone would leave.
     warnings
         What the decoder wants a reader to know.
-    solver
+    decoder, decoder_version
         Name and version of the decoder.
     seconds
         Time that decoding took.
@@ -66,7 +66,8 @@ class DecodeResult:
     residual: float
     noise_floor: float
     warnings: tuple[str, ...]
-    solver: str
+    decoder: str
+    decoder_version: int
     seconds: float
     spreads: NDArray[np.float64] | None = None
     choice: Mapping[str, Any] | None = None
@@ -116,7 +117,8 @@ def _parse_result(state: Mapping[str, Any], result: Mapping[str, Any]) -> Decode
         residual=float(result["residual"]),
         noise_floor=float(result["noise_floor"]),
         warnings=tuple(result["warnings"]),
-        solver=str(result["solver"]),
+        decoder=str(result["decoder"]),
+        decoder_version=int(result["decoder_version"]),
         seconds=float(result["seconds"]),
         spreads=None if result.get("spreads") is None else np.array(result["spreads"]),
         choice=result.get("choice"),

@@ -21,6 +21,7 @@ from aggregator.etags import (
     is_known,
 )
 from aggregator.records import DecodeRecord, Selection
+from aggregator.services.problems import read_version
 
 router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)
 
@@ -96,7 +97,8 @@ def to_body(decode: DecodeRecord) -> DecodeBody:
         progress=decode.progress,
         snapshot_id=decode.snapshot_id.hex(),
         n_clusters=decode.n_clusters,
-        decoder=decode.solver,
+        decoder=decode.decoder,
+        decoder_version=read_version(decode.solver),
         seed=decode.seed,
         created=to_rfc3339(decode.created),
         started=maybe_rfc3339(decode.started),

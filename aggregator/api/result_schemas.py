@@ -321,7 +321,8 @@ class ResultBody(BaseModel):
     residual: float
     noise_floor: float
     at_noise_floor: bool | None = None
-    solver: str
+    decoder: str
+    decoder_version: int
     n_replicates: int
     agreement: float | None = None
     warnings: list[str]
@@ -345,7 +346,8 @@ class DecodeBody(BaseModel):
                 "progress": 0.4,
                 "snapshot_id": "21" * 32,
                 "n_clusters": 5,
-                "decoder": "mixture/2",
+                "decoder": "mixture",
+                "decoder_version": 2,
                 "seed": 0,
                 "created": _TIME,
                 "started": _TIME,
@@ -362,6 +364,7 @@ class DecodeBody(BaseModel):
     snapshot_id: str
     n_clusters: int
     decoder: str
+    decoder_version: int
     seed: int
     created: str
     started: str | None

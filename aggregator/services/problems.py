@@ -65,7 +65,8 @@ def describe_solution(
         "residual": float(solution.residual),
         "noise_floor": float(solution.noise_floor),
         "at_noise_floor": solution.at_noise_floor,
-        "solver": solution.solver,
+        "decoder": solution.solver.partition("/")[0],
+        "decoder_version": read_version(solution.solver),
         "n_replicates": solution.n_replicates,
         "agreement": solution.agreement,
         "warnings": list(solution.warnings),
@@ -83,6 +84,11 @@ def describe_solution(
         "privacy": describe_promise(plan),
         "seconds": seconds,
     }
+
+
+def read_version(solver: str) -> int:
+    """Return the version in the name of a solver, such as 2 in ``mixture/2``."""
+    return int(solver.partition("/")[2])
 
 
 def _describe_verdict(verdict: Verdict | None) -> dict[str, Any] | None:

@@ -253,7 +253,8 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
         ("guarantee", result.privacy),
         ("quality", f"SSE {outcome.relative_sse:.3f} times that of k-means on the pooled raw "
          "records (in units of the plan's scales; this demo may look at them, an analyst cannot)"),
-        ("decoder", f"{result.solver}, {result.seconds:.1f} s; everything {outcome.seconds:.1f} s"),
+        ("decoder", f"{result.decoder}, version {result.decoder_version}, {result.seconds:.1f} s; "
+         f"everything {outcome.seconds:.1f} s"),
         ("picture", str(picture)),
     ):  # fmt: skip
         facts.add_row(f"[bold]{name}[/bold]", words)

@@ -22,7 +22,8 @@ def make_result(k: int) -> DecodeResult:
         residual=0.0,
         noise_floor=0.0,
         warnings=(),
-        solver="cl-ompr/1",
+        decoder="cl-ompr",
+        decoder_version=1,
         seconds=0.1,
     )
 

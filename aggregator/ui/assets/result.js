@@ -114,7 +114,7 @@ function describeEvidence(evidence) {
 
 function showDetails(decode, result) {
   return [
-    ["Decoder", `${decode.decoder}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
+    ["Decoder", `${decode.decoder}, version ${decode.decoder_version}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
     ...describeEvidence(result.evidence),
     ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}, ${share(result.agreement)} of which agree with the best`],
     ["Left unexplained", `${rounded(result.residual)}, of which noise alone explains ${rounded(result.noise_floor)}`],

@@ -109,7 +109,7 @@ async def test_from_records_on_devices_to_centroids(desk: Desk, settings: Settin
     distance = np.linalg.norm(centroids[:, None] - CLUSTERS[None], axis=2).min(axis=0)
     assert distance.max() < 0.7, centroids
     assert sum(result["weights"]) == pytest.approx(1.0)
-    assert result["solver"] == "mixture/2"
+    assert (result["decoder"], result["decoder_version"]) == ("mixture", 2)
     assert np.array(result["spreads"]).shape == (3, 2)
     assert sum(result["mixture"]["weights"]) == pytest.approx(1.0)
     assert 0.0 < result["agreement"] <= 1.0
