@@ -208,5 +208,5 @@ def test_sums_of_another_plan_do_not_merge() -> None:
             turns=other.frequencies.turns[:, :6].copy(), bits=other.frequencies.bits
         ),
     )
-    with pytest.raises(RecordError, match="matrices"):
+    with pytest.raises(RecordError, match="different statistics"):
         sketch(WHOLE).merge(SketchAccumulator(narrower))
