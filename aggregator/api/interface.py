@@ -26,17 +26,14 @@ from aggregator.api import (
     studies,
     tokens,
 )
-from aggregator.api.access_log import AccessLog
 from aggregator.api.body_limit import BodyLimit
 from aggregator.api.describing import describe_problems
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
-from aggregator.api.heading import HeadAsGet
 from aggregator.api.linking import describe_links
-from aggregator.api.measuring import Measure
 from aggregator.api.media_types import require_media_type
+from aggregator.api.middleware import AccessLog, HeadAsGet, Measure, SecurityHeaders
 from aggregator.api.queueing import Door, RequestQueue, Turn
-from aggregator.api.security_headers import SecurityHeaders
 from aggregator.metrics import Metrics
 from aggregator.services import Services
 
