@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shared.errors import SketchError
@@ -20,10 +20,6 @@ EXIT_INTERRUPTED = 130
 # Read by libraries when they are loaded: buffers for threads that have nothing to do, and ciphers
 # of the last century.
 _SMALL = {"OPENBLAS_NUM_THREADS": "1", "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
-# Loaded by libraries wherever they are found, for what no command does: shutil packs archives with
-# two of them, httpcore runs on other event loops with the third. Half a megabyte of a daemon.
-_UNUSED = ("anyio", "bz2", "lzma")
-_PARSING = ("argparse", "gettext", "device_agent.cli.arguments")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,9 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments after the program's name; those of the process when not given.
     """
-    for name in _UNUSED:
-        # An entry that is None counts as not installed; what is loaded already stays.
-        cast("dict[str, ModuleType | None]", sys.modules).setdefault(name, None)
     options = _parse(list(sys.argv[1:] if argv is None else argv))
     if isinstance(options, int):
         return options
@@ -62,12 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: list[str]) -> SimpleNamespace | int:
-    """Return the options, or the exit status where there is nothing to run.
-
-    What parses them is unloaded again if it was loaded for this: it serves once, and is another
-    half a megabyte of a daemon.
-    """
-    loaded = [name for name in _PARSING if name not in sys.modules]
+    """Return the options, or the exit status where there is nothing to run."""
     from device_agent.cli.arguments import UsageError, parse_arguments
 
     try:
@@ -76,10 +64,6 @@ def _parse(argv: list[str]) -> SimpleNamespace | int:
         return _complain(str(error), EXIT_REFUSED)
     except SystemExit as request:  # argparse has shown help or version
         return int(request.code or 0)
-    finally:
-        for name in loaded:
-            sys.modules.pop(name, None)
-        globals().pop("arguments", None)  # a package holds its modules, too
 
 
 def exit_status(error: SketchError) -> int:

@@ -54,32 +54,6 @@ def test_help_and_reports_load_neither_network_nor_server_libraries(enrolled: Ag
         assert done.stderr.strip() == "[]"
 
 
-def test_what_serves_once_does_not_stay(enrolled: Agent) -> None:
-    program = (
-        "import sys; from device_agent.cli import main; main(sys.argv[1:]);"
-        "print([m for m in sys.modules if m in ('argparse', 'csv')"
-        " or m.endswith('cli.arguments')], file=sys.stderr)"
-    )
-    command = [sys.executable, "-c", program, "once", "--config", str(enrolled.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
-
-
-def test_commands_do_not_load_what_libraries_load_for_others() -> None:
-    program = (
-        "import sys; from device_agent.cli import main; main(['--help']);"
-        "import httpx, shutil;"
-        "print([m for m in ('anyio', 'bz2', 'lzma') if sys.modules.get(m)], file=sys.stderr)"
-    )
-    # Without what an environment for development loads before the first line.
-    command = [sys.executable, "-S", "-c", program]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths}
-    )
-    assert done.stderr.strip() == "[]"
-
-
 def test_the_processes_of_a_user_work_together(agent: Agent) -> None:
     config = ("--config", str(agent.config))
     enrolled = subprocess.run(
