@@ -1,6 +1,6 @@
 """The default decoder: Gaussian mixtures fitted to the sketch, then k-means on what they hold.
 
-`README.md` beside this file tells it step by step.
+``docs/explanation/decoding.md`` tells it step by step.
 """
 
 from collections.abc import Callable

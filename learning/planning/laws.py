@@ -3,7 +3,7 @@
 A narrow law puts every frequency where clusters of the stated scale are seen best. A wide one
 forgives a scale that is wrong, and sees clusters that are far apart or unlike in spread; but some
 of its frequencies tell little, and under strong noise that is not affordable. The limits were
-measured with the mixture decoder: ``learning/decoding/README.md`` has the table.
+measured with the mixture decoder: ``docs/explanation/decoding.md`` has the table.
 """
 
 from __future__ import annotations
