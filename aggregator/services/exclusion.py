@@ -1,4 +1,4 @@
-"""Excluding a device that lies or was withdrawn: its sketches leave every sum, exactly."""
+"""Excluding a device that lies or broke: its sketches leave every sum, exactly."""
 
 from __future__ import annotations
 
