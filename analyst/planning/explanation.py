@@ -23,6 +23,7 @@ from learning.planning.quality import (
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, compute_plan_digest, make_statement
 from shared.plan.statement import show_level
+from shared.privacy import get_mechanism
 from shared.privacy.group import compute_group_loss, show_up
 
 _YEAR_S = 365 * 86400
@@ -208,7 +209,11 @@ def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction
         ("public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)),
         ("costs", _describe_cost(plan)),
         ("windows", describe_windows(plan)),
-        ("noise", f"{release.mechanism}, scale {float(release.scale):.6g} units of the sum"),
+        (
+            "noise",
+            f"{get_mechanism(release.mechanism).label} ({release.mechanism}), "
+            f"scale {float(release.scale):.6g} units of the sum",
+        ),
         (
             "sketch",
             f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate, whatever the number "

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generator.pages import render_pages
+from docs.generator.commands import render_commands
+from docs.generator.problems import render_problems
+from docs.generator.rest import render_interface
+from docs.generator.settings import render_settings
 
 DOCS = Path(__file__).parents[1]
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/commands.md": render_commands,
+    "reference/problems.md": render_problems,
+    "reference/rest.md": render_interface,
+    "reference/settings.md": render_settings,
+}
+
+_NOTICE = (
+    "<!-- Written from the code by `python -m docs.generator`: change the code, not this. -->\n"
+)
+
+
+def render_pages() -> dict[str, str]:
+    """Return the text of each page, by its path below ``docs``."""
+    return {name: f"{_NOTICE}\n{render()}" for name, render in PAGES.items()}
 
 
 def main() -> None:

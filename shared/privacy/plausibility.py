@@ -11,8 +11,7 @@ import math
 from functools import lru_cache
 
 from shared.core import AMPLITUDE
-from shared.privacy.mechanism import Mechanism
-from shared.privacy.tails import NoiseTail
+from shared.privacy.mechanism import Mechanism, NoiseTail
 from shared.privacy.target import PrivacyTarget
 
 HONEST_BITS = 40

@@ -22,13 +22,10 @@ class Sensitivity:
         Sum over real and imaginary parts of absolute changes.
     l2_squared
         Sum of squared changes.
-    modulus_squared
-        Largest squared change of one complex feature.
     """
 
     l1: int
     l2_squared: int
-    modulus_squared: int
 
 
 def require_neighbouring(neighbouring: str) -> None:
@@ -79,4 +76,4 @@ def compute_sensitivity(
             raise PrivacyError("is not symmetric under half a turn", field="table")
         modulus *= 4
     r = measurements_per_record
-    return Sensitivity(l1=r * l1, l2_squared=r * modulus, modulus_squared=modulus)
+    return Sensitivity(l1=r * l1, l2_squared=r * modulus)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from docs.generator.pages import PAGES, render_pages
+from docs.generator.__main__ import PAGES, render_pages
 
 ROOT = Path(__file__).parents[2]
 NOT_OURS = {"build", "dist", "site"}

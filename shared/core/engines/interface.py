@@ -27,27 +27,13 @@ class SketchEngine(Protocol):
         first_record: int,
         sums: NDArray[np.int64],
     ) -> int:
-        """Add each record's masked features to ``sums`` in place.
+        """Add each record's masked features to ``sums``; otherwise as ``Statistic.add_records``.
 
         Parameters
         ----------
-        records
-            Shape ``(n, d)``, float32 or float64, data units, any strides; or as columns.
         statistic
             The definition; no masks means that every record adds to every feature.
         first_record
             The counter of the first record, which decides its mask.
-        sums
-            Shape ``(2 m,)``, int64, contiguous: real parts, then imaginary parts.
-
-        Returns
-        -------
-        int
-            How many records could not be sketched and added zero.
-
-        Raises
-        ------
-        RecordError
-            Wrong shape or type; ``sums`` is unchanged.
         """
         ...

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.normal import bound_gaussian_delta
 from shared.privacy.samplers import (
@@ -35,7 +35,6 @@ from shared.privacy.samplers import (
     draw_words,
     exp_of,
 )
-from shared.privacy.tails import NoiseTail
 from shared.privacy.target import PrivacyTarget
 
 LEAST_DELTA = Fraction(1, 10**30)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, bound_pure_delta, require_epsilon
+from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.polygon import GON24, LatticePolygon
 from shared.privacy.samplers import (
@@ -28,7 +28,6 @@ from shared.privacy.samplers import (
     draw_below,
     draw_geometric,
 )
-from shared.privacy.tails import NoiseTail
 from shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10

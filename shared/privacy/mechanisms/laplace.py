@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, bound_pure_delta, require_epsilon
+from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
-from shared.privacy.tails import NoiseTail
 from shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
@@ -23,7 +22,7 @@ _LARGEST_RATE = (1 << 62) - 1
 _BOUND_SCALES = 45
 """exp(-45) < 2^-64: noise beyond this many scales is never seen."""
 _CELLS = 1 << 14
-"""Of the law, where its squares are added up for a bound."""
+"""Intervals of the law over which the bound on the squares is summed."""
 
 
 @dataclass(frozen=True, kw_only=True)
