@@ -1,4 +1,4 @@
-"""Ordinary k-means on the pooled raw records: what a demonstration may compare with."""
+"""Ordinary k-means on the pooled raw records, the baseline of the demonstration."""
 
 from __future__ import annotations
 

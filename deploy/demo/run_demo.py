@@ -1,8 +1,8 @@
 """Cluster a year of weather from three airports without moving a single record.
 
 Starts a real aggregator process and one real agent process per airport, sends differentially
-private sketches over HTTP on the loopback address, decodes them, and compares with ordinary k-means
-on the pooled raw records, which only a demonstration may look at.
+private sketches over HTTP on the loopback address, decodes them, and compares the result with
+ordinary k-means on the pooled raw records, which only a demonstration may read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STUDY_NAME = "hourly weather of three airports"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the demo found and what it cost."""
+    """Result and cost of the demo."""
 
     plan: SketchPlan
     result: DecodeResult
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def snr_with_laplace(self) -> float:
-        """What the SNR would be with the seed paper's Laplace noise at the same epsilon."""
+        """SNR with the seed paper's Laplace noise at the same epsilon."""
         plan, snapshot = self.plan, self.snapshot
         laplace = calibrate_mechanism(replace(plan.privacy_target, mechanism="discrete-laplace"))
         noise = compute_noise_energy(
@@ -111,7 +111,7 @@ def main() -> int:
         else:
             _report(console, outcome, options.picture)
         if options.keep:
-            _say_what_to_try(console, aggregator, outcome)
+            _suggest_requests(console, aggregator, outcome)
             aggregator.process.wait()
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -127,8 +127,8 @@ def main() -> int:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="end with one JSON line, print no more")
-    parser.add_argument("--keep", action="store_true", help="leave the aggregator up until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print only one JSON line")
+    parser.add_argument("--keep", action="store_true", help="keep the server running until Ctrl-C")
     parser.add_argument(
         "--mechanism",
         choices=("discrete-knorm", "discrete-laplace"),
@@ -263,10 +263,10 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
         console.print(f"[yellow]note:[/yellow] {warning}")
 
 
-def _say_what_to_try(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
+def _suggest_requests(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
     url, study = aggregator.url, outcome.study_id
     console.print(
-        f"\nThe aggregator stays up at {url} until Ctrl-C. Try:\n\n"
+        f"\nThe server keeps running at {url} until Ctrl-C. Try:\n\n"
         f"  export SFUMATO_URL={url} SFUMATO_KEY={aggregator.key}\n"
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}\n'
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}/sketches\n'
