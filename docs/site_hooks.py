@@ -1,7 +1,8 @@
-"""Hooks of MkDocs: documents that stay beside the code become pages, and their links lead there.
+"""Hooks of MkDocs: documents beside the code become pages of the site, and links point to them.
 
-A page links to files as they lie in the repository, so that it can be read on a forge. In the site
-a link to a document leads to its page, one to another file to a copy, and one to a folder is text.
+The pages link to files of the repository, so that people can read them on a forge. In the site a
+link to a document points to its page, a link to another file to a copy, and a link to a folder
+becomes text.
 """
 
 from __future__ import annotations

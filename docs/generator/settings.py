@@ -32,86 +32,86 @@ _ROOT = Path("/")
 
 _OWNER: Mapping[str, Mapping[str, str]] = {
     "budget": {
-        "per_record": "Most epsilon that a record may lose over all plans on its source, exact and "
-        f'in quotes; `"{DEFAULT_EPSILON}"`, or `policy.epsilon_per_window`, if left out.',
-        "lifetime": "Most epsilon for someone who is in every window; no limit if left out.",
-        "delta": "The delta at which both are judged, where the noise of a plan has one; "
-        f'`"{DEFAULT_DELTA}"` if left out.',
-        "ledger": "A file through which agents with states of their own share the budget.",
+        "per_record": "The largest epsilon that a record may lose over all plans on its source; "
+        f'exact and in quotes. Default: `policy.epsilon_per_window`, or `"{DEFAULT_EPSILON}"`.',
+        "lifetime": "The largest epsilon for a person who is in every window. Default: no limit.",
+        "delta": "The delta at which both limits are evaluated, if the noise of a plan has one. "
+        f'Default: `"{DEFAULT_DELTA}"`.',
+        "ledger": "A file through which agents with separate states share the budget.",
     },
     "policy": {
         "epsilon_per_window": "The largest epsilon of a plan.",
-        "mechanisms": "The mechanisms that a plan may have; all if left out.",
-        "neighbouring": "`replace-one`, `add-remove-one`, or both; both if left out.",
-        "plan_digests": "The plans that are allowed, by their digests; all if left out.",
-        "servers": "The servers that are allowed, by their addresses; all if left out.",
+        "mechanisms": "The mechanisms that a plan may use. Default: all.",
+        "neighbouring": "`replace-one`, `add-remove-one`, or both. Default: both.",
+        "plan_digests": "The digests of the allowed plans. Default: all.",
+        "servers": "The addresses of the allowed servers. Default: all.",
     },
     "outbox": {
-        "most_megabytes": "When so many wait, no window is closed until some were sent; 256 if "
-        "left out."
+        "most_megabytes": "The size of waiting sketches from which on no window is closed until "
+        "some were sent. Default: 256."
     },
     "log": {
-        "level": "`info`, `debug`, `warning` or `error`; `info` if left out.",
-        "value_counts": "`true`: log lines may count records that could not be sketched or lay "
+        "level": "`info`, `debug`, `warning` or `error`. Default: `info`.",
+        "value_counts": "`true`: log lines may count records that could not be sketched or were "
         "out of bounds. These counts are exact, without noise.",
     },
     "metrics": {
-        "path": "A file for Prometheus's text collector; none if left out.",
-        "value_counts": "`true`: metrics may hold the same counts.",
+        "path": "A file for Prometheus's text collector. Default: none.",
+        "value_counts": "`true`: metrics may contain the same counts.",
     },
     "tls": {
-        "ca_file": "The authorities that the server's certificate must come from, in PEM; those of "
-        "the system if left out.",
-        "certificate": "The device's own certificate, where the server asks for one.",
-        "key": "Its private key, where the certificate's file does not hold it.",
+        "ca_file": "The trusted authorities of the server's certificate, in PEM. Default: those of "
+        "the system.",
+        "certificate": "The device's own certificate, if the server requires one.",
+        "key": "Its private key, if the certificate's file does not contain it.",
     },
 }
 _COMMON: Mapping[str, str] = {
-    "kind": f"{', '.join(f'`{kind}`' for kind in KINDS)}, or that of a package of your own.",
+    "kind": f"{', '.join(f'`{kind}`' for kind in KINDS)}, or the kind of another package.",
     "disjoint": "A name for a part of the source. You declare that parts with different names "
     "share no record.",
-    "timestamp": "The field that holds a record's time.",
-    "timestamp_format": "`iso8601` (if left out), `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a "
+    "timestamp": "The field with a record's time.",
+    "timestamp_format": "`iso8601` (the default), `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a "
     "format of `strptime`.",
-    "timestamp_zone": "The zone of times that state none, as IANA names it; `UTC` if left out.",
+    "timestamp_zone": "The IANA zone of times without an offset. Default: `UTC`.",
 }
 _SOURCE: Mapping[str, str] = {
     "path": "The file or folder, relative to the configuration.",
-    "lock": "`false`: do not lock it while it is read.",
-    "missing": "`error` (if left out), or `wait` until the file is there.",
-    "replaced": "What to do with another file at the path: `refuse`, `join_successors` or, of one "
-    "file, `rewritten`.",
-    "encoding": "`utf-8` if left out; one that keeps ASCII as it is.",
-    "delimiter": "The character between fields of CSV; `,` if left out.",
-    "header": "The names of the columns, where there is no header line.",
-    "format": "`csv` or `jsonl`; of messages, `json` or `csv`. The first if left out.",
-    "glob": "Which files of the folder; all if left out.",
-    "whole": "`true`: files appear whole, so that a last line needs no end.",
-    "released": "What to do with a file once all of it was released: `keep` (if left out), "
+    "lock": "`false`: do not lock the source while it is read.",
+    "missing": "`error` (the default), or `wait` until the file exists.",
+    "replaced": "The meaning of another file at the path: `refuse` (the default), "
+    "`join_successors` or, for a single file, `rewritten`.",
+    "encoding": "An encoding that contains ASCII. Default: `utf-8`.",
+    "delimiter": "The character between fields of CSV. Default: `,`.",
+    "header": "The names of the columns, if there is no header line.",
+    "format": "`csv` or `jsonl`; for messages, `json` or `csv`. Default: the first.",
+    "glob": "A pattern of file names in the folder. Default: all.",
+    "whole": "`true`: files appear complete, so a last line needs no end.",
+    "released": "The treatment of a file once all of it was released: `keep` (the default), "
     "`delete` or `move`.",
     "move_to": "The folder for `move`.",
-    "id": "A field with a whole number that only grows.",
+    "id": "A field with an increasing whole number.",
     "query": "A SELECT with `:last` and `:n`, ordered by the key.",
-    "key": "The column that is unique and only grows.",
-    "first": "Where to begin: the value of `:last` (0 if left out), or the first cursor.",
-    "poll_s": "Seconds between looks; 10 for SQLite and 60 for HTTP if left out.",
+    "key": "A unique, increasing column.",
+    "first": "The first value of `:last` (default: 0), or the first cursor.",
+    "poll_s": "Seconds between polls. Default: 10 for SQLite, 60 for HTTP.",
     "url": "The address: `mqtt://` or `mqtts://`, `https://` or `http://`.",
     "topic": "The topic or topic filter.",
     "client_id": "The name of the session at the broker. Never share it.",
     "username": "The user at the broker.",
     "password_file": "A file with the password.",
-    "ca_file": "The authorities that the broker's certificate must come from.",
-    "parameter": "The query parameter that carries the cursor; `cursor` if left out.",
-    "records": "The key of the answer that holds the records; `records` if left out.",
-    "next": "The key of the answer that holds the next cursor; `next` if left out.",
+    "ca_file": "The trusted authorities of the broker's certificate.",
+    "parameter": "The query parameter with the cursor. Default: `cursor`.",
+    "records": "The key of the records in the answer. Default: `records`.",
+    "next": "The key of the next cursor in the answer. Default: `next`.",
     "token_file": "A file whose content is sent as a bearer token.",
-    "timeout_s": "Seconds within which a page must have arrived; 30 if left out.",
+    "timeout_s": "Seconds within which a whole page must arrive. Default: 30.",
 }
 _TOP: Mapping[str, str] = {
-    "state_dir": "The folder of key, ledger and outbox. Studies that share it share one ledger.",
+    "state_dir": "The folder of key, ledger and outbox. Studies in one folder share one ledger.",
     "server": "The address of the aggregator.",
     "study": "The study's id, 64 hexadecimal digits.",
-    "labels": "A table of the device's labels, fixed when it enrols.",
+    "labels": "A table of the device's labels, fixed at enrolment.",
 }
 
 
@@ -120,10 +120,10 @@ def render_settings() -> str:
     return join_parts(
         [
             "# Settings",
-            "Three kinds are kept apart. Everything that privacy depends on is in the *plan*, "
-            "which is hashed into every sketch. The owner of a device decides in the agent's "
-            "*configuration* what it may spend. The *settings of a server* are operational: they "
-            "change no result and no guarantee.",
+            "There are three kinds. Everything that privacy depends on is in the *plan*, which is "
+            "hashed into every sketch. The owner of a device limits its budget in the agent's "
+            "*configuration*. The *settings of a server* are operational: they change no result "
+            "and no guarantee.",
             *_render_server(),
             *_render_agent(),
             *_render_plan(),
@@ -146,9 +146,9 @@ def _render_server() -> list[str]:
     ]
     return [
         "## Server",
-        "`sfumato serve` and `sfumato worker` take settings from options, from variables, and from "
-        "the TOML file that `--config` names. An option outweighs a variable, and a variable the "
-        "file. The variable of a setting is its name in capitals behind `SFUMATO_`: "
+        "`sfumato serve` and `sfumato worker` read settings from options, from variables, and from "
+        "the TOML file that `--config` names. Options override variables, and variables override "
+        "the file. The variable of a setting is `SFUMATO_` and its name in capitals: "
         "`SFUMATO_PORT=9000` is the same as `port = 9000`.",
         write_table(("setting", "default", "meaning"), _join_rows(rows)),
     ]
@@ -163,8 +163,8 @@ def _render_agent() -> list[str]:
         "## Agent",
         "One TOML file, `agent.toml`, configures a study on a device. "
         "`sfumato-agent init --print-config` prints one with comments. Paths are relative to the "
-        f"file. {variables} outweigh the file, and `SFUMATO_ENGINE` chooses what computes the "
-        "sketch.",
+        f"file. {variables} override the file, and `SFUMATO_ENGINE` selects the engine that "
+        "computes the sketch.",
         write_table(("key", "meaning"), ((f"`{key}`", text) for key, text in _TOP.items())),
     ]
     for name, meanings in _OWNER.items():
@@ -173,12 +173,12 @@ def _render_agent() -> list[str]:
         parts.append(write_table(("key", "meaning"), _rows(meanings)))
     parts += [
         "### `[[streams]]`",
-        "A stream has a `name`, a `source`, and in `columns` the field of each dimension whose "
-        'field has another name: `dimension = "field"`, or a table with `field`, `convert` (such '
+        "A stream has a `name` and a `source`. `columns` maps dimensions to fields of another "
+        'name: `dimension = "field"`, or a table with `field`, `convert` (such '
         'as `"degF -> degC"`), or `scale` and `offset`.',
         "### `[streams.source]`",
-        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) says what "
-        "each kind guarantees.",
+        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) states "
+        "the guarantee of each kind.",
         write_table(("key", "meaning"), _rows(_COMMON)),
     ]
     used: set[str] = set()
@@ -193,7 +193,7 @@ def _render_agent() -> list[str]:
 
 
 def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Join the rows of keys that share a meaning: they are explained together."""
+    """Join the rows of keys that share a meaning."""
     joined: dict[str, list[tuple[str, str]]] = {}
     for name, default, meaning in rows:
         joined.setdefault(meaning, []).append((name, default))
@@ -212,7 +212,7 @@ def _rows(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _known_keys(table: str) -> tuple[str, ...]:
-    """Return the keys of one of the owner's tables, as its strict reader names them."""
+    """Return the keys that the strict reader of one of the owner's tables accepts."""
     top = Table({table: {_UNKNOWN: 1}}, "", (table,))
     return _read_refusal(lambda: (read_limits(top), read_housekeeping(top, _ROOT)))
 
@@ -230,7 +230,7 @@ def _read_refusal(read: Callable[[], object]) -> tuple[str, ...]:
 
 
 def _require_same(where: str, meanings: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Refuse a page that would explain other keys than the code reads."""
+    """Refuse a page that explains other keys than the code reads."""
     if different := set(meanings) ^ set(known):
         raise LookupError(f"{where}: explain in docs/generator/settings.py: {sorted(different)}")
 
@@ -240,29 +240,29 @@ def _require_same(where: str, meanings: Mapping[str, str], known: tuple[str, ...
 
 def _render_plan() -> list[str]:
     meanings = read_parameters(SketchPlan) | {
-        "seed": "64 hexadecimal digits, or any other text, of which the SHA-256 is taken.",
-        "epsilon": "Of each sketch, for each record; exact and in quotes.",
-        "delta": "0, or what Gaussian noise needs; exact and in quotes.",
-        "mechanism": "The noise. If left out: Gaussian where there is a delta, Laplace with masks, "
-        "K-norm otherwise.",
-        "least_records": "Fewer records than this are carried over into the next window; 1 if left "
-        "out, and 0 under `add-remove-one`.",
-        "most_records": "At so many records the window closes early. Under `add-remove-one` this "
-        "only sizes the payload: no device ever looks whether it is reached.",
-        "measurements_per_record": "r, a divisor of m: features that one record adds to; m if left "
-        "out.",
-        "most_sketches_per_device": "The share of one device, so that none that lies can lock the "
-        "others out; an eighth of `most_sketches` if left out.",
-        "neighbouring": "What noise hides: the values of a record, or that it is there at all.",
-        "window": "How a stream is cut; see below.",
+        "seed": "64 hexadecimal digits, or any other text, which is hashed with SHA-256.",
+        "epsilon": "The epsilon of each sketch for each record; exact and in quotes.",
+        "delta": "0, or the delta of Gaussian noise; exact and in quotes.",
+        "mechanism": "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm "
+        "otherwise.",
+        "least_records": "Fewer records than this are carried over into the next window. Default: "
+        "1, and 0 under `add-remove-one`.",
+        "most_records": "The window closes early at this number of records. Under `add-remove-one` "
+        "it only sizes the payload: no device checks whether it is reached.",
+        "measurements_per_record": "r, a divisor of m: the number of features that one record adds "
+        "to. Default: m.",
+        "most_sketches_per_device": "The share of one device, so that a lying device cannot lock "
+        "the others out. Default: an eighth of `most_sketches`.",
+        "neighbouring": "The relation: hide the values of a record, or also that it exists.",
+        "window": "The division of a stream into windows; see below.",
         "radius_law": "The law of frequencies; see below.",
         "labels": "A list of `name` and `values`: declared attributes of devices.",
         "n_frequencies": "m, such as 5 k d for k clusters in d dimensions.",
     }
     parts = [
         "## Plan",
-        "A plan as a person writes it, in TOML or JSON. `sfumato plan new` asks for the choices "
-        "and writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
+        "A person writes a plan in TOML or JSON. `sfumato plan new` prompts for the choices and "
+        "writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
         "Digests, sensitivities, the noise scale and widths are derived from it.",
         write_table(("key", "default", "meaning"), _join_rows(_spec_rows(PlanSpec, meanings))),
     ]
@@ -275,7 +275,7 @@ def _render_plan() -> list[str]:
         shown = f"[[{title}]]" if title in ("dimensions", "labels") else f"[{title}]"
         own = read_parameters(kind) or {
             "name": "The label's name.",
-            "values": "The values that a device may have.",
+            "values": "The values that a device may choose from.",
         }
         parts.append(f"### `{shown}`")
         parts.append(write_table(("key", "default", "meaning"), _join_rows(_spec_rows(kind, own))))
