@@ -36,8 +36,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the documents beside the code, and a copy of each file that a document links to."""
     root = _root(config)
-    for page, path in _beside(config).items():
-        files.append(File.generated(config, page, abs_src_path=str(root / path)))
+    for uri, document in _beside(config).items():
+        files.append(File.generated(config, uri, abs_src_path=str(root / document)))
     for page in list(files.documentation_pages()):
         for match in _PARTS.finditer(page.content_string):
             target = match["target"]
