@@ -1,7 +1,7 @@
-"""Privacy statement of a plan: promise, exclusions and public facts, written in one place.
+"""Privacy statement of a plan: promise, exclusions and public facts.
 
-The server's answer, the commands, the dashboard and the documents render this and add nothing. A
-test compares the public facts with every field that a device sends.
+The server, the commands, the dashboard and the documents render it and add nothing. A test compares
+the public facts with every field that a device sends.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from shared.privacy.limits import find_level_cautions
 from shared.privacy.plausibility import compute_influence
 
 SEVERAL_WINDOWS = 10
-"""Windows of one person that are shown beside one."""
+"""Windows of one person, shown next to one window."""
 _NARROWEST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFact:
-    """Something that a sketch or a device shows and no noise hides.
+    """A fact that a sketch or a device reveals and no noise hides.
 
     Parameters
     ----------
     what, detail
-        A name, and a sentence.
+        Name, and a sentence.
     seen_by
         Who sees it, besides the server.
     fields
-        The fields of messages that it is about.
+        The message fields that reveal it.
     """
 
     what: str
@@ -44,22 +44,23 @@ class PublicFact:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """All that is said about the privacy of a study.
+    """Everything stated about the privacy of a study.
 
     Parameters
     ----------
     guarantee
-        What one sketch promises for one record, and what it assumes.
+        The promise of one sketch for one record, and its assumptions.
     people
-        What holds for someone with several records; the first has one record in one window.
+        Losses of people with several records; the first has one record in one window.
     max_records_per_person
         As the plan states it; None if unknown.
     public, unprotected
         What everybody may see, and what the guarantee does not cover.
     influence
-        How many equal records a lie weighs that says the least, and the most, records.
+        The most that one lying sketch can move the sum, in equal records, when it claims the least
+        and the most records.
     cautions
-        What is to be said against the plan.
+        Warnings about the plan.
     """
 
     guarantee: str
@@ -71,7 +72,7 @@ class PrivacyStatement:
     cautions: tuple[str, ...]
 
     def describe(self) -> str:
-        """Describe the promise for one record and for people with several."""
+        """Describe the promise for one record, and for people with several."""
         return f"{self.guarantee} {self.describe_people()}"
 
     def describe_people(self) -> str:
@@ -128,7 +129,7 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
 
 
 def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
-    """Return what is to be said against a plan: a level or a scale far from what makes sense."""
+    """Return warnings about a plan: a privacy level or a scale out of the sensible range."""
     level = find_level_cautions(
         epsilon=plan.release.epsilon, delta=plan.release.delta, n_records=plan.most_records
     )
@@ -137,7 +138,7 @@ def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
 
 
 def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFact, ...]:
-    """List what a device shows: see :class:`PublicFact`."""
+    """List the public facts of a device."""
     everyone = "analysts, and whoever is given a sketch"
     return (
         PublicFact(
@@ -259,7 +260,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         presence += ", and how many records it has"
     return (
         presence,
-        "someone with several records as well as one record: what holds is said of people apart",
+        "someone with several records as well as one record: the loss of people is stated apart",
         "someone with records on several devices: the losses add up",
         stolen,
         _describe_liar(plan),
@@ -267,7 +268,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
 
 
 def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
-    """Return how many equal records a lie weighs that says the least, and the most, records."""
+    """Return the influence of a lying sketch, in equal records, at the least and most records."""
     weigh = partial(compute_influence, plan.privacy_target, plan.mechanism)
     return weigh(n_records=plan.least_records), weigh(n_records=plan.most_records)
 
@@ -275,9 +276,9 @@ def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
 def _describe_liar(plan: SketchPlan) -> str:
     least, most = compute_largest_influence(plan)
     return (
-        "the result against a device that lies: nobody can tell a lie from noise, so one sketch "
-        f"can move the sum as far as {least:,.0f} equal records; one that says it has "
-        f"{plan.most_records:,} records, as far as {most:,.0f}. It may send "
+        "the result against a device that lies: nobody can distinguish a lie from noise, so one "
+        f"sketch can move the sum as far as {least:,.0f} equal records, or {most:,.0f} if it "
+        f"claims {plan.most_records:,} records. A device may send "
         f"{plan.most_sketches_per_device:,} sketches, in {plan.most_streams_per_device} streams"
     )
 
@@ -286,15 +287,15 @@ def _find_scale_caution(dimension: Dimension) -> str | None:
     width = dimension.upper - dimension.lower
     if dimension.scale > width / 2:
         return (
-            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half of the "
-            f"width of the bounds, {width:g}: no values within them spread so far. Give the "
+            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half the width "
+            f"of the bounds, {width:g}: values within the bounds cannot spread so far. Give the "
             "standard deviation inside one cluster"
         )
     if dimension.scale * _NARROWEST < width:
         return (
             f"dimensions.{dimension.name}: the scale {dimension.scale:g} is below a thousandth of "
-            f"the width of the bounds, {width:g}: clusters so narrow are hardly found. Narrow the "
-            "bounds, or widen the scale"
+            f"the width of the bounds, {width:g}: such narrow clusters are hard to find. Narrow "
+            "the bounds, or widen the scale"
         )
     return None
 

@@ -2,8 +2,6 @@
 
 Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.entropy``
 supplies the operating system's, ``shared.privacy.testing`` a seeded one that only tests may import.
-What plans before there are data (``planner``, ``outline``, ``laws``, ``utility``) is imported from
-there: a device has no use for it, and little memory.
 """
 
 from shared.privacy.accounting import (

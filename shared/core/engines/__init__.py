@@ -1,7 +1,4 @@
-"""Engines: interchangeable ways of adding records to a sketch, bit for bit the same.
-
-Importable by ``shared.core``, and by who chooses an engine or compares engines.
-"""
+"""Engines: interchangeable ways to add records to a sketch, equal bit for bit."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ def default_engine() -> SketchEngine:
 
 
 def choose_engine(choice: str | None) -> SketchEngine:
-    """Return the engine of a name: ``numpy``, ``native`` or ``native:LEVEL``; None is the fastest.
+    """Return an engine by name: ``numpy``, ``native`` or ``native:LEVEL``; None is the fastest.
 
-    An engine changes how fast a sketch is computed, and no bit of it.
+    The engine changes the speed of a sketch, and no bit of it.
 
     Raises
     ------
     ConfigError
-        There is no such engine on this machine.
+        This machine has no such engine.
     """
     if not choice:
         return default_engine()
@@ -54,7 +51,7 @@ def choose_engine(choice: str | None) -> SketchEngine:
 
 
 def describe_engine(engine: SketchEngine) -> str:
-    """Describe the engine in use, and the levels there are or why the kernel is not used."""
+    """Describe the engine in use, and the available levels or why the kernel is not used."""
     if absence is not None:
         return f"{engine.name}: {absence.rule}. To be faster, {absence.fix}"
     return f"{engine.name} (levels of this machine: {', '.join(list_levels())})"

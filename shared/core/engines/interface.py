@@ -1,4 +1,4 @@
-"""The interface of every engine."""
+"""Interface of the engines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shared.core.statistics.fourier import FourierStatistic
 
 
 class SketchEngine(Protocol):
-    """Adds what statistics ask for to 64-bit sums, as ``docs/explanation/sketch.md`` defines it."""
+    """Adds the integers of statistics to 64-bit sums, as ``docs/explanation/sketch.md`` defines."""
 
     @property
     def name(self) -> str:
-        """The text to print when a user asks which engine runs."""
+        """The name shown to users."""
         ...
 
     def add_fourier(
@@ -32,8 +32,8 @@ class SketchEngine(Protocol):
         Parameters
         ----------
         statistic
-            The definition; no masks means that every record adds to every feature.
+            The definition; without masks every record adds to every feature.
         first_record
-            The counter of the first record, which decides its mask.
+            The counter of the first record, which determines its mask.
         """
         ...
