@@ -1,10 +1,10 @@
-"""What the device agent needs: memory, time to start, processor while reading, bytes for a window.
+"""Cost of the device agent: memory, time to start, processor time, bytes of a window.
 
-Run as ``python -m benchmarks.agent [--quick] [--json]``. Everything is measured on the daemon as a
-process of its own, which speaks TLS with a real aggregator on this machine. It has run once before,
-unmeasured and up to an upload, so that its modules are compiled as the installer leaves them: a
-process that compiles them itself is slower to start and keeps 1.5 MB more. What others publish of
-their agents stands in rows of its own, with no runs.
+Run as ``python -m benchmarks.agent [--quick] [--json]``. Everything is measured on the daemon in
+its own process, which speaks TLS with a real aggregator on this machine. One unmeasured run up to
+an upload comes first, so that the modules are compiled as the installer leaves them: a process that
+compiles them itself starts slower and keeps 1.5 MB more. Published figures of other agents have
+their own rows, with no runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.rows import Row, run_benchmark
 
 NAME = "agent"
 _TICK_S = 0.05
-# From their own documentation; the Collector's are the limits of its own tests of an idle one.
+# From their documentation; the Collector's are the limits of its own tests of an idle one.
 _PUBLISHED = (
     ("Telegraf, as published", "mb", 245.0, "MB"),
     ("Telegraf, as published", "rss_mb", 70.0, "MB"),
@@ -54,13 +54,13 @@ def measure(quick: bool) -> Iterator[Row]:
 
 
 def list_published() -> Iterator[Row]:
-    """List what others publish of their agents; nothing is measured here."""
+    """List the published figures of other agents; nothing is measured here."""
     for case, figure, value, unit in _PUBLISHED:
         yield _row(case, figure, value, unit, 0, "not measured here")
 
 
 def measure_installed() -> Iterator[Row]:
-    """Tell what the agent takes on the disk, each package and their sum; Python itself apart."""
+    """Measure the agent's size on disk: each package and their sum, without Python itself."""
     packages = list(measure_packages())
     for name, n_bytes in packages:
         yield _row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
@@ -69,10 +69,10 @@ def measure_installed() -> Iterator[Row]:
 
 
 def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Row]:
-    """Measure a small device: its memory, its start, and what it uploads."""
+    """Measure a small device: its memory, its start, and its uploads."""
     device = enrol(folder / "small", aggregator, d=2, m=500, length=1000)
     seconds, idle, used = [], [], []
-    # The first run compiles, and is not counted.
+    # The first run compiles, and does not count.
     for run in range(runs + 1):
         with running_daemon(device) as daemon:
             seconds.append(daemon.seconds)
@@ -92,8 +92,8 @@ def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Ro
 def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: int) -> Iterator[Row]:
     """Measure the daemon on a file that grows by ``rate`` records a second.
 
-    First as many records lie there at once, so that what it does once is done. How far it is behind
-    is the time from the last record to the acknowledged window, with its release and its upload.
+    As many records are there at the start, so that one-time work is done first. The delay is the
+    time from the last record to the acknowledged window, including release and upload.
     """
     name = "tail-csv d=10 m=1000"
     case, n_records = (name if rate == 100_000 else f"{name} at {rate}/s"), rate * seconds

@@ -1,4 +1,4 @@
-"""How long a full outbox takes to reach a server that is back after an outage."""
+"""Time that a full outbox takes to reach a server that is back after an outage."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RECORDS = 10
 
 
 def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
-    """Let one device send what waits once its server is back, and count at the server.
+    """Let one device send its outbox once its server is back, and count at the server.
 
-    The daemon runs through the outage, so that the pause it has backed off to counts. The server
-    may be asked more often than its default allows one device.
+    The daemon runs through the outage, so that its current back-off counts. The server's limit for
+    one device is raised.
     """
     case = f"recovery waiting={n_sketches} m=50"
     limits = {"SFUMATO_DEVICE_RATE": str(_RATE), "SFUMATO_DEVICE_BURST": str(_RATE)}

@@ -1,9 +1,9 @@
-"""What exact noise costs: time, random bytes and variance of each mechanism for one sketch.
+"""Cost of exact noise: time, random bytes and variance of each mechanism for one sketch.
 
 Run as ``python -m benchmarks.noise [--quick] [--json]``. One thread, thread CPU time. Cases are
-named by mechanism, number of frequencies and epsilon, under replace-one; the Gaussian has delta
-1e-6 besides. Variances of the other mechanisms are relative to discrete Laplace noise at the same
-epsilon, both measured in this run; the standard error is a figure of its own.
+named by mechanism, number of frequencies and epsilon, under replace-one; the Gaussian also has
+delta 1e-6. Variances of the other mechanisms are relative to discrete Laplace noise at the same
+epsilon, both measured in this run; the standard error is a separate figure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(10))
 
 
 class CountingSource(SystemSource):
-    """The operating system's generator, counting what is drawn from it."""
+    """The operating system's generator, with a count of the bytes drawn."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -44,7 +44,7 @@ class CountingSource(SystemSource):
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """What some draws of one mechanism showed.
+    """Statistics of some draws of one mechanism.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Draws:
         Mean of one draw.
     energies
         Shape ``(n_draws,)``: mean square of each noise vector. Coordinates may share a radius, so
-        draws, not coordinates, are what is independent.
+        only the draws are independent.
     """
 
     seconds: float
@@ -68,7 +68,7 @@ class Draws:
 
     @property
     def relative_error(self) -> float:
-        """Standard error of the variance, as a share of it."""
+        """Standard error of the variance, relative to the variance."""
         return float(self.energies.std(ddof=1)) / math.sqrt(self.energies.size) / self.variance
 
 
@@ -88,7 +88,7 @@ def calibrate(name: str, m: int, epsilon: Fraction) -> Mechanism:
 
 
 def draw_repeatedly(mechanism: Mechanism, m: int, runs: int) -> Draws:
-    """Draw the noise of ``runs`` sketches, after one that is not timed."""
+    """Draw the noise of ``runs`` sketches, after one untimed draw."""
     source, sums = CountingSource(), np.zeros(2 * m, dtype=np.int64)
     energies: list[float] = []
 

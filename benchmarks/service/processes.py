@@ -1,4 +1,4 @@
-"""Server processes, and what they use."""
+"""Server processes, and their use of memory and processor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ServerProcess:
         return sum(_read_rss(pid) for pid in self.list_pids()) / 1e6
 
     def cpu_seconds(self) -> float:
-        """Return the processor time that the server itself has used."""
+        """Return the processor time of the server itself, without its workers."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -107,7 +107,7 @@ def running_servers(
 
 @contextmanager
 def running_bare(n_devices: int, *, replicas: int = 1) -> Iterator[list[ServerProcess]]:
-    """Run the baseline."""
+    """Run some servers of the bare endpoint."""
     with ExitStack() as stack:
         servers = []
         for _ in range(replicas):

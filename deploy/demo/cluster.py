@@ -1,4 +1,4 @@
-"""A small deployment of real processes: one aggregator, and one agent an airport."""
+"""A small deployment of real processes: one aggregator, and one agent per airport."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SEND_FOR_S = 60
 
 
 class DemoError(SketchError):
-    """A process of the demo failed; the message holds what it said."""
+    """A process of the demo failed; the message holds its output."""
 
 
 def run_command(*arguments: str) -> str:
-    """Run a command of the project and return what it printed."""
+    """Run a command of the project and return its output."""
     program = str(BIN / arguments[0])
     done = subprocess.run([program, *arguments[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
