@@ -41,7 +41,6 @@ class Options:
         Its name in the registry; None for the default.
     laws
         Radius laws to run every case with; None for the planner's choice.
-        Radius laws to run every case with; None for the planner's choice.
     """
 
     quick: bool = False

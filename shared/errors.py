@@ -9,7 +9,7 @@
     ├── RecordError                  a source of records cannot be read as the plan requires
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   └── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
-    ├── PrivacyError                 no mechanism gives the requested guarantee
+    ├── PrivacyError                 the requested guarantee is not possible
     │   ├── BudgetExceededError      releasing would exceed the owner's budget
     │   └── LedgerError              the ledger cannot be trusted, or disagrees with the server
     ├── WireError                    bytes are not what the protocol says
@@ -93,7 +93,7 @@ class PlanMismatchError(PlanError):
 
 
 class PrivacyError(SketchError):
-    """No mechanism gives the requested guarantee."""
+    """The requested guarantee is not possible."""
 
 
 class BudgetExceededError(PrivacyError):

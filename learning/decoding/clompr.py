@@ -45,8 +45,8 @@ class ClOmpr:
 
     Raises
     ------
+    DecodingError
         A setting is out of range.
-        If a setting is out of range.
 
     Guarantees
     ----------

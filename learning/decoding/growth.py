@@ -1,6 +1,6 @@
 """Growth of a mixture to k atoms: start, expand, grow, and cycles of expansion and pruning.
 
-Growth adds atoms where the residual is largest. The cycles then exchange several atoms at once
+Growth adds atoms where the residual needs them. The cycles then exchange several atoms at once
 (batched split-and-merge moves), which escapes wrong local optima.
 """
 

@@ -133,7 +133,7 @@ def _find_directions(target: Target, fitted: Fitted, rng: np.random.Generator) -
 
 
 def _turn_back(target: Target, fitted: Fitted) -> tuple[tuple[Single, Single], Vector]:
-    """Return q = r + a E rotated by minus each atom's phase, and the share that each atom explains.
+    """Return q = r + a E rotated by minus each atom's phase, and the energy each atom explains.
 
     Without the atom |r|^2 would be higher by 2 a <E, r> + a^2 |E|^2.
     """

@@ -31,8 +31,8 @@ class MixtureDecoder:
     Parameters
     ----------
     n_replicates : int
-        Most round fits under noise, at most six at weak noise; fewer are made once the same best
-        fit was found three times.
+        Largest number of round fits under noise, at most six at weak noise; fits end early once the
+        same best one was found three times.
     choose : bool
         Treat the problem's number of clusters as the maximum, and choose the number that the sketch
         supports, or fewer if its verdict is worse than rough. `choice` in the solution gives the

@@ -70,7 +70,6 @@ class SketchPlan:
         decode may ask for more, at lower quality.
     coordinate_bound
         Largest magnitude of a released coordinate; larger values saturate.
-        Largest magnitude of a released coordinate; beyond it values saturate.
     payload_width
         Bytes of one released coordinate.
     ring_bits

@@ -260,7 +260,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         presence += ", and how many records it has"
     return (
         presence,
-        "someone with several records as well as one record: the loss of people is stated apart",
+        "someone with several records as well as one record: their losses are stated separately",
         "someone with records on several devices: the losses add up",
         stolen,
         _describe_liar(plan),

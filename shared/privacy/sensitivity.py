@@ -44,7 +44,7 @@ def compute_sensitivity(
     """Enumerate the sensitivity of the sum S of integer features.
 
     A record adds a row of the table, or zero, to each of the r features of its mask; a neighbour
-    has other values and the same mask. The bound treats the r features as independent.
+    has other values and the same mask. The bound lets the r features vary independently.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """K-norm noise on the lattice 24-gon: the same pure epsilon for a quarter of Laplace's variance.
 
-The noise is uniform over the body that contains every change of one record (Hardt and Talwar 2010):
-a common radius T for all features, and each feature uniform on the lattice points of T P. The law
+Noise is spread over the body that contains every change of one record (Hardt and Talwar 2010): a
+common radius T for all features, and each feature uniform on the lattice points of T P. The law
 of T is a shifted sum of geometrics, so T needs no rejection; ``proofs.md`` proves the sampled law
 private.
 """
@@ -56,6 +56,7 @@ class DiscreteKNorm:
         Integer in units of 2^-52: radii fall off as ``exp(-t rate / 2^52)``.
     neighbouring
         The relation that the sensitivity was computed for.
+    n_counts
         1 if the sum ends with the number of records times ``norm_sensitivity``; otherwise 0.
     """
 

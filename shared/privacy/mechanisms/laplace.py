@@ -109,7 +109,7 @@ class DiscreteLaplace:
         return self.variance / count_scale**2
 
     def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
-        """Bound the noise, truncated where no coordinate reaches: squares have no moment beyond."""
+        """Bound the truncated noise: without a cut-off its squares have no exponential moment."""
         b, n, x = float(self.scale), 2 * n_frequencies, exponent
         furthest = math.floor(b * (math.log(2 * n) + x))
         edges = np.unique(np.linspace(0, furthest + 1, _CELLS + 1).astype(np.int64))
