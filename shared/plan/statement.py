@@ -287,9 +287,9 @@ def _find_scale_caution(dimension: Dimension) -> str | None:
     width = dimension.upper - dimension.lower
     if dimension.scale > width / 2:
         return (
-            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half the width "
-            f"of the bounds, {width:g}: values within the bounds cannot spread so far. Give the "
-            "standard deviation inside one cluster"
+            f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half of the "
+            f"width of the bounds, {width:g}: values within the bounds cannot spread so far. Give "
+            "the standard deviation inside one cluster"
         )
     if dimension.scale * _NARROWEST < width:
         return (
