@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_cpu_seconds, run_benchmark
 from shared.core import AMPLITUDE
-from shared.entropy import SystemSource
 from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.system import SystemSource
 
 NAME = "noise"
 MECHANISMS = {

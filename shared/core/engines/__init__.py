@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Protocol
 
-from shared.core.engines.interface import SketchEngine
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from shared.core.engines.numpy_engine import NumpyEngine
+from shared.core.records import Records
+from shared.core.statistics.fourier import FourierStatistic
 from shared.errors import ConfigError
 
 ENGINE_VARIABLE = "SFUMATO_ENGINE"
 """The environment variable whose value programs pass to :func:`choose_engine`."""
+
+
+class SketchEngine(Protocol):
+    """Adds the integers of statistics to 64-bit sums, as ``docs/explanation/sketch.md`` defines."""
+
+    @property
+    def name(self) -> str:
+        """The name shown to users."""
+        ...
+
+    def add_fourier(
+        self,
+        records: Records,
+        statistic: FourierStatistic,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+    ) -> int:
+        """Add each record's masked features to ``sums``; otherwise as ``Statistic.add_records``.
+
+        Parameters
+        ----------
+        statistic
+            The definition; without masks every record adds to every feature.
+        first_record
+            The counter of the first record, which determines its mask.
+        """
+        ...
 
 
 def list_engines() -> list[str]:
