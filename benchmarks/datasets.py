@@ -1,6 +1,11 @@
 """Records for judging decoders, each set in a fixed public box.
 
-Records outside their box are clipped to it, as in a sketch, before anything is measured.
+Records outside their box are clipped to it, as in a sketch, before anything is measured. Synthetic
+data are the seed paper's mixtures of round Gaussian clusters,
+
+    x ~ (1/k) sum_i N(mu_i, I_d),    mu_i ~ N(0, (1.5 k^(1/d))^2 I_d)
+
+(Schellekens et al., ICASSP 2019, section 5): the scale within a cluster is 1 by construction.
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.mixtures import SPREAD, draw_mixture, public_half_width
 from benchmarks.packages import RIVER, read_member
 from shared.plan import plan_from_spec
 
@@ -23,6 +27,8 @@ Floats = NDArray[np.float64]
 
 DEMO = Path(__file__).resolve().parents[1] / "deploy" / "demo"
 AIRPORTS = ("EWR", "JFK", "LGA")
+SPREAD = 1.0
+"""Standard deviation within a cluster, per dimension."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,6 +103,27 @@ class RealData:
     def load(self, seed: int) -> Dataset:
         """Return the records; the seed has no effect."""
         return _load_real(self.name)
+
+
+def draw_mixture(
+    n_dimensions: int, n_clusters: int, n_records: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Draw means of shape ``(k, d)`` and records of shape ``(n, d)``, the same for a same seed."""
+    rng = np.random.default_rng((seed, n_dimensions, n_clusters))
+    width = 1.5 * n_clusters ** (1.0 / n_dimensions)
+    means = rng.normal(0.0, width, size=(n_clusters, n_dimensions))
+    records = rng.normal(0.0, SPREAD, size=(n_records, n_dimensions))
+    records += means[rng.integers(n_clusters, size=n_records)]
+    return means, records
+
+
+def public_half_width(n_dimensions: int) -> float:
+    """Half width of the public box: fixed, never read off the data.
+
+    Means have standard deviation 4.7 per dimension at (d, k) = (2, 10), and at most 3.8 at the
+    other sizes that are measured.
+    """
+    return 25.0 if n_dimensions < 5 else 20.0
 
 
 # Two, because a trial loads its records more than once.

@@ -4,7 +4,3 @@ Run as ``python -m benchmarks.service [--quick] [--json] [--case TEXT]``. Server
 database share this machine, so every figure is shown with the client's own use of it, and with a
 bare endpoint of the same web stack that verifies the same signatures and stores nothing.
 """
-
-from benchmarks.service.cases import NAME, measure
-
-__all__ = ["NAME", "measure"]

@@ -1,4 +1,7 @@
-"""Server processes, and their use of memory and processor."""
+"""Server processes, and their use of memory and processor.
+
+The baseline is a bare endpoint: the same web stack, and only the check of the signature.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+from benchmarks.service.fleet import BenchDevice
+from shared.wire import decode_message
+
 _BIN = Path(sys.executable).parent
+_BARE = "from benchmarks.service.processes import serve_bare; serve_bare()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +122,27 @@ def running_bare(n_devices: int, *, replicas: int = 1) -> Iterator[list[ServerPr
         servers = []
         for _ in range(replicas):
             port = find_port()
-            module = ["-m", "benchmarks.service.bare", str(port), str(n_devices)]
-            servers.append(_start([sys.executable, *module], port))
+            servers.append(_start([sys.executable, "-c", _BARE, str(port), str(n_devices)], port))
             stack.callback(stop_server, servers[-1])
         yield servers
+
+
+def create_bare(n_devices: int) -> FastAPI:
+    """Return an application that verifies uploads and forgets them."""
+    app = FastAPI()
+    devices = [BenchDevice(number) for number in range(n_devices)]
+    keys = {device.device_id: device.public_key for device in devices}
+
+    @app.put("/v1/studies/{study}/sketches/{sketch}")
+    async def verify(study: str, sketch: str, request: Request) -> Response:
+        message = decode_message(await request.body())
+        message.verify(keys[message.header.device])
+        return Response(status_code=201)
+
+    return app
+
+
+def serve_bare() -> None:
+    """Serve the bare endpoint; the arguments are a port and the number of devices."""
+    app = create_bare(int(sys.argv[2]))
+    uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, ws="none")
