@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.agent_devices import (
+    NAME,
     Aggregator,
     enrol,
     make_lines,
+    row,
     running_aggregator,
     running_daemon,
 )
@@ -28,7 +30,6 @@ from benchmarks.agent_outbox import measure_recovery
 from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
 from benchmarks.rows import Row, run_benchmark
 
-NAME = "agent"
 _TICK_S = 0.05
 # From their documentation; the Collector's are the limits of its own tests of an idle one.
 _PUBLISHED = (
@@ -56,16 +57,16 @@ def measure(quick: bool) -> Iterator[Row]:
 def list_published() -> Iterator[Row]:
     """List the published figures of other agents; nothing is measured here."""
     for case, figure, value, unit in _PUBLISHED:
-        yield _row(case, figure, value, unit, 0, "not measured here")
+        yield row(case, figure, value, unit, 0, "not measured here")
 
 
 def measure_installed() -> Iterator[Row]:
     """Measure the agent's size on disk: each package and their sum, without Python itself."""
     packages = list(measure_packages())
     for name, n_bytes in packages:
-        yield _row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
+        yield row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
     total = sum(n_bytes for _, n_bytes in packages)
-    yield _row("installed", "mb", total / 1e6, "MB", 1, "Telegraf 245")
+    yield row("installed", "mb", total / 1e6, "MB", 1, "Telegraf 245")
 
 
 def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Row]:
@@ -82,11 +83,11 @@ def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Ro
             daemon.wait_until_sent(1000 * (run + 1))
             used.append(daemon.rss_mb())
     seconds, idle, used = seconds[1:], idle[1:], used[1:]
-    yield _row("idle", "rss_mb", max(idle), "MB", runs, "Telegraf 70, Collector 83")
-    yield _row("after-first-upload", "rss_mb", max(used), "MB", runs, "at most 55")
-    yield _row("start", "seconds", float(np.median(seconds)), "s", runs, "at most 0.4")
+    yield row("idle", "rss_mb", max(idle), "MB", runs, "Telegraf 70, Collector 83")
+    yield row("after-first-upload", "rss_mb", max(used), "MB", runs, "at most 55")
+    yield row("start", "seconds", float(np.median(seconds)), "s", runs, "at most 0.4")
     n_bytes = device.query("SELECT MAX(n_bytes) FROM outbox")
-    yield _row("window m=500", "bytes", n_bytes, "B", runs, "less than 5000")
+    yield row("window m=500", "bytes", n_bytes, "B", runs, "less than 5000")
 
 
 def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: int) -> Iterator[Row]:
@@ -108,7 +109,7 @@ def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: in
         daemon.wait_until_sent(n_records)
         took = time.perf_counter() - before
         if rate == 100_000:
-            yield _row(case, "records_per_second", n_records / took, "1/s", 1, "at least 1e5")
+            yield row(case, "records_per_second", n_records / took, "1/s", 1, "at least 1e5")
         cpu, start = daemon.cpu_seconds(), time.perf_counter()
         for i in range(n_parts):
             device.append(lines)
@@ -118,21 +119,9 @@ def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: in
         ended = time.perf_counter()
         share = (daemon.cpu_seconds() - cpu) / (ended - start)
         unit = f"of a core at {n_records / (written - start):.4g} records/s"
-        yield _row(case, "cpu_fraction", share, unit, 1, "less than 0.6; Collector idle 0.2")
-        yield _row(case, "behind_seconds", ended - written, "s", 1, "0")
-        yield _row(case, "rss_mb", daemon.rss_mb(), "MB", 1, "Telegraf 70, Collector 83 when idle")
-
-
-def _row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
+        yield row(case, "cpu_fraction", share, unit, 1, "less than 0.6; Collector idle 0.2")
+        yield row(case, "behind_seconds", ended - written, "s", 1, "0")
+        yield row(case, "rss_mb", daemon.rss_mb(), "MB", 1, "Telegraf 70, Collector 83 when idle")
 
 
 if __name__ == "__main__":

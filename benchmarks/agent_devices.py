@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from analyst import Client
+from benchmarks.rows import Row
+from deploy.demo.cluster import find_port
 from shared.plan import SketchPlan, plan_from_spec
+
+NAME = "agent"
+row = partial(Row, NAME)
+"""A row of the agent's benchmark."""
 
 ROOT = Path(__file__).parents[1]
 _BIN = Path(sys.executable).parent
@@ -261,13 +268,6 @@ def running_aggregator(folder: Path, **environment: str) -> Iterator[Aggregator]
         os.environ.pop("SSL_CERT_FILE")
         if before is not None:
             os.environ["SSL_CERT_FILE"] = before
-
-
-def find_port() -> int:
-    """Find a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _require_running(process: subprocess.Popen[bytes], what: str) -> None:

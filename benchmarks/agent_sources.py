@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from benchmarks.agent_devices import (
     Aggregator,
     enrol,
-    find_port,
     make_header,
     make_texts,
+    row,
     running_daemon,
 )
 from benchmarks.rows import Row
+from deploy.demo.cluster import find_port
 
 if TYPE_CHECKING:
     import paho.mqtt.client as mqtt
@@ -94,24 +95,12 @@ def measure_mqtt_memory(folder: Path, aggregator: Aggregator) -> Iterator[Row]:
             with running_daemon(device) as daemon:
                 daemon.wait_until_sent(1000 * run)
                 used = daemon.rss_mb()
-        yield _make_row("after-first-upload mqtt", "rss_mb", used, "MB", "at most 60")
+        yield row("after-first-upload mqtt", "rss_mb", used, "MB", 1, "at most 60")
 
 
 def _make_rate(kind: str, rate: float) -> Row:
     case = f"source {kind} d={_D} m={_M}"
-    return _make_row(case, "records_per_second", rate, "1/s", "none")
-
-
-def _make_row(case: str, figure: str, value: float, unit: str, baseline: str) -> Row:
-    return Row(
-        benchmark="agent",
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=1,
-        baseline=baseline,
-    )
+    return row(case, "records_per_second", rate, "1/s", 1, "none")
 
 
 def _write_csv(path: Path, texts: list[list[str]]) -> None:

@@ -84,15 +84,7 @@ def _median_ratio(slower: Sequence[Trial], faster: Sequence[Trial]) -> float:
 
 
 def _row(figure: str, value: float, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=PEERS.name,
-        figure=figure,
-        value=value,
-        unit="1",
-        runs=runs,
-        baseline=baseline,
-    )
+    return Row(NAME, PEERS.name, figure, value, "1", runs, baseline)
 
 
 def _list_names() -> list[str]:

@@ -215,15 +215,7 @@ def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
 
 
 def _row(case: str, figure: str, value: float, runs: int, benchmark: str = NAME) -> Row:
-    return Row(
-        benchmark=benchmark,
-        case=case,
-        figure=figure,
-        value=value,
-        unit="1",
-        runs=runs,
-        baseline=BASELINE,
-    )
+    return Row(benchmark, case, figure, value, "1", runs, BASELINE)
 
 
 def fit(trials: Sequence[HonestTrial]) -> dict[str, tuple[float, ...]]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
 from shared.system import SystemSource
 
 NAME = "noise"
+_row = partial(Row, NAME)
 MECHANISMS = {
     "laplace": ("discrete-laplace", Fraction(0)),
     "knorm": ("discrete-knorm", Fraction(0)),
@@ -128,18 +130,6 @@ def measure(quick: bool) -> Iterator[Row]:
                     ratio = draws.variance / laplace.variance
                 yield _row(case, "relative_variance", ratio, "1", runs, against)
                 yield _row(case, "relative_variance_stderr", ratio * error, "1", runs, against)
-
-
-def _row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
     """One figure of one case, with its baseline."""
 

@@ -187,15 +187,7 @@ def _load_pycle() -> Any:
 
 
 def _row(case: str, figure: str, values: NDArray[np.float64], unit: str, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=float(np.median(values)),
-        unit=unit,
-        runs=len(values),
-        baseline=baseline,
-    )
+    return Row(NAME, case, figure, float(np.median(values)), unit, len(values), baseline)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,22 @@ class SketchError(Exception):
         The name of the field, option, column or line at fault.
     fix
         The remedy, as an imperative.
+    retry_after_s
+        Seconds to wait before a retry, for errors that time resolves.
     """
 
-    def __init__(self, rule: str, *, field: str | None = None, fix: str | None = None) -> None:
+    def __init__(
+        self,
+        rule: str,
+        *,
+        field: str | None = None,
+        fix: str | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
         self.rule = rule
         self.field = field
         self.fix = fix
+        self.retry_after_s = retry_after_s
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -125,26 +135,7 @@ class ImplausibleSketchError(WireError):
 
 
 class TooEarlyError(WireError):
-    """A window has not begun by the receiver's clock.
-
-    Parameters
-    ----------
-    rule, field, fix
-        As in :class:`SketchError`.
-    retry_after_s
-        Seconds until the window begins.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        *,
-        field: str | None = None,
-        fix: str | None = None,
-        retry_after_s: float = 1.0,
-    ) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(rule, field=field, fix=fix)
+    """A window has not begun by the receiver's clock."""
 
 
 class TooLargeError(WireError):
@@ -200,26 +191,7 @@ class TransportError(SketchError):
 
 
 class OverloadedError(TransportError):
-    """Too many requests in all, or from one sender.
-
-    Parameters
-    ----------
-    rule, field, fix
-        As in :class:`SketchError`.
-    retry_after_s
-        Seconds to wait before a retry.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        *,
-        field: str | None = None,
-        fix: str | None = None,
-        retry_after_s: float = 1.0,
-    ) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(rule, field=field, fix=fix)
+    """Too many requests in all, or from one sender."""
 
 
 class SlowRequestError(TransportError):

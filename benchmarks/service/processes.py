@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from benchmarks.service.fleet import BenchDevice
+from deploy.demo.cluster import find_port
 from shared.wire import decode_message
 
 _BIN = Path(sys.executable).parent
@@ -64,13 +65,6 @@ def _read_rss(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def find_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start_server(database: str, *, port: int | None = None, workers: int = 0) -> ServerProcess:

@@ -275,12 +275,4 @@ def measure_idle(kind: str, folder: Path) -> Iterator[Row]:
 
 def row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
     """Return a row of this benchmark."""
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=float(value),
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
+    return Row(NAME, case, figure, float(value), unit, runs, baseline)
