@@ -53,7 +53,7 @@ def measure_cases(bench: Bench) -> Iterator[Row]:
         for law in options.laws:
             trials = bench.run(case, law)
             yield from summarise(NAME, options.extend_name(case.name, law), trials)
-    if options.wants(PEERS.name):
+    if options.includes(PEERS.name):
         yield from _measure_peers(bench)
 
 
@@ -95,7 +95,7 @@ def _count(options: Options) -> int:
     """Count the trials, including pycle's."""
     chosen = select_cases(list_decoding_cases(), options)
     runs = sum(len(options.list_seeds(case.runs, case.quick_runs)) for case in chosen)
-    peers = len(options.list_seeds(PEERS.runs, PEERS.quick_runs)) * options.wants(PEERS.name)
+    peers = len(options.list_seeds(PEERS.runs, PEERS.quick_runs)) * options.includes(PEERS.name)
     same = options.create_solver().name == create_solver(BASELINE_SOLVER).name
     return runs * len(options.laws) + peers * (2 if same else 3)
 

@@ -54,7 +54,7 @@ class Options:
         """Create the solver with its default settings."""
         return create_solver(self.solver) if self.solver else create_solver()
 
-    def wants(self, name: str, *, in_quick: bool = True) -> bool:
+    def includes(self, name: str, *, in_quick: bool = True) -> bool:
         """Return whether a case is to run."""
         if self.cases:
             return any(part in name for part in self.cases)
@@ -77,7 +77,7 @@ class Bench:
 
     options: Options
     sketcher: Sketcher = field(default_factory=Sketcher)
-    tell: Callable[[str, int], None] = lambda words, advance: None
+    report: Callable[[str, int], None] = lambda words, advance: None
 
     def run(
         self, case: Case, law: RadiusLaw | None = None, recover: Recover | None = None
@@ -86,15 +86,15 @@ class Bench:
         recover = recover or recover_with(self.options.create_solver())
         trials = []
         for seed in self.options.list_seeds(case.runs, case.quick_runs):
-            self.tell(self.options.extend_name(case.name, law), 0)
+            self.report(self.options.extend_name(case.name, law), 0)
             trials.append(run_trial(case, seed, recover=recover, sketcher=self.sketcher, law=law))
-            self.tell(case.name, 1)
+            self.report(case.name, 1)
         return trials
 
 
 def select_cases(cases: Sequence[Case], options: Options) -> list[Case]:
     """Select the cases to run, in their order."""
-    return [case for case in cases if options.wants(case.name, in_quick=case.quick_runs > 0)]
+    return [case for case in cases if options.includes(case.name, in_quick=case.quick_runs > 0)]
 
 
 def leave_out_missing(cases: Sequence[Case]) -> list[Case]:
@@ -149,7 +149,7 @@ def run_experiment(
             )
         kept: list[Row] = []
         with show_progress(count(options)) as bar:
-            rows = measure(Bench(options=options, tell=bar.tell))
+            rows = measure(Bench(options=options, report=bar.report))
             print_rows(_keep(rows, kept, bar), as_json=given.json)
         if given.plot:
             draw(kept, given.plot)

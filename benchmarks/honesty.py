@@ -78,9 +78,9 @@ def collect(
         found = pickle.loads(kept.read_bytes())
     left = [task for task in tasks if task not in found]
     with show_progress(n_shapes) as bar, _open_pool(n_processes) as run:
-        bar.tell("", n_shapes - len(left))
+        bar.report("", n_shapes - len(left))
         for task, trials in zip(left, run(_run_task, left), strict=True):
-            bar.tell(task[1], 1)
+            bar.report(task[1], 1)
             found[task] = trials
             if kept is not None:
                 kept.write_bytes(pickle.dumps(found))

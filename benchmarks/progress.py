@@ -17,7 +17,7 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=total) if progress else None
 
-    def tell(self, words: str, advance: int) -> None:
+    def report(self, words: str, advance: int) -> None:
         """Show the current step, and advance the count."""
         if self._progress is not None and self._task is not None:
             self._progress.start()

@@ -68,7 +68,7 @@ def decode(text: str, n_sets: int) -> list[HonestTrial]:
             shape = make_shape(table, text)
             for situation in list_situations(len(table.records)):
                 trials.append(run_trial(shape, situation, text))
-                bar.tell(f"{table.name}, {situation.name}", 1)
+                bar.report(f"{table.name}, {situation.name}", 1)
     return trials
 
 

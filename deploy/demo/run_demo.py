@@ -111,7 +111,7 @@ def main() -> int:
         else:
             _report(console, outcome, options.picture)
         if options.keep:
-            _say_what_to_try(console, aggregator, outcome)
+            _print_next_steps(console, aggregator, outcome)
             aggregator.process.wait()
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -263,7 +263,7 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
         console.print(f"[yellow]note:[/yellow] {warning}")
 
 
-def _say_what_to_try(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
+def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
     url, study = aggregator.url, outcome.study_id
     console.print(
         f"\nThe aggregator stays up at {url} until Ctrl-C. Try:\n\n"

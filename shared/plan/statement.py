@@ -13,7 +13,7 @@ from typing import Any
 
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension
-from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, show_up
+from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from shared.privacy.limits import find_level_cautions
 from shared.privacy.plausibility import compute_influence
 
@@ -89,7 +89,7 @@ class PrivacyStatement:
         return (
             f"{most} Someone with q records in each of w windows is protected at q w times "
             f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
-            f"{show_up(largest.epsilon)}."
+            f"{format_upper(largest.epsilon)}."
         )
 
     def people_to_json(self) -> list[dict[str, Any]]:
@@ -98,10 +98,10 @@ class PrivacyStatement:
             {
                 "n_records": loss.n_records,
                 "n_windows": loss.n_windows,
-                "epsilon": show_up(loss.epsilon),
-                "delta": show_up(loss.delta),
-                "multiple_epsilon": show_up(loss.multiple_epsilon),
-                "multiple_delta": show_up(loss.multiple_delta),
+                "epsilon": format_upper(loss.epsilon),
+                "delta": format_upper(loss.delta),
+                "multiple_epsilon": format_upper(loss.multiple_epsilon),
+                "multiple_delta": format_upper(loss.multiple_delta),
             }
             for loss in self.people
         ]
@@ -302,19 +302,19 @@ def _find_scale_caution(dimension: Dimension) -> str | None:
 
 def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
     one, several = people[0], [loss for loss in people if loss.n_windows == 1][1:]
-    delta = show_up(one.delta)
+    delta = format_upper(one.delta)
     sentences = []
     if several:
-        at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in several)
+        at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in several)
         there = ", ".join(
-            f"{show_up(loss.multiple_delta)} for {loss.n_records}" for loss in several
+            f"{format_upper(loss.multiple_delta)} for {loss.n_records}" for loss in several
         )
         sentences.append(
             "Gaussian noise does not protect q records of one window at q times epsilon: at the "
             f"same delta, {delta}, epsilon is {at}; at q times epsilon delta is {there}."
         )
     windows = [loss for loss in people if loss.n_windows > 1]
-    at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in windows)
+    at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in windows)
     sentences.append(
         f"For someone with so many records in each of {SEVERAL_WINDOWS} windows epsilon is, at "
         f"delta {delta}, {at}."
@@ -324,5 +324,5 @@ def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
 
 def show_level(epsilon: Fraction, delta: Fraction) -> str:
     """Write a level of privacy for people, rounded up."""
-    level = f"epsilon {show_up(epsilon)}"
-    return f"{level} and delta {show_up(delta)}" if delta else level
+    level = f"epsilon {format_upper(epsilon)}"
+    return f"{level} and delta {format_upper(delta)}" if delta else level

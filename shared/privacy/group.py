@@ -110,8 +110,8 @@ def _find_least(suffices: Callable[[int], bool]) -> int:
     return high
 
 
-def show_up(value: Fraction) -> str:
-    """Write a number from 0 on as a decimal of at most three digits, rounded up."""
+def format_upper(value: Fraction) -> str:
+    """Write a non-negative bound as a decimal of at most three digits, rounded up."""
     if value == 0:
         return "0"
     with localcontext(prec=3, rounding=ROUND_CEILING):
