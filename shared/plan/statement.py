@@ -143,13 +143,13 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
     return (
         PublicFact(
             what="study, plan and format",
-            detail="Which study a sketch is for, the digest of its plan, its kind and length.",
+            detail="The study of a sketch, the digest of its plan, its kind and length.",
             seen_by=everyone,
             fields=("study", "plan_digest", "version", "kind", "payload_length"),
         ),
         PublicFact(
             what="device",
-            detail="Which device it is: its identity, its public keys, and when they changed.",
+            detail="The identity of the device, its public keys, and when they changed.",
             seen_by=everyone,
             fields=("device", "public_key", "last_sequences"),
         ),
@@ -167,7 +167,7 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         ),
         PublicFact(
             what="sequence numbers",
-            detail="How many sketches each stream has released so far, and their order.",
+            detail="The number of sketches that each stream has released, and their order.",
             seen_by=everyone,
             fields=("sequence",),
         ),
@@ -175,14 +175,14 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         _describe_count(hides_presence),
         PublicFact(
             what="times and addresses",
-            detail="When a device sends or asks something, by its own clock and the server's, and "
-            "from which address, and the sizes of what it sends"
+            detail="The times of a device's requests, by its own clock and the server's, its "
+            "address, and the sizes of its messages"
             + (
-                "; what a run released is sent by the next one, so that this tells when runs are. "
-                "To read a source over a network (HTTP, MQTT) shows there how much it holds."
+                "; a run sends what the previous one released, so these are the times of runs. "
+                "Reading a source over a network (HTTP, MQTT) shows its size on that network."
                 if hides_presence
-                else "; a sketch is sent when its window is released, so that this tells when "
-                "there were records."
+                else "; a sketch is sent when its window is released, which shows when there were "
+                "records."
             ),
             seen_by="whoever watches the network; analysts see when sketches came",
             fields=("created",),
@@ -195,20 +195,20 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         ),
         PublicFact(
             what="waiting sketches",
-            detail="How many released sketches wait on the device to be sent.",
+            detail="The number of released sketches that wait on the device.",
             seen_by="operators",
             fields=("waiting_sketches",),
         ),
         PublicFact(
             what="refusals",
-            detail="Which rule of its owner refuses the plan, with the limit that the owner wrote.",
+            detail="The owner's rule that refuses the plan, with the limit that the owner set.",
             seen_by="operators",
             fields=("plan_refusals", "rule", "detail"),
         ),
         PublicFact(
             what="random and derived bytes",
             detail="A random number, digests of what is sent, signatures, and an enrolment token: "
-            "they tell nothing of records.",
+            "they reveal nothing about records.",
             seen_by=everyone,
             fields=("report_id", "payload_digest", "signature", "proof", "token"),
         ),
@@ -217,11 +217,11 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
 
 def _describe_windows(hides_presence: bool, by_time: bool) -> PublicFact:
     if hides_presence:
-        detail = "Which slot a sketch covers: every slot has one, empty or not."
+        detail = "The slot that a sketch covers: every slot has a sketch, empty or not."
     elif by_time:
-        detail = "Which slots a sketch covers, so when there were enough records for one."
+        detail = "The slots that a sketch covers, and so when there were enough records for one."
     else:
-        detail = "Nothing of the times of records; when a sketch comes tells when it was full."
+        detail = "Not the times of records, but when a sketch comes shows when its window was full."
     return PublicFact(
         what="windows",
         detail=detail,
