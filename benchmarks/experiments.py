@@ -143,7 +143,7 @@ def run_experiment(
     given = _create_parser(name, describe).parse_args()
     try:
         options = read_options(given)
-        if options.cases and not any(map(options.wants, list_names())):
+        if options.cases and not any(map(options.includes, list_names())):
             raise ConfigError(
                 "matches no case", field="--case", fix=f"choose from: {'; '.join(list_names())}"
             )
