@@ -73,8 +73,8 @@ def require_clear(count: RecordCount) -> None:
     """
     if not count.is_clear:
         raise ConfigError(
-            f"holds about {count.n_records} records, give or take {count.standard_error:.3g}: too "
-            "few to distinguish from the noise of their secret number",
+            "holds too few records to distinguish from the noise of their secret number: about "
+            f"{count.n_records}, with a standard error of {count.standard_error:.3g}",
             field="selection",
             fix="widen the slots or labels, or wait for more records",
         )
