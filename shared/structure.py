@@ -45,7 +45,7 @@ class Rule:
     ----------
     holds
         Whether a value of the right type is allowed; ``ValueError``, ``OSError`` and
-        ``LookupError`` mean that it is not.
+        ``LookupError`` mean that it is not. A lambda inside a class sees no name of its module.
     text
         The whole rule, with the type: it follows the name of the key.
     fix
@@ -71,6 +71,13 @@ class Tagged:
 
     key: str
     find: Callable[[str], type]
+
+
+@dataclass(frozen=True)
+class Short:
+    """Mark of a dataclass for which a text may stand: the value of this one key."""
+
+    key: str
 
 
 Text = Annotated[str, Rule(bool, "must be text and not empty", "quote it")]
@@ -210,6 +217,8 @@ class _Reader:
             for mark in marks:
                 if isinstance(mark, Tagged):
                     hint = self._find_class(mark, value, path) or hint
+                if isinstance(mark, Short) and isinstance(value, str):
+                    value = {mark.key: value}
             found = self.read(hint, value, path)
         except self.error as error:
             if error.field != path or not rules:
