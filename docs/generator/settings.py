@@ -1,118 +1,35 @@
 """The page of settings: the server, the agent, and a plan as a person writes it.
 
-Names and defaults come from the code. The strict readers of the agent's configuration name the keys
-that they know when they refuse one: a key without a meaning here, or a meaning without a key, stops
-the generator.
+Names, defaults and meanings come from the declarations: classes and their docstrings. A key without
+a meaning stops the generator.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from aggregator.settings import Settings
 from device_agent.settings.agent_settings import ENVIRONMENT_PREFIX, OVERRIDABLE
-from device_agent.settings.owner_tables import read_housekeeping, read_limits
-from device_agent.settings.source_tables import KINDS, read_source
-from device_agent.settings.toml_table import Table
-from docs.generator.markdown import join_parts, read_parameters, to_markdown, write_table
+from device_agent.settings.agent_settings import Settings as AgentSettings
+from device_agent.sources.settings import KINDS, Column, SourceSettings, StreamSettings, find_source
+from docs.generator.markdown import (
+    join_parts,
+    read_parameters,
+    read_summary,
+    to_markdown,
+    write_table,
+)
 from shared.core import RadiusLaw
-from shared.errors import ConfigError
 from shared.plan import Dimension, SketchPlan, WindowRule
 from shared.plan.parts import Label
 from shared.plan.spec import PlanSpec
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
-_UNKNOWN = "no such key"
-_ROOT = Path("/")
-
-_OWNER: Mapping[str, Mapping[str, str]] = {
-    "budget": {
-        "per_record": "The largest epsilon that a record may lose over all plans on its source; "
-        f'exact and in quotes. Default: `policy.epsilon_per_window`, or `"{DEFAULT_EPSILON}"`.',
-        "lifetime": "The largest epsilon for a person who is in every window. Default: no limit.",
-        "delta": "The delta at which both limits are evaluated, if the noise of a plan has one. "
-        f'Default: `"{DEFAULT_DELTA}"`.',
-        "ledger": "A file through which agents with separate states share the budget.",
-    },
-    "policy": {
-        "epsilon_per_window": "The largest epsilon of a plan.",
-        "mechanisms": "The mechanisms that a plan may use. Default: all.",
-        "neighbouring": "`replace-one`, `add-remove-one`, or both. Default: both.",
-        "plan_digests": "The digests of the allowed plans. Default: all.",
-        "servers": "The addresses of the allowed servers. Default: all.",
-    },
-    "outbox": {
-        "most_megabytes": "The size of waiting sketches from which on no window is closed until "
-        "some were sent. Default: 256."
-    },
-    "log": {
-        "level": "`info`, `debug`, `warning` or `error`. Default: `info`.",
-        "value_counts": "`true`: log lines may count records that could not be sketched or were "
-        "out of bounds. These counts are exact, without noise.",
-    },
-    "metrics": {
-        "path": "A file for Prometheus's text collector. Default: none.",
-        "value_counts": "`true`: metrics may contain the same counts.",
-    },
-    "tls": {
-        "ca_file": "The trusted authorities of the server's certificate, in PEM. Default: those of "
-        "the system.",
-        "certificate": "The device's own certificate, if the server requires one.",
-        "key": "Its private key, if the certificate's file does not contain it.",
-    },
-}
-_COMMON: Mapping[str, str] = {
-    "kind": f"{', '.join(f'`{kind}`' for kind in KINDS)}, or the kind of another package.",
-    "disjoint": "A name for a part of the source. You declare that parts with different names "
-    "share no record.",
-    "timestamp": "The field with a record's time.",
-    "timestamp_format": "`iso8601` (the default), `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a "
-    "format of `strptime`.",
-    "timestamp_zone": "The IANA zone of times without an offset. Default: `UTC`.",
-}
-_SOURCE: Mapping[str, str] = {
-    "path": "The file or folder, relative to the configuration.",
-    "lock": "`false`: do not lock the source while it is read.",
-    "missing": "`error` (the default), or `wait` until the file exists.",
-    "replaced": "The meaning of another file at the path: `refuse` (the default), "
-    "`join_successors` or, for a single file, `rewritten`.",
-    "encoding": "An encoding that contains ASCII. Default: `utf-8`.",
-    "delimiter": "The character between fields of CSV. Default: `,`.",
-    "header": "The names of the columns, if there is no header line.",
-    "format": "`csv` or `jsonl`; for messages, `json` or `csv`. Default: the first.",
-    "glob": "A pattern of file names in the folder. Default: all.",
-    "whole": "`true`: files appear complete, so a last line needs no end.",
-    "released": "The treatment of a file once all of it was released: `keep` (the default), "
-    "`delete` or `move`.",
-    "move_to": "The folder for `move`.",
-    "id": "A field with an increasing whole number.",
-    "query": "A SELECT with `:last` and `:n`, ordered by the key.",
-    "key": "A unique, increasing column.",
-    "first": "The first value of `:last` (default: 0), or the first cursor.",
-    "poll_s": "Seconds between polls. Default: 10 for SQLite, 60 for HTTP.",
-    "url": "The address: `mqtt://` or `mqtts://`, `https://` or `http://`.",
-    "topic": "The topic or topic filter.",
-    "client_id": "The name of the session at the broker. Never share it.",
-    "username": "The user at the broker.",
-    "password_file": "A file with the password.",
-    "ca_file": "The trusted authorities of the broker's certificate.",
-    "parameter": "The query parameter with the cursor. Default: `cursor`.",
-    "records": "The key of the records in the answer. Default: `records`.",
-    "next": "The key of the next cursor in the answer. Default: `next`.",
-    "token_file": "A file whose content is sent as a bearer token.",
-    "timeout_s": "Seconds within which a whole page must arrive. Default: 30.",
-}
-_TOP: Mapping[str, str] = {
-    "state_dir": "The folder of key, ledger and outbox. Studies in one folder share one ledger.",
-    "server": "The address of the aggregator.",
-    "study": "The study's id, 64 hexadecimal digits.",
-    "labels": "A table of the device's labels, fixed at enrolment.",
-}
+_SCALARS = ("state_dir", "server", "study", "labels")
+_TABLES = ("budget", "policy", "outbox", "log", "metrics", "tls")
 
 
 def render_settings() -> str:
@@ -159,37 +76,45 @@ def _render_server() -> list[str]:
 
 def _render_agent() -> list[str]:
     variables = ", ".join(f"`{ENVIRONMENT_PREFIX}{key.upper()}`" for key in OVERRIDABLE)
+    hints = get_type_hints(AgentSettings)
     parts = [
         "## Agent",
         "One TOML file, `agent.toml`, configures a study on a device. "
         "`sfumato-agent init --print-config` prints one with comments. Paths are relative to the "
         f"file. {variables} override the file, and `SFUMATO_ENGINE` selects the engine that "
-        "computes the sketch.",
-        write_table(("key", "meaning"), ((f"`{key}`", text) for key, text in _TOP.items())),
+        "computes sketches.",
+        _write_keys(AgentSettings, _SCALARS),
     ]
-    for name, meanings in _OWNER.items():
-        _require_same(f"[{name}]", meanings, _known_keys(name))
-        parts.append(f"### `[{name}]`")
-        parts.append(write_table(("key", "meaning"), _rows(meanings)))
+    for name in _TABLES:
+        parts += [f"### `[{name}]`", read_summary(hints[name]), _write_keys(hints[name])]
     parts += [
         "### `[[streams]]`",
-        "A stream has a `name` and a `source`. `columns` maps dimensions to fields of another "
-        'name: `dimension = "field"`, or a table with `field`, `convert` (such '
-        'as `"degF -> degC"`), or `scale` and `offset`.',
+        _write_keys(StreamSettings),
+        "### `[streams.columns]`",
+        read_summary(Column),
+        _write_keys(Column),
         "### `[streams.source]`",
-        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) states "
-        "the guarantee of each kind.",
-        write_table(("key", "meaning"), _rows(_COMMON)),
+        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) lists the "
+        "guarantees of each kind.",
+        _write_keys(SourceSettings),
     ]
-    used: set[str] = set()
+    by_class: dict[type, list[str]] = {}
     for kind in KINDS:
-        known = _known_source_keys(kind)
-        used |= set(known)
-        own = [key for key in known if key not in _COMMON]
-        parts.append(f"**`{kind}`**: {', '.join(f'`{key}`' for key in own)}.")
-    _require_same("[streams.source]", {**_COMMON, **_SOURCE}, tuple(used))
-    parts.append(write_table(("key", "meaning"), _rows(_SOURCE)))
+        by_class.setdefault(find_source(kind).settings, []).append(f'`kind = "{kind}"`')
+    common = [field.name for field in fields(SourceSettings)]
+    for declared, kinds in by_class.items():
+        own = [field.name for field in fields(declared) if field.name not in common]
+        parts += [f"#### {' or '.join(kinds)}", read_summary(declared), _write_keys(declared, own)]
     return parts
+
+
+def _write_keys(kind: type, names: Sequence[str] | None = None) -> str:
+    """Return the table of some keys of a declared table; all by default."""
+    meanings: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        meanings |= read_parameters(base)
+    rows = _spec_rows(kind, meanings, names)
+    return write_table(("key", "default", "meaning"), _join_rows(rows))
 
 
 def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
@@ -205,34 +130,6 @@ def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str
         )
         for meaning, pairs in joined.items()
     ]
-
-
-def _rows(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(f"`{key}`", text) for key, text in meanings.items()]
-
-
-def _known_keys(table: str) -> tuple[str, ...]:
-    """Return the keys that the strict reader of one of the owner's tables accepts."""
-    top = Table({table: {_UNKNOWN: 1}}, "", (table,))
-    return _read_refusal(lambda: (read_limits(top), read_housekeeping(top, _ROOT)))
-
-
-def _known_source_keys(kind: str) -> tuple[str, ...]:
-    return _read_refusal(lambda: read_source({"kind": kind, _UNKNOWN: 1}, "streams.source", _ROOT))
-
-
-def _read_refusal(read: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        read()
-    except ConfigError as error:
-        return tuple((error.fix or "").removeprefix("use: ").split(", "))
-    raise LookupError("an unknown key was not refused")
-
-
-def _require_same(where: str, meanings: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Refuse a page that explains other keys than the code reads."""
-    if different := set(meanings) ^ set(known):
-        raise LookupError(f"{where}: explain in docs/generator/settings.py: {sorted(different)}")
 
 
 # ---- the plan ----
@@ -282,10 +179,15 @@ def _render_plan() -> list[str]:
     return parts
 
 
-def _spec_rows(kind: type, meanings: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _spec_rows(
+    kind: type, meanings: Mapping[str, str], names: Sequence[str] | None = None
+) -> list[tuple[str, str, str]]:
     hints = get_type_hints(kind)
     rows = []
-    for field in fields(kind):
+    # Needed keys first.
+    for field in sorted(fields(kind), key=lambda field: _show_default(field) != "needed"):
+        if names is not None and field.name not in names:
+            continue
         text = to_markdown(meanings[field.name])
         options = [option for option in get_args(hints[field.name]) if isinstance(option, str)]
         if options and not all(f"`{option}`" in text for option in options):
@@ -296,8 +198,10 @@ def _spec_rows(kind: type, meanings: Mapping[str, str]) -> list[tuple[str, str, 
 
 def _show_default(field: Any) -> str:
     if field.default is MISSING:
-        return "needed" if field.default_factory is MISSING else "below"
-    if field.default is None or field.default == ():
+        if field.default_factory is MISSING:
+            return "needed"
+        return "" if field.default_factory is dict else "below"
+    if field.default in (None, (), ""):
         return ""
     value = str(field.default) if isinstance(field.default, Fraction) else field.default
     return f"`{json.dumps(value)}`"
