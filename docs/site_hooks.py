@@ -1,8 +1,7 @@
 """Hooks of MkDocs: documents beside the code become pages of the site, and links point to them.
 
-The pages link to files of the repository, so that people can read them on a forge. In the site a
-link to a document points to its page, a link to another file to a copy, and a link to a folder
-becomes text.
+A page links to files as they lie in the repository, so that it can be read on a forge. In the site
+a link to a document leads to its page, one to another file to a copy, and one to a folder is text.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the documents beside the code, and a copy of each file that a document links to."""
     root = _root(config)
-    for uri, document in _beside(config).items():
-        files.append(File.generated(config, uri, abs_src_path=str(root / document)))
-    for page in list(files.documentation_pages()):
-        for match in _PARTS.finditer(page.content_string):
+    for page, path in _beside(config).items():
+        files.append(File.generated(config, page, abs_src_path=str(root / path)))
+    for document in list(files.documentation_pages()):
+        for match in _PARTS.finditer(document.content_string):
             target = match["target"]
             if target and not _ELSEWHERE.match(target):
-                path = _find(page.src_uri, target, config)
+                path = _find(document.src_uri, target, config)
                 copy = f"{COPIES}/{path}"
                 if _is_copied(root / path, config) and files.get_file_from_path(copy) is None:
                     files.append(File.generated(config, copy, abs_src_path=str(root / path)))
