@@ -7,9 +7,11 @@ from pathlib import Path
 from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from aggregator.storage.models import digest_tables
 from shared.errors import ConfigError, UnpreparedError
 
-LATEST_REVISION = "0001"
+# With the digest, a database made by another state of the code is refused, not misread.
+LATEST_REVISION = f"0001_{digest_tables()}"
 """The schema version that this release works with."""
 GENERATION_BYTES = 16
 _VERSIONS = table("alembic_version", column("version_num"))
