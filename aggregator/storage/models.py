@@ -381,13 +381,15 @@ _MORE: tuple[tuple[type[Base], str, str], ...] = (
 )
 """Statements that a database needs besides: run after the table is created."""
 
+
+def _run(target: type[Base], moment: str, dialect: str, statement: str) -> None:
+    later: Any = DDL(statement)  # type: ignore[no-untyped-call]
+    event.listen(target.__table__, moment, later.execute_if(dialect=dialect))
+
+
 for _model, _dialect, _statement in _MORE:
-    event.listen(_model.__table__, "after_create", DDL(_statement).execute_if(dialect=_dialect))
-event.listen(
-    AuditEntry.__table__,
-    "after_drop",
-    DDL("DROP FUNCTION refuse_audit_change()").execute_if(dialect="postgresql"),
-)
+    _run(_model, "after_create", _dialect, _statement)
+_run(AuditEntry, "after_drop", "postgresql", "DROP FUNCTION refuse_audit_change()")
 
 
 def digest_tables() -> str:
@@ -395,6 +397,6 @@ def digest_tables() -> str:
     parts = [statement for _, _, statement in _MORE]
     for table in Base.metadata.sorted_tables:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        for made in (CreateTable(table), *map(CreateIndex, indexes)):
-            parts.append(str(made.compile(dialect=sqlite.dialect())))
+        statements: list[Any] = [CreateTable(table), *(CreateIndex(index) for index in indexes)]
+        parts += [str(made.compile(dialect=sqlite.dialect())) for made in statements]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

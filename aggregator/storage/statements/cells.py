@@ -91,7 +91,7 @@ class CellRows(EntryRows):
         dropped = select(Sketch.sketch_id).where(
             Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
         )
-        has_all = (await self._connection.execute(dropped.limit(1))).first() is None
+        has_all = not await self._exists(dropped)
         unsure = await self._read_leaving(study_id)
         wrong: list[str] = []
         seen: set[CellKey] = set()

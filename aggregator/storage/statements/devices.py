@@ -11,11 +11,11 @@ from sqlalchemy import and_, bindparam, func, select, text, update
 from aggregator.records import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
 from aggregator.storage.models import Device, RetiredKey, Sketch, Study
 from aggregator.storage.statements.gaps import GapRows
-from aggregator.storage.statements.rows import columns_of, follows, to_record
+from aggregator.storage.statements.rows import select_records
 
 # What every upload runs is built once: that takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
-_GET_MANY = select(*columns_of(Device, DeviceRecord)).where(Device.device_id.in_(_IDS))
+_GET_MANY = select_records(Device, DeviceRecord).where(Device.device_id.in_(_IDS))
 # In one order everywhere: two that lock the same devices must not deadlock.
 _LOCK_MANY = _GET_MANY.order_by(Device.device_id).with_for_update()
 _TOUCH = (
@@ -50,10 +50,7 @@ class DeviceRows(GapRows):
 
     async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
         """Return a device; with ``lock`` no other transaction uploads for it before this ends."""
-        statement = select(*columns_of(Device, DeviceRecord)).where(Device.device_id == device_id)
-        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
-            statement = statement.with_for_update()
-        return to_record(DeviceRecord, (await self._connection.execute(statement)).first())
+        return await self._find(Device, DeviceRecord, Device.device_id == device_id, lock=lock)
 
     async def get_devices(
         self, device_ids: Collection[bytes], *, lock: bool = False
@@ -82,9 +79,7 @@ class DeviceRows(GapRows):
             "last_seen": now,
             "n_plan_refusals": len(heartbeat["plan_refusals"]),
         }
-        await self._connection.execute(
-            update(Device).where(Device.device_id == device_id).values(said)
-        )
+        await self._change(update(Device).where(Device.device_id == device_id).values(said))
 
     async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
         """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
@@ -100,53 +95,32 @@ class DeviceRows(GapRows):
         """Return devices in the order of enrolment, of one study or of all that are there."""
         gone = select(Study.study_id).where(Study.state == "withdrawn")
         among = Device.study_id.not_in(gone) if study_id is None else Device.study_id == study_id
-        statement = (
-            select(*columns_of(Device, DeviceRecord))
-            .where(among, *follows(Device.enrolled, Device.device_id, after))
-            .order_by(Device.enrolled, Device.device_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [DeviceRecord(**row._mapping) for row in found]
+        order = (Device.enrolled, Device.device_id)
+        return await self._list_page(Device, DeviceRecord, order, among, after=after, limit=limit)
 
     async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
         """Give a device another key and keep the old one; false if that was retired before."""
         if not await self._add(RetiredKey, retired):
             return False
-        await self._connection.execute(
-            update(Device)
-            .where(Device.device_id == retired.device_id)
-            .values(public_key=public_key)
-        )
+        owner = update(Device).where(Device.device_id == retired.device_id)
+        await self._change(owner.values(public_key=public_key))
         return True
 
     async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
         """Return the keys that a device has replaced, the latest last."""
-        statement = (
-            select(*columns_of(RetiredKey, RetiredKeyRecord))
-            .where(RetiredKey.device_id == device_id)
-            .order_by(RetiredKey.retired, RetiredKey.key_id)
-        )
-        found = await self._connection.execute(statement)
-        return [RetiredKeyRecord(**row._mapping) for row in found]
+        its = select_records(RetiredKey, RetiredKeyRecord).where(RetiredKey.device_id == device_id)
+        order = (RetiredKey.retired, RetiredKey.key_id)
+        return await self._list(its.order_by(*order), RetiredKeyRecord)
 
     async def change_retired_key(self, record: RetiredKeyRecord) -> None:
         """Store anew how far a retired key went, and whether it is revoked."""
-        await self._connection.execute(
-            update(RetiredKey)
-            .where(RetiredKey.key_id == record.key_id)
-            .values(last_sequences=record.last_sequences, revoked=record.revoked)
-        )
+        key = update(RetiredKey).where(RetiredKey.key_id == record.key_id)
+        await self._change(key.values(last_sequences=record.last_sequences, revoked=record.revoked))
 
     async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
         """Take nothing more from a device; false if it is so already."""
-        revoked = await self._connection.execute(
-            update(Device)
-            .where(Device.device_id == device_id, Device.revoked.is_(None))
-            .values(revoked=now)
-            .returning(Device.device_id)
-        )
-        return revoked.first() is not None
+        is_in_use = update(Device).where(Device.device_id == device_id, Device.revoked.is_(None))
+        return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""

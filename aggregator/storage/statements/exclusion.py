@@ -69,8 +69,7 @@ class ExclusionRows(CellRows):
         )
 
     async def _count_rows(self, rows: Select[Any]) -> int:
-        counted = rows.with_only_columns(func.count())
-        return int((await self._connection.execute(counted)).scalar_one())
+        return int(await self._scalar(rows.with_only_columns(func.count())))
 
     async def list_leaving(self) -> Sequence[bytes]:
         """Return the studies whose running sums hold, or will, sketches of excluded devices."""
@@ -160,10 +159,5 @@ class ExclusionRows(CellRows):
             # them: what it is said to take out would stay.
             .with_for_update(of=(Sketch, Device), key_share=True, skip_locked=True)
         )
-        dropped = await self._connection.execute(
-            update(Sketch)
-            .where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
-            .values(payload=None)
-            .returning(Sketch.sketch_id)
-        )
-        return len(dropped.all())
+        held = update(Sketch).where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
+        return await self._change(held.values(payload=None))

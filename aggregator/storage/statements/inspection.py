@@ -31,13 +31,12 @@ class InspectionRows(Rows):
 
     async def count_rows(self, model: type[Base]) -> int:
         """Count the rows of a table."""
-        statement = select(func.count()).select_from(model)
-        return (await self._connection.execute(statement)).scalar_one()
+        return int(await self._scalar(select(func.count()).select_from(model)))
 
     async def count_all_rows(self) -> int:
         """Count the rows of all tables."""
         counts = [select(func.count()).select_from(t) for t in Base.metadata.sorted_tables]
-        return sum([(await self._connection.execute(one)).scalar_one() for one in counts])
+        return sum([await self._scalar(one) for one in counts])
 
     async def list_study_ids(self) -> Sequence[bytes]:
         """Return the identities of the studies that were not withdrawn."""

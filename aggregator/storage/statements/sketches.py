@@ -11,12 +11,12 @@ from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, u
 
 from aggregator.records import PageKey, RefusalRecord, SketchRecord
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from aggregator.storage.statements.rows import Rows, columns_of, follows, insert_into
+from aggregator.storage.statements.rows import Rows, insert_into, select_records
 from shared.errors import StoreError
 
 # What every upload runs is built once: that takes as long as running it.
 _IDS: Any = bindparam("sketch_ids", expanding=True)
-_GET_MANY = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id.in_(_IDS))
+_GET_MANY = select_records(Sketch, SketchRecord).where(Sketch.sketch_id.in_(_IDS))
 _ADD_PENDING = insert(PendingSketch)
 _ACCEPTS = or_(
     Study.state == "open", and_(Study.state == "closed", Study.accept_until > bindparam("now"))
@@ -108,14 +108,8 @@ class SketchRows(Rows):
         self, study_id: bytes, *, after: PageKey | None, limit: int
     ) -> Sequence[SketchRecord]:
         """Return sketches in the order of arrival."""
-        statement = (
-            select(*columns_of(Sketch, SketchRecord))
-            .where(Sketch.study_id == study_id, *follows(Sketch.received, Sketch.sketch_id, after))
-            .order_by(Sketch.received, Sketch.sketch_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [SketchRecord(**row._mapping) for row in found]
+        order, is_its = (Sketch.received, Sketch.sketch_id), Sketch.study_id == study_id
+        return await self._list_page(Sketch, SketchRecord, order, is_its, after=after, limit=limit)
 
     async def find_last_arrival(self, study_id: bytes) -> float | None:
         """Return when the latest sketch of a study was received; None where there is none.
@@ -146,8 +140,7 @@ class SketchRows(Rows):
             .where(Refusal.study_id == study_id)
             .order_by(Refusal.count.desc(), Refusal.problem)
         )
-        found = await self._connection.execute(statement)
-        return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+        return await self._list(statement, RefusalRecord)
 
 
 @cache

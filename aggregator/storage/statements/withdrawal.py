@@ -38,21 +38,13 @@ class WithdrawalRows(CellRows):
         """
         # In the order in which exclusion takes these locks; merging stays out from here on.
         await self._lock_root(study_id)
-        marked = await self._connection.execute(
-            update(Study)
-            .where(Study.study_id == study_id, Study.state != "withdrawn")
-            .values(state="withdrawn", accept_until=None, version=Study.version + 1)
-            .returning(Study.study_id)
-        )
-        if marked.first() is None:
+        kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
+        gone = kept.values(state="withdrawn", accept_until=None, version=Study.version + 1)
+        if not await self._change(gone):
             return False
         # Every upload counts itself in the study's row, so none adds to these after this.
-        await self._connection.execute(
-            delete(PendingSketch).where(PendingSketch.study_id == study_id)
-        )
-        await self._connection.execute(
-            delete(LeavingDevice).where(LeavingDevice.study_id == study_id)
-        )
+        await self._change(delete(PendingSketch).where(PendingSketch.study_id == study_id))
+        await self._change(delete(LeavingDevice).where(LeavingDevice.study_id == study_id))
         return True
 
     async def purge_withdrawn(self, *, most: int) -> int:
@@ -72,23 +64,18 @@ class WithdrawalRows(CellRows):
         gone = select(*key).where(of_study.in_(_withdrawn())).limit(most)
         # Of one column or of several; both databases compare rows of values.
         which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
-        removed = await self._connection.execute(delete(model).where(which).returning(key[0]))
-        return len(removed.all())
+        return await self._change(delete(model).where(which))
 
     async def _forget_devices(self) -> int:
         says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)
-        cleared = await self._connection.execute(
+        n_cleared = await self._change(
             update(Device)
             .where(Device.study_id.in_(_withdrawn()), says_more)
             .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
-            .returning(Device.device_id)
         )
-        await self._connection.execute(
-            update(Study)
-            .where(Study.state == "withdrawn", Study.n_sketches > 0)
-            .values(n_sketches=0, n_records=0)
-        )
-        return len(cleared.all())
+        full = update(Study).where(Study.state == "withdrawn", Study.n_sketches > 0)
+        await self._change(full.values(n_sketches=0, n_records=0))
+        return n_cleared
 
 
 def _withdrawn() -> Any:
