@@ -70,7 +70,7 @@ class SketchTotals(Totals):
     devices
         Bit i, the lowest of the first byte first, is set for the i-th device of the study.
     members
-        A digest of which sketches they are, see :mod:`aggregator.storage.sums.members`.
+        A digest of which sketches they are, see :mod:`aggregator.storage.sums.cells`.
     """
 
     n_devices: int

@@ -9,20 +9,18 @@ from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.devices import DeviceService
 from aggregator.services.enrolment import EnrolmentService
-from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
 from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
-from aggregator.services.roster import RosterService
+from aggregator.services.roster import ExclusionService, RosterService
 from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
-from aggregator.services.studies import StudyService
+from aggregator.services.studies import StudyService, WithdrawalService
 from aggregator.services.tallies import Tallies
 from aggregator.services.watching import DecodeWatch
-from aggregator.services.withdrawal import WithdrawalService
 from aggregator.storage import Store
 
 

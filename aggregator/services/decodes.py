@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from aggregator.records import Clock, DecodeRecord, Selection, SnapshotRecord
+from aggregator.services.answers import build_problem
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.problems import build_problem
 from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.storage import Store, Transaction
 from learning.decoding.registry import create_solver, default_solver, solver_factories

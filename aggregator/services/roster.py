@@ -9,6 +9,7 @@ from aggregator.records import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
+    ExcludedSketches,
     PageKey,
     RetiredKeyRecord,
     StreamRecord,
@@ -71,7 +72,7 @@ class RosterService:
             There is none with this identity, or its study is no more.
         """
         async with self._store.begin() as transaction:
-            return await _describe(transaction, await _require(transaction, device_id))
+            return await _describe(transaction, await _require_device(transaction, device_id))
 
     async def revoke(
         self,
@@ -97,7 +98,7 @@ class RosterService:
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            device = await _require(transaction, device_id, lock=True)
+            device = await _require_device(transaction, device_id, lock=True)
             if key_id is None or key_id == key_id_of(device.public_key):
                 is_new = await transaction.revoke_device(device_id, now=now)
             else:
@@ -111,7 +112,61 @@ class RosterService:
                     target=device_id.hex(),
                     details={"reason": reason, "key_id": key_id.hex() if key_id else None},
                 )
-            return await _describe(transaction, await _require(transaction, device_id))
+            return await _describe(transaction, await _require_device(transaction, device_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An excluded device and what became of its sketches."""
+
+    device: DeviceRecord
+    sketches: ExcludedSketches
+
+
+class ExclusionService:
+    """Excludes devices."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def exclude(
+        self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
+    ) -> Exclusion:
+        """Exclude a device; one that is excluded already stays so, with its first reason.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such device.
+
+        Guarantees
+        ----------
+        One short transaction lets its sketches count no more, refuses later ones and writes the
+        audit log: no snapshot that is asked for after the answer has any of them. The merger takes
+        them out of the running sums afterwards. A sketch whose payload was dropped cannot be taken
+        out, and is counted as kept.
+        """
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            # Locked, so that no upload of the device is under way meanwhile.
+            device = await _require_device(transaction, device_id, lock=True)
+            sketches = await transaction.exclude_device(device_id, now=now, reason=reason)
+            if sketches is not None:
+                await write_entry(
+                    transaction,
+                    now=now,
+                    actor=actor,
+                    action="device.exclude",
+                    target=device_id.hex(),
+                    details={"reason": reason, "n_kept": sketches.n_kept},
+                )
+            device = await _require_device(transaction, device_id, lock=True)
+        if sketches is None:
+            # Apart, for it reads every sketch of the device, and they change no more.
+            async with self._store.begin() as transaction:
+                sketches = await transaction.count_excluded(device_id)
+        return Exclusion(device=device, sketches=sketches)
 
 
 async def _revoke_retired(
@@ -125,7 +180,7 @@ async def _revoke_retired(
     raise NotFoundError("is not a key of this device", field="key_id", fix="see its keys")
 
 
-async def _require(
+async def _require_device(
     transaction: Transaction, device_id: bytes, *, lock: bool = False
 ) -> DeviceRecord:
     device = await transaction.get_device(device_id, lock=lock)

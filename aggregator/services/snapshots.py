@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aggregator.records import Clock, Selection, SketchTotals, SnapshotRecord, StudyRecord
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store, Transaction
+from aggregator.storage import Layout, Store, Transaction
 from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
@@ -109,9 +109,7 @@ async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> Sna
 async def _sum(
     transaction: Transaction, study_id: bytes, selection: Selection, plan: SketchPlan
 ) -> SketchTotals:
-    return await transaction.sum_sketches(
-        study_id, selection, width=plan.payload_width, n_coordinates=plan.n_coordinates
-    )
+    return await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
 
 
 def require_suitable(selection: Selection, plan: SketchPlan) -> None:

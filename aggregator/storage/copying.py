@@ -12,6 +12,7 @@ from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import Base, Server, Study
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction
+from aggregator.storage.sums.merging import Layout
 from shared.errors import ConfigError, StoreError
 from shared.plan import decode_plan
 
@@ -98,9 +99,7 @@ async def _require_sums(writing: Transaction) -> None:
     """Sum every sketch anew, and compare with the running sums that arrived."""
     for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
         plan = decode_plan(row.plan)
-        wrong = await writing.check_sums(
-            row.study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
-        )
+        wrong = await writing.check_sums(row.study_id, layout=Layout.of(plan))
         if wrong:
             raise StoreError(
                 f"has running sums that are not those of its sketches: {', '.join(wrong[:3])}",

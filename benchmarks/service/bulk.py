@@ -57,7 +57,7 @@ async def load_windows(store: Store, fleet: Fleet, n_windows: int) -> None:
     """
     plan = fleet.plan
     root = smallest_node(shift_slot(0), shift_slot(n_windows - 1))
-    layout = Layout(width=plan.payload_width, n_coordinates=plan.n_coordinates)
+    layout = Layout.of(plan)
     cells = ExpectedCells(root, layout)
     for sequence in range(n_windows):
         messages = [fleet.sign(device, sequence) for device in fleet.devices]
@@ -124,7 +124,6 @@ async def check_sums(store: Store, fleet: Fleet) -> list[str]:
     async with store.begin() as transaction:
         wrong = await transaction.check_sums(
             fleet.study_id,
-            width=fleet.plan.payload_width,
-            n_coordinates=fleet.plan.n_coordinates,
+            layout=Layout.of(fleet.plan),
         )
     return list(wrong)

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from aggregator.records import Selection, SystemClock
 from aggregator.services import create_services
-from aggregator.storage import open_store
+from aggregator.storage import Layout, open_store
 from aggregator.storage.models import Decode, Sketch
 from shared.wire import decode_payload
 from tests.aggregator.databases import find_address, open_kind
@@ -228,8 +228,7 @@ async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) ->
             totals = await transaction.sum_sketches(
                 study,
                 Selection(),
-                width=PLAN.payload_width,
-                n_coordinates=PLAN.n_coordinates,
+                layout=Layout.of(PLAN),
             )
         assert np.array_equal(totals.sums, np.sum(list(sent.values()), axis=0))
         await services.merger.merge_all()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, select
+from sqlalchemy.util import await_, greenlet_spawn
 
 from aggregator.records import Selection
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
@@ -16,7 +19,11 @@ from aggregator.storage.sums.merging import Entry, Layout, encode_labels
 from aggregator.storage.sums.summing import BATCH, PayloadSum
 from aggregator.storage.sums.summing import Row as SketchRow
 
+T = TypeVar("T")
+
 _EVERYTHING = Selection()
+_SLICE_S = 0.002
+_REST = 3.0
 
 
 class EntryRows(Rows):
@@ -157,3 +164,29 @@ def inside(selection: Selection) -> list[ColumnElement[bool]]:
     if selection.last_slot is not None:
         conditions.append(Sketch.last_slot <= selection.last_slot)
     return conditions
+
+
+async def in_turns(compute: Callable[[Callable[[], None]], T]) -> T:
+    """Run a computation in the event loop, a quarter of the time and a few ms at once.
+
+    Not in a thread: NumPy releases the interpreter at each of its steps, and a thread waits up to
+    five milliseconds to get it back from a busy event loop, as the loop waits for the thread.
+
+    Parameters
+    ----------
+    compute
+        Calls its argument between pieces of its work.
+    """
+    since, slice_s = time.perf_counter(), _SLICE_S
+
+    def rest() -> None:
+        nonlocal since, slice_s
+        worked = time.perf_counter() - since
+        if worked < slice_s:
+            return
+        await_(asyncio.sleep(_REST * worked))
+        rested = time.perf_counter() - since - worked
+        # Where others took longer than that, the next slice is longer too: it must keep up.
+        since, slice_s = time.perf_counter(), max(_SLICE_S, rested / _REST)
+
+    return await greenlet_spawn(compute, rest)

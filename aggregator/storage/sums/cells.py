@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
-from aggregator.storage.sums.members import empty_members, encode_members
 from learning.estimate.totals import LIMB_BITS
 from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError
@@ -20,6 +20,8 @@ from shared.wire import decode_payload, encode_payload
 MOST = (1 << 63) - 1
 _LOW = np.uint64((1 << LIMB_BITS) - 1)
 _TOP = np.uint64(LIMB_BITS)
+_LANES = 1024
+_LANE = np.dtype("<u2")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +36,7 @@ class Cell:
         The sum over sketches of the largest ``|S_j|``: while it is below 2^63, no order of adding
         leaves 64 bits.
     members
-        The digest of the set, as of :func:`aggregator.storage.sums.members.digest_members`.
+        The digest of the set, see :func:`digest_members`.
     devices
         Bit i is set where the i-th device of the study has a sketch in it.
     """
@@ -196,3 +198,37 @@ def too_large() -> StoreError:
     return StoreError(
         "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
     )
+
+
+def empty_members() -> NDArray[np.uint16]:
+    """Return the digest of the empty set: shape ``(1024,)``, uint16."""
+    return np.zeros(_LANES, dtype=np.uint16)
+
+
+def digest_members(members: Iterable[tuple[bytes, bytes]]) -> NDArray[np.uint16]:
+    """Return the digest of sketches, given by identity and payload digest.
+
+    The sum modulo 2^16, lane by lane, of ``SHAKE128(identity || payload digest)``, so the digest of
+    a union of disjoint sets is the sum of theirs: a list of identities would grow with them.
+
+    Guarantees
+    ----------
+    Two different sets with one digest are as hard to find as short vectors in a lattice: LtHash16
+    of Bellare and Micciancio (1997), more than 128 bits.
+    """
+    total = empty_members()
+    for identity, payload_digest in members:
+        expanded = hashlib.shake_128(identity + payload_digest).digest(_LANES * _LANE.itemsize)
+        # Unsigned, so it wraps by definition.
+        total += np.frombuffer(expanded, dtype=_LANE).astype(np.uint16)
+    return total
+
+
+def encode_members(members: NDArray[np.uint16]) -> bytes:
+    """Return the bytes of a digest: 2048."""
+    return members.astype(_LANE).tobytes()
+
+
+def decode_members(data: bytes) -> NDArray[np.uint16]:
+    """Return the digest that :func:`encode_members` encoded."""
+    return np.frombuffer(data, dtype=_LANE).astype(np.uint16)

@@ -11,6 +11,7 @@ from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
 from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from shared.plan import SketchPlan
 
 Rest = Callable[[], None]
 """Called between pieces of work, which may take long together."""
@@ -24,6 +25,11 @@ class Layout:
 
     width: int
     n_coordinates: int
+
+    @classmethod
+    def of(cls, plan: SketchPlan) -> Layout:
+        """Return the layout that a plan gives."""
+        return cls(width=plan.payload_width, n_coordinates=plan.n_coordinates)
 
     @property
     def empty_payload(self) -> bytes:

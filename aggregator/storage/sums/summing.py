@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.storage.sums.cells import MOST, Cell, too_large
-from aggregator.storage.sums.members import digest_members, empty_members
+from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_members, too_large
 from learning.estimate.totals import LIMB_BITS, split_limbs
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_payload

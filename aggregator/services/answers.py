@@ -1,4 +1,4 @@
-"""Between snapshot and solver: the problem that a snapshot poses, and the answer as JSON."""
+"""The inverse problem of a snapshot; solutions and privacy promises as JSON values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.decoding.choice import ClusterChoice
 from learning.decoding.density import GaussianMixture
@@ -20,7 +19,7 @@ from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, make_statement
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -137,4 +136,35 @@ def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
         "most": choice.most,
         "reaches_floor": choice.reaches_floor,
         "statement": choice.statement,
+    }
+
+
+def describe_promise(plan: SketchPlan) -> dict[str, Any]:
+    """Return the guarantee of a plan, as it goes with every result."""
+    statement = make_statement(plan)
+    return {
+        "epsilon": str(plan.release.epsilon),
+        "delta": str(plan.release.delta),
+        "neighbouring": plan.release.neighbouring,
+        "mechanism": plan.release.mechanism,
+        "scale": str(plan.release.scale),
+        "statement": statement.describe(),
+        "max_records_per_person": (
+            "unknown" if plan.max_records_per_person is None else plan.max_records_per_person
+        ),
+        "people": statement.people_to_json(),
+    }
+
+
+def describe_privacy(plan: SketchPlan) -> dict[str, Any]:
+    """Return all that is said about the privacy of a study: the promise, and what it leaves out."""
+    statement = make_statement(plan)
+    return {
+        **describe_promise(plan),
+        "public": [
+            {"what": fact.what, "detail": fact.detail, "seen_by": fact.seen_by}
+            for fact in statement.public
+        ],
+        "unprotected": list(statement.unprotected),
+        "warnings": list(statement.cautions),
     }
