@@ -1,7 +1,7 @@
-"""The records that pass between store, services and interfaces, as frozen values, and the clock.
+"""Records: the frozen values between store, services and interfaces; and the clock.
 
-Identities and digests are bytes, times seconds since 1970. Importable by every other part of
-`aggregator` but settings; imports none of them.
+Identities and digests are bytes, times seconds since 1970. Importable by all of `aggregator` except
+settings; imports none of it.
 """
 
 from aggregator.records.decodes import DecodeRecord, DecodeState, SnapshotRecord

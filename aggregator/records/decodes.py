@@ -13,23 +13,23 @@ DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotRecord:
-    """A frozen weighted global sketch, with all that forms it anew.
+    """A frozen weighted global sketch, with its inputs.
 
     Parameters
     ----------
     weight_a, weight_b
-        A sketch of n records counts ``a n + b n^2``. Stored, so that no later release and no other
-        machine weighs it otherwise.
+        The weight of a sketch of n records is ``a n + b n^2``. Stored, so that it is the same in
+        every release and on every machine.
     snr, signal_energy, noise_energy
         Under these weights.
     n_records, n_records_error
-        Exact with an error of 0; or where numbers are secret an estimate and its standard error.
+        Exact, with an error of 0; or, with secret numbers, an estimate and its standard error.
     second_moment, third_moment
         Sums over sketches of n^2 and n^3; either may need more than 64 bits.
     sums, size_sums
         As in :class:`SketchTotals`, int64, little-endian.
     devices
-        As in :class:`SketchTotals`: whose sketches are in it.
+        As in :class:`SketchTotals`.
     """
 
     snapshot_id: bytes
@@ -71,15 +71,15 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeRecord:
-    """A decode and the lease of whoever works on it.
+    """A decode and its lease.
 
     Parameters
     ----------
     decoder, solver, settings
-        The decoder's name, the same with its version, and all its settings.
+        The decoder's name, the name with its version, and all its settings.
     lease_token, lease_expires, attempts
-        Random and new with each attempt: only its holder may write. Past the expiry anyone may
-        take the job.
+        The token is random and new for each attempt: only its holder may write. After the expiry
+        any worker may take the decode.
     """
 
     decode_id: bytes

@@ -1,4 +1,4 @@
-"""Devices as they are stored: their keys, streams and what they say of themselves."""
+"""Devices: their keys, streams and heartbeats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_RANGES = 100
-"""Ranges of missing sequence numbers that are named in a stream; all are counted."""
+"""The largest number of listed gaps of a stream; all are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,13 @@ class DeviceRecord:
     last_seen
         The time of its last accepted request.
     public_key
-        The one that it signs with now; its identity comes from the one that it enrolled with.
+        The present key; the identity comes from the key that it enrolled with.
     excluded, reason
         When an operator excluded it, and why.
     revoked
-        When an operator revoked its keys: what it sent before stays, and nothing more is taken.
+        When an operator revoked it: its sketches stay, and no more are accepted.
     heartbeat, heartbeat_at
-        What it last said of itself, and when by the server's clock.
+        The latest heartbeat, and when it arrived by the server's clock.
     """
 
     device_id: bytes
@@ -49,9 +49,9 @@ class StreamRecord:
     Parameters
     ----------
     n_missing
-        Sequence numbers below the last one under which no sketch is stored.
+        The number of sequence numbers below the last one without a stored sketch.
     missing
-        Ranges of them, first and last, in ascending order: the lowest ``MOST_RANGES``.
+        The lowest ``MOST_RANGES`` gaps, as first and last number, in ascending order.
     """
 
     stream: str
@@ -63,7 +63,7 @@ class StreamRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RetiredKeyRecord:
-    """A key that a device has replaced, and what it still verifies.
+    """A retired key of a device, and the sketches that it still verifies.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class RetiredKeyRecord:
     successor
         The ``key_id`` of the key that replaced it.
     last_sequences
-        The last sketch of each stream that it signed; it verifies none after.
+        The last sketch of each stream that it signed; it verifies no later one.
     revoked
-        When an operator revoked it; from then on it verifies only what is stored already.
+        When an operator revoked it; it then verifies only stored sketches.
     """
 
     key_id: bytes

@@ -24,12 +24,12 @@ AuditAction = Literal[
 LOCAL_ACTOR = "local"
 """The actor of a command on the database itself, without a key."""
 PageKey = tuple[float, bytes]
-"""Where a page ends: the time and identity of its last item."""
+"""The end of a page: the time and identity of its last item."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRecord:
-    """An API key, known by its SHA-256 alone; ``last_used`` is right to the minute."""
+    """An API key, stored as a SHA-256; ``last_used`` is exact to the minute."""
 
     key_id: str
     key_hash: bytes
@@ -51,9 +51,9 @@ class AuditRecord:
     actor
         The identity of a key, or ``LOCAL_ACTOR``.
     target
-        The identity of what was acted on.
+        The identity of the object.
     details
-        What was asked for; never a secret.
+        The request; never a secret.
     """
 
     entry_id: bytes
@@ -66,7 +66,7 @@ class AuditRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreTotals:
-    """The amounts that a store holds; decodes by state, those states alone that occur."""
+    """Numbers for the metrics; decodes by state, without states that do not occur."""
 
     n_studies: int
     n_devices: int

@@ -1,4 +1,4 @@
-"""Sketches, the selections and exact sums over them, and what was refused or taken out."""
+"""Sketches, selections of them and exact sums, refusals and exclusions."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class RefusalRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which sketches of a study: those with all slots inside, of devices with these labels.
+    """The sketches of a study with all slots inside a range, of devices with some labels.
 
-    A bound that is None does not restrict. Labels that are not named may have any value.
+    A bound that is None does not restrict. Other labels may have any value.
     """
 
     first_slot: int | None = None
@@ -63,14 +63,14 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SketchTotals(Totals):
-    """The exact sums over a selection, and which sketches they are of.
+    """The exact sums over a selection, with the identity of the selected sketches.
 
     Parameters
     ----------
     devices
         Bit i, the lowest of the first byte first, is set for the i-th device of the study.
     members
-        A digest of which sketches they are, see :mod:`aggregator.storage.sums.cells`.
+        A digest of the set of sketches, see :mod:`aggregator.storage.sums.cells`.
     """
 
     n_devices: int
@@ -80,14 +80,14 @@ class SketchTotals(Totals):
 
 @dataclass(frozen=True, kw_only=True)
 class ExcludedSketches:
-    """The outcome of an exclusion for the sketches of a device.
+    """The numbers of sketches of an excluded device.
 
     Parameters
     ----------
     n_subtracted
-        In no sum any more.
+        Taken out of all sums.
     n_kept
-        Still in sums, for their payloads were dropped before.
+        Still in sums, because their payloads were dropped before.
     """
 
     n_subtracted: int

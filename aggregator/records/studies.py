@@ -12,18 +12,18 @@ TokenState = Literal["usable", "used-up", "expired", "revoked"]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """A study; one that is withdrawn is there so that its identity is never used again.
+    """A study; a withdrawn one stays as a tombstone of its identity.
 
     Parameters
     ----------
     plan, plan_digest
         The plan's encoding, and the SHA-256 of it.
     accept_until
-        Until when a closed study takes sketches that were on their way; None for not at all.
+        Until when a closed study accepts late sketches, if it does.
     version
-        Counts the changes of ``state`` and ``accept_until``, from 1.
+        The number of changes of ``state`` and ``accept_until``, from 1.
     n_sketches, n_records
-        What it holds; secret numbers of records add nothing.
+        Totals of its sketches; secret numbers of records count 0.
     """
 
     study_id: bytes
@@ -46,9 +46,9 @@ class StudyRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRecord:
-    """An enrolment token; ``labels`` are those that it forces, None if any declared ones do.
+    """An enrolment token; ``labels`` are those that its devices must have.
 
-    Its identity is the SHA-256 of the secret, so that who finds a token finds it in the list.
+    Its identity is the SHA-256 of the secret, so that a found token can be found in the list.
     """
 
     token_hash: bytes
@@ -61,7 +61,7 @@ class TokenRecord:
     revoked: float | None = None
 
     def state_at(self, now: float) -> TokenState:
-        """Return whether it enrols another device now, and if not, why."""
+        """Return whether it can enrol another device now, or why not."""
         if self.revoked is not None:
             return "revoked"
         if self.uses >= self.max_uses:

@@ -28,7 +28,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     Raises
     ------
     DecodingError
-        The number of clusters does not suit the sketch, or the sketch is not a plausible one.
+        The number of clusters does not suit the sketch, or the sketch is implausible.
     """
     return pose_problem(
         plan,
@@ -47,7 +47,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
 def describe_solution(
     plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
 ) -> dict[str, Any]:
-    """Return an answer as JSON values, with what it can be trusted for."""
+    """Return a solution as JSON values, with its quality, verdict and privacy promise."""
     quality = predict_quality(
         snr=snapshot.snr,
         n_frequencies=plan.n_frequencies,
@@ -140,7 +140,7 @@ def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
 
 
 def describe_promise(plan: SketchPlan) -> dict[str, Any]:
-    """Return the guarantee of a plan, as it goes with every result."""
+    """Return the privacy promise of a plan, which accompanies every result."""
     statement = make_statement(plan)
     return {
         "epsilon": str(plan.release.epsilon),
@@ -157,7 +157,7 @@ def describe_promise(plan: SketchPlan) -> dict[str, Any]:
 
 
 def describe_privacy(plan: SketchPlan) -> dict[str, Any]:
-    """Return all that is said about the privacy of a study: the promise, and what it leaves out."""
+    """Return the privacy promise of a study, with what is public and what is unprotected."""
     statement = make_statement(plan)
     return {
         **describe_promise(plan),

@@ -1,4 +1,4 @@
-"""Taking sketches in: every check, in the order that the protocol gives, then one transaction."""
+"""Receive sketches: the checks in the order of the protocol, then one transaction."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _Address = tuple[bytes, bytes]
 
 @dataclass(frozen=True, kw_only=True)
 class Author:
-    """A study and a device as they were at some time; None where there was none."""
+    """A study and a device as they were at some time, if there were any."""
 
     study: StudyRecord | None
     device: DeviceRecord | None
 
 
 class Authors:
-    """The devices that uploaded last, with their studies.
+    """A cache of the devices that uploaded last, with their studies.
 
-    A remembered one may have changed since. So it serves to verify a signature before a write
-    transaction is opened, and every decision is made again on the rows inside that.
+    An entry may be out of date. It serves to verify a signature before a write transaction is
+    opened; inside that, every decision is made again from the rows.
     """
 
     def __init__(self, store: Store) -> None:
@@ -55,14 +55,14 @@ class Authors:
         )
 
     def recall(self, study_id: bytes, device_id: bytes) -> Author | None:
-        """Return a remembered author."""
+        """Return a cached author."""
         found = self._known.get((study_id, device_id))
         if found is not None:
             self._known.move_to_end((study_id, device_id))
         return found
 
     async def find(self, study_id: bytes, device_id: bytes) -> Author:
-        """Look an author up, and remember one that is enrolled in the study."""
+        """Look an author up, and cache one that is enrolled in the study."""
         found = await self._reads.submit((study_id, device_id))
         self._known.pop((study_id, device_id), None)
         if found.study is not None and found.device and found.device.study_id == study_id:
@@ -106,12 +106,12 @@ class SketchService:
         self._limits: OrderedDict[bytes, int] = OrderedDict()
 
     async def find_limit(self, study_id: bytes) -> int:
-        """Return the largest message in bytes; for an unknown study the server's own limit."""
+        """Return the largest message in bytes; for an unknown study the limit of the server."""
         known = await self._find_known_limit(study_id)
         return self._max_unknown_bytes if known is None else known
 
     async def _find_known_limit(self, study_id: bytes) -> int | None:
-        """Return the limit of a study, which never changes; None for an unknown study."""
+        """Return the limit of a study, which never changes."""
         if study_id not in self._limits:
             async with self._store.begin() as transaction:
                 study = await transaction.get_study(study_id)
@@ -125,7 +125,7 @@ class SketchService:
         return self._limits[study_id]
 
     async def note_refusal(self, study_id: bytes, error: SketchError) -> None:
-        """Count a refusal; a database that is away does not hide it."""
+        """Count a refusal, if the database answers."""
         try:
             if await self._find_known_limit(study_id) is not None:
                 self._tallies.note_refusal(study_id, problem_type_of(type(error)).slug)
@@ -145,19 +145,19 @@ class SketchService:
         Raises
         ------
         MalformedMessageError, UnsupportedVersionError, NotFoundError, AccessError, SignatureError
-            The message is not one of an enrolled device for this address.
+            The message is not from an enrolled device, or not for this address.
         DuplicateUploadError
             Another sketch is stored under this identity.
         OverloadedError
             The device sends too often.
         StudyClosedError, PlanMismatchError, ImplausibleSketchError, TooEarlyError, StoreError
-            The study does not take it.
+            The study refuses it.
 
         Guarantees
         ----------
-        When it returns, the sketch is committed. However many calls with one identity run at the
-        same time, exactly one stores, and every refusal changes nothing but its own count. No
-        write transaction is opened before the signature has been verified.
+        When it returns, the sketch is committed. Of concurrent calls with one identity exactly one
+        stores, and a refusal changes nothing but its own count. No write transaction is opened
+        before the signature has been verified.
         """
         try:
             message = decode_message(body)
@@ -199,7 +199,7 @@ class SketchService:
             async with self._store.begin() as transaction:
                 signer = await find_signer(transaction, device, message)
         plan = await self._plans.get(study)
-        # Found now, for it takes longer than all else, and told in its turn.
+        # Computed here, outside the write transaction, because it takes longest; raised there.
         implausible: SketchError | None = None
         try:
             require_plausible(message.header, message.payload, plan)

@@ -48,7 +48,7 @@ class CanonicalJson(TypeDecorator[Any]):
 
 
 class WideInteger(TypeDecorator[int]):
-    """An integer of any size as decimal text: databases have none beyond 64 bits alike."""
+    """An integer of any size as decimal text."""
 
     impl = Text
     cache_ok = True
@@ -83,7 +83,7 @@ class Base(DeclarativeBase):
 
 
 class Server(Base):
-    """One row: what the database says about itself."""
+    """One row about the database itself."""
 
     __tablename__ = "server"
 
@@ -171,15 +171,15 @@ _HELD = text("payload IS NOT NULL")
 
 
 class Sketch(Base):
-    """Sketches; the payload may go after its retention, the rest stays."""
+    """Sketches; retention drops the payload, and the rest stays."""
 
     __tablename__ = "sketches"
     __table_args__ = (
         UniqueConstraint("device_id", "stream", "sequence"),
         Index(None, "study_id", "received", "sketch_id"),
-        # For retention, which asks each minute which payloads have become old.
+        # For retention, which looks for old payloads each minute.
         Index("ix_sketches_held", "received", sqlite_where=_HELD, postgresql_where=_HELD),
-        # For exclusion, which counts what leaves while every upload waits, and takes it out later.
+        # For exclusion, which counts the leaving sketches while uploads wait.
         Index(
             "ix_sketches_held_of_device",
             "device_id",
@@ -207,7 +207,7 @@ class Sketch(Base):
 
 
 class PendingSketch(Base):
-    """Sketches that are in no cell yet; written and removed together with what makes it so."""
+    """Pending sketches: stored, and in no cell yet."""
 
     __tablename__ = "pending_sketches"
     __table_args__ = (Index(None, "study_id", "sketch_id"),)
@@ -217,7 +217,7 @@ class PendingSketch(Base):
 
 
 class LeavingDevice(Base):
-    """Excluded devices with sketches that are, or will be, in cells still; few, and not long."""
+    """Leaving devices: excluded, with sketches that are still in cells or pending."""
 
     __tablename__ = "leaving_devices"
     __table_args__ = (Index(None, "study_id", "device_id"),)
@@ -227,7 +227,7 @@ class LeavingDevice(Base):
 
 
 class CellRoot(Base):
-    """The root of a study's cells, null before the first; whoever writes cells locks it."""
+    """The root of a study's cells, null before the first; writers of cells lock it."""
 
     __tablename__ = "cell_roots"
 
@@ -237,7 +237,7 @@ class CellRoot(Base):
 
 
 class CellSum(Base):
-    """Exact sums by range of slots and label set, as of ``aggregator.storage.sums.dyadic``."""
+    """Exact sums by range of slots and label set, see ``aggregator.storage.sums.dyadic``."""
 
     __tablename__ = "cells"
 
@@ -336,7 +336,7 @@ class Key(Base):
 
 
 class AuditEntry(Base):
-    """Actions of operators; triggers of the database refuse to change or remove one."""
+    """Actions of operators; triggers refuse to change or remove one."""
 
     __tablename__ = "audit_entries"
     __table_args__ = (Index(None, "time", "entry_id"),)
@@ -351,7 +351,7 @@ class AuditEntry(Base):
 
 _AUDIT_REFUSAL = "the audit log is append-only"
 _MORE: tuple[tuple[type[Base], str, str], ...] = (
-    # Written often, and compressed hardly: sums under noise are random in most of their bits.
+    # Written often, and hard to compress: most bits of a noised sum are random.
     *(
         (CellSum, "postgresql", f"ALTER TABLE cells ALTER COLUMN {column} SET STORAGE EXTERNAL")
         for column in ("sums", "size_sums", "members")

@@ -1,4 +1,4 @@
-"""Snapshots and their decodes, and the leases of workers on these."""
+"""Snapshots, their decodes, and the leases of workers on decodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DecodeRows(Rows):
         return await self._find(Decode, DecodeRecord, Decode.decode_id == decode_id)
 
     async def requeue_decode(self, decode_id: bytes) -> bool:
-        """Queue a failed or cancelled decode anew; false if it is in another state."""
+        """Queue a failed or cancelled decode again; false if it is in another state."""
         ended = Decode.state.in_(["failed", "cancelled"])
         return await self._change(_of(decode_id).where(ended).values(_AFRESH)) > 0
 
@@ -62,10 +62,9 @@ class DecodeRows(Rows):
     async def lease_decode(
         self, *, token: bytes, now: float, expires: float, max_attempts: int
     ) -> DecodeRecord | None:
-        """Take the oldest decode that is queued or whose lease has expired.
+        """Lease the oldest decode that is queued or whose lease has expired.
 
-        One statement. On Postgres, workers pass over rows that others are taking; on SQLite the
-        transaction was begun as the only writer.
+        One statement. On Postgres, workers skip locked rows; SQLite has one writer.
         """
         oldest = (
             select(Decode.decode_id)
@@ -96,7 +95,7 @@ class DecodeRows(Rows):
         return await self._change(statement) > 0
 
     async def release_lease(self, decode_id: bytes, token: bytes) -> bool:
-        """Give a decode back unfinished; the attempt does not count."""
+        """Return a decode to the queue; the attempt does not count."""
         waiting = {
             "state": "queued",
             "started": None,
@@ -116,7 +115,7 @@ class DecodeRows(Rows):
         result: Mapping[str, Any] | None = None,
         problem: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Store how a decode ended; false if the lease is lost or it was cancelled."""
+        """Store the end of a decode; false if the lease is lost or it was cancelled."""
         ended = {"state": state, "finished": now, "result": result, "problem": problem, **_NO_LEASE}
         if state == "succeeded":
             ended["progress"] = 1.0
@@ -125,7 +124,7 @@ class DecodeRows(Rows):
     async def fail_exhausted(
         self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
     ) -> int:
-        """Fail decodes whose last allowed attempt has expired; return how many."""
+        """Fail decodes whose last allowed attempt has expired; return the number."""
         failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
         exhausted = update(Decode).where(_leasable(now), Decode.attempts >= max_attempts)
         return await self._change(exhausted.values(failed))
@@ -136,7 +135,7 @@ def _of(decode_id: bytes) -> Update:
 
 
 def _held(decode_id: bytes, token: bytes) -> Update:
-    """Only the holder of the lease may write: what a slow worker sends too late finds no row."""
+    """Update as the holder of the lease: a worker that is too late finds no row."""
     return _of(decode_id).where(Decode.state == "running", Decode.lease_token == token)
 
 

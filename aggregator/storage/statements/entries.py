@@ -1,4 +1,4 @@
-"""Sketches as they are read for sums: those that wait for a cell, and those that leave theirs."""
+"""Sketches as the sums read them: pending ones, and leaving ones, of excluded devices."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _REST = 3.0
 
 
 class EntryRows(Rows):
-    """Statements on sketches that are added up."""
+    """Statements that add sketches up."""
 
     async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
-        """Add up those of some sketches that a selection holds."""
+        """Add up the sketches of a statement that are in a selection."""
         running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
         async with self._connection.stream(statement.where(*inside(selection))) as result:
             try:
@@ -50,7 +50,7 @@ class EntryRows(Rows):
     async def _subtract_leaving(
         self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
     ) -> Cell:
-        """Take what leaves from the sum over the cells of a selection."""
+        """Subtract the leaving sketches from the cells of a selection."""
         leaving = await self._read_leaving(study_id)
         if not leaving:
             return total
@@ -59,7 +59,7 @@ class EntryRows(Rows):
         return subtract_leaving(total, less, leaving=leaving, kept=kept)
 
     async def _read_leaving(self, study_id: bytes) -> int:
-        """Return the devices of a study that leave, as bits."""
+        """Return the leaving devices of a study, as bits."""
         statement = (
             select(Device.number)
             .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)
@@ -70,7 +70,7 @@ class EntryRows(Rows):
     async def _list_kept(
         self, study_id: bytes, selection: Selection = _EVERYTHING
     ) -> Sequence[Kept]:
-        """Return where the sketches of devices that leave lie that stay."""
+        """Return the places of sketches of leaving devices that stay."""
         statement = (
             select(
                 Sketch.first_slot,
@@ -92,7 +92,7 @@ class EntryRows(Rows):
 
 
 def select_pending(study_id: bytes) -> Any:
-    """Select the sketches of a study that are in no cell yet."""
+    """Select the pending sketches of a study."""
     return (
         select_entries()
         .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
@@ -101,7 +101,7 @@ def select_pending(study_id: bytes) -> Any:
 
 
 def select_leaving(study_id: bytes) -> Any:
-    """Select the sketches of a study that are in cells still, and count no more."""
+    """Select the leaving sketches of a study: still in cells, and no longer counted."""
     waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
     return (
         select_entries()
@@ -112,17 +112,17 @@ def select_leaving(study_id: bytes) -> Any:
 
 
 def leaves() -> list[ColumnElement[bool]]:
-    """Return the conditions for a sketch of an excluded device to leave, not to stay or be gone."""
+    """Return the conditions for a sketch of an excluded device to be leaving."""
     return [Sketch.state == "stored", Sketch.payload.is_not(None)]
 
 
 def stays() -> list[ColumnElement[bool]]:
-    """Return the conditions for a sketch of an excluded device to stay: its payload is gone."""
+    """Return the conditions for a sketch of an excluded device to stay: no payload."""
     return [Sketch.state == "stored", Sketch.payload.is_(None)]
 
 
 def select_entries() -> Any:
-    """Select sketches with what :func:`to_entry` needs."""
+    """Select the columns that :func:`to_entry` needs."""
     return (
         select(
             Sketch.sketch_id,
@@ -140,7 +140,7 @@ def select_entries() -> Any:
 
 
 def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
-    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
+    """Make an entry of a row; ``dropped`` stands for a dropped payload."""
     return Entry(
         row=SketchRow(
             row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
@@ -152,7 +152,7 @@ def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
 
 
 def order_of(first_slot: int | None) -> int:
-    """Return where a sketch stands among others; those without slots are first."""
+    """Return the sort key of a sketch; those without slots are first."""
     return -(1 << 62) if first_slot is None else first_slot
 
 

@@ -27,7 +27,7 @@ class KeyRows(Rows):
         return await self._find(Key, KeyRecord, Key.key_hash == key_hash)
 
     async def touch_key(self, key_id: str, *, now: float) -> None:
-        """Note when a key was last used; a time before the noted one changes nothing."""
+        """Set when a key was last used; an earlier time changes nothing."""
         is_later = or_(Key.last_used.is_(None), Key.last_used < now)
         await self._change(update(Key).where(Key.key_id == key_id, is_later).values(last_used=now))
 
@@ -42,7 +42,7 @@ class KeyRows(Rows):
         return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def add_audit_entry(self, record: AuditRecord) -> bool:
-        """Append to the audit log; there is no way to change or remove an entry."""
+        """Append to the audit log."""
         return await self._add(AuditEntry, record)
 
     async def list_audit_entries(
@@ -53,7 +53,7 @@ class KeyRows(Rows):
         return await self._list_page(AuditEntry, AuditRecord, order, after=after, limit=limit)
 
     async def count_totals(self) -> StoreTotals:
-        """Count what metrics show."""
+        """Count studies, devices and decodes, for the metrics."""
         states = select(Decode.state, func.count()).group_by(Decode.state)
         found = await self._connection.execute(states)
         withdrawn = select(Study.study_id).where(Study.state == "withdrawn")

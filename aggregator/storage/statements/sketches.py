@@ -14,7 +14,7 @@ from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
 from aggregator.storage.statements.rows import Rows, insert_into, select_records
 from shared.errors import StoreError
 
-# What every upload runs is built once: that takes as long as running it.
+# Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("sketch_ids", expanding=True)
 _GET_MANY = select_records(Sketch, SketchRecord).where(Sketch.sketch_id.in_(_IDS))
 _ADD_PENDING = insert(PendingSketch)
@@ -45,7 +45,7 @@ class SketchRows(Rows):
         Raises
         ------
         StoreError
-            The identity, or the place in the stream, of one is taken.
+            An identity, or a place in a stream, is taken.
         """
         names = [f.name for f in fields(SketchRecord)]
         rows = [
@@ -60,7 +60,7 @@ class SketchRows(Rows):
             raise StoreError("is stored already", field="sequence")
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
-        """Return those of some sketches that there are, without their payloads."""
+        """Return the sketches that exist, by id, without their payloads."""
         found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
         return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
 
@@ -86,11 +86,8 @@ class SketchRows(Rows):
     async def list_neighbours(
         self, places: Sequence[tuple[bytes, str, int]]
     ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
-        """Return the neighbours of each place, given by device, stream and sequence.
-
-        Two searches in an index for each.
-        """
-        # Few sizes, so that each statement is prepared once; the last place fills the rest.
+        """Return the neighbours of each device, stream and sequence: two index searches each."""
+        # Padded to a power of two with the last place: few statements have to be prepared.
         size = 1 << (len(places) - 1).bit_length()
         filled = [*places, *[places[-1]] * (size - len(places))]
         given = {
@@ -112,10 +109,7 @@ class SketchRows(Rows):
         return await self._list_page(Sketch, SketchRecord, order, is_its, after=after, limit=limit)
 
     async def find_last_arrival(self, study_id: bytes) -> float | None:
-        """Return when the latest sketch of a study was received; None where there is none.
-
-        One look at the end of an index.
-        """
+        """Return when the latest sketch of a study was received, if there is one."""
         statement = (
             select(Sketch.received)
             .where(Sketch.study_id == study_id)
@@ -152,7 +146,7 @@ def _add_many(dialect: str) -> Any:
 
 @cache
 def _select_neighbours(size: int) -> TextClause:
-    """Return the statement for so many places: in words, for a list of values is built anew."""
+    """Return the statement for ``size`` places: as text, which is faster than a list of values."""
     given = ", ".join(f"({i}, :d{i}, :s{i}, :q{i})" for i in range(size))
     same = (
         "SELECT sketch_id FROM sketches WHERE sketches.device_id = places.device_id"

@@ -1,4 +1,4 @@
-"""Studies, their tokens, and what the database says about itself."""
+"""Studies, their enrolment tokens, and the generation of the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.storage.models import CellRoot, Device, Server, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
 from aggregator.storage.statements.rows import Rows, select_records, to_record
 
-# What every upload runs is built once: that takes as long as running it.
+# Every upload runs this: building it takes as long as running it.
 _GET = select_records(Study, StudyRecord).where(Study.study_id == bindparam("study_id"))
 
 
@@ -20,7 +20,7 @@ class StudyRows(Rows):
     """Statements on studies."""
 
     async def get_generation(self) -> bytes:
-        """Return 16 bytes that change when the database is restored from a backup."""
+        """Return the generation: 16 bytes that change when a backup is restored."""
         return bytes(await self._scalar(select(Server.generation)))
 
     async def renew_generation(self) -> bytes:
@@ -42,7 +42,7 @@ class StudyRows(Rows):
         return to_record(StudyRecord, found.first())
 
     async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
-        """Return the studies of a plan that were not withdrawn, the oldest first."""
+        """Return the studies of a plan that are not withdrawn, the oldest first."""
         statement = (
             select_records(Study, StudyRecord)
             .where(Study.plan_digest == plan_digest, Study.state != "withdrawn")
@@ -63,7 +63,7 @@ class StudyRows(Rows):
         accept_until: float | None = None,
         expected_version: int,
     ) -> bool:
-        """Change the state and count the version up; false if the version is another."""
+        """Change the state and increment the version; false if the version is another."""
         statement = (
             update(Study)
             .where(Study.study_id == study_id, Study.version == expected_version)
@@ -81,7 +81,7 @@ class StudyRows(Rows):
         return await self._add(Token, record)
 
     async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
-        """Return an enrolment token; with ``lock`` no other enrols by it before this ends."""
+        """Return an enrolment token; ``lock`` keeps its enrolments out until this ends."""
         return await self._find(Token, TokenRecord, Token.token_hash == token_hash, lock=lock)
 
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
@@ -102,6 +102,6 @@ class StudyRows(Rows):
         return await self._list_page(Token, TokenRecord, order, is_its, after=after, limit=limit)
 
     async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
-        """Let a token enrol nobody more; false if there is none or it is revoked already."""
+        """Revoke a token; false if there is none or it is revoked already."""
         is_usable = update(Token).where(Token.token_hash == token_hash, Token.revoked.is_(None))
         return await self._change(is_usable.values(revoked=now)) > 0

@@ -1,4 +1,4 @@
-"""Withdrawing a study: marked at once, removed in batches."""
+"""Withdrawal of a study: marked at once, removed in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggregator.storage.models import (
 )
 from aggregator.storage.statements.cells import CellRows
 
-# Those first that refer to others.
+# Referring tables before the tables they refer to.
 _HELD: tuple[type[Base], ...] = (
     Decode, Snapshot, PendingSketch, LeavingDevice, Sketch, CellSum, CellRoot, Refusal, Token,
 )  # fmt: skip
@@ -32,25 +32,25 @@ class WithdrawalRows(CellRows):
     """Statements on withdrawn studies."""
 
     async def withdraw_study(self, study_id: bytes) -> bool:
-        """Mark a study as withdrawn, at once and for good; false if it is so or there is none.
+        """Withdraw a study for good; false if there is none or it is withdrawn already.
 
-        None of its sketches waits to be merged any more.
+        Its pending sketches are never merged.
         """
-        # In the order in which exclusion takes these locks; merging stays out from here on.
+        # The order in which exclusion locks too; merging stays out from here on.
         await self._lock_root(study_id)
         kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
         gone = kept.values(state="withdrawn", accept_until=None, version=Study.version + 1)
         if not await self._change(gone):
             return False
-        # Every upload counts itself in the study's row, so none adds to these after this.
+        # Every upload updates the study's row, so none can add to these after this.
         await self._change(delete(PendingSketch).where(PendingSketch.study_id == study_id))
         await self._change(delete(LeavingDevice).where(LeavingDevice.study_id == study_id))
         return True
 
     async def purge_withdrawn(self, *, most: int) -> int:
-        """Remove up to ``most`` rows of what withdrawn studies held; return how many.
+        """Remove up to ``most`` rows of withdrawn studies; return the number.
 
-        Their devices stay, without labels and heartbeats, so that they can be told.
+        Devices stay, without labels and heartbeats, so that they learn of the withdrawal.
         """
         n_removed = 0
         for model in _HELD:
@@ -62,7 +62,6 @@ class WithdrawalRows(CellRows):
         of_study: Any = model.__table__.c.study_id
         key = inspect(model).primary_key
         gone = select(*key).where(of_study.in_(_withdrawn())).limit(most)
-        # Of one column or of several; both databases compare rows of values.
         which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
         return await self._change(delete(model).where(which))
 

@@ -1,4 +1,4 @@
-"""A cell: the exact sums over a set of sketches, which cells can be added to and taken from."""
+"""Cells: exact sums over sets of sketches, which can be added and subtracted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cell:
     __hash__ = None  # type: ignore[assignment]
 
     def to_totals(self) -> SketchTotals:
-        """Return what a selection shows of it."""
+        """Return the totals that a selection shows."""
         return SketchTotals(
             sums=self.sums,
             size_sums=self.size_sums,
@@ -89,7 +89,7 @@ def has_device(devices: bytes, number: int) -> bool:
 
 
 def encode_array(values: NDArray[np.int64]) -> bytes:
-    """Return integers in as few bytes each as the largest needs, after a byte that says how many.
+    """Encode integers with the width that the largest needs, after a byte for the width.
 
     Most sums need four or five of eight bytes, and cells are written and read often.
     """
@@ -99,13 +99,13 @@ def encode_array(values: NDArray[np.int64]) -> bytes:
 
 
 def decode_array(data: bytes) -> NDArray[np.int64]:
-    """Return what :func:`encode_array` encoded."""
+    """Decode an array."""
     width = data[0]
     return decode_payload(data[1:], width=width, n_coordinates=(len(data) - 1) // width)
 
 
 def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
-    """Return limbs as bytes: as one integer each where all fit 64 bits, after a zero where not."""
+    """Encode limbs: as one array if all fit 64 bits; as limbs, after a zero byte, if not."""
     high, low = limbs
     if not ((high == 0) | (high == -1)).all():
         return b"\0" + limbs.astype("<i8").tobytes()
@@ -113,7 +113,7 @@ def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
 
 
 def decode_size_sums(data: bytes) -> NDArray[np.int64]:
-    """Return the limbs that :func:`encode_size_sums` encoded."""
+    """Decode limbs."""
     if data[0] == 0:
         return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64).reshape(2, -1)
     whole = decode_array(data)
@@ -133,7 +133,7 @@ def empty_cell(n_coordinates: int) -> Cell:
 
 
 def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
-    """Add cells up that have no sketch in common.
+    """Add cells without a common sketch.
 
     Raises
     ------
@@ -165,12 +165,12 @@ def _add(one: Cell, other: Cell) -> Cell:
 
 
 def subtract_cell(whole: Cell, part: Cell, *, keep: int = 0) -> Cell:
-    """Take sketches from a cell.
+    """Subtract sketches from a cell.
 
     Parameters
     ----------
     keep
-        The devices of the part, as bits, that still have others in the cell.
+        The devices of the part, as bits, with other sketches in the cell.
     """
     low = whole.size_sums[1] - part.size_sums[1]
     borrow = (low < 0).astype(np.int64)
@@ -194,7 +194,7 @@ def _combine(one: SizeMoments, other: SizeMoments, sign: int) -> SizeMoments:
 
 
 def too_large() -> StoreError:
-    """Return the error of a sum that could leave 64 bits."""
+    """Return the error for a sum that could leave 64 bits."""
     return StoreError(
         "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
     )
@@ -206,10 +206,10 @@ def empty_members() -> NDArray[np.uint16]:
 
 
 def digest_members(members: Iterable[tuple[bytes, bytes]]) -> NDArray[np.uint16]:
-    """Return the digest of sketches, given by identity and payload digest.
+    """Digest a set of sketches, given by identity and payload digest.
 
-    The sum modulo 2^16, lane by lane, of ``SHAKE128(identity || payload digest)``, so the digest of
-    a union of disjoint sets is the sum of theirs: a list of identities would grow with them.
+    The sum modulo 2^16, lane by lane, of ``SHAKE128(identity || payload digest)``. The digest of a
+    union of disjoint sets is the sum of their digests, and its size is fixed.
 
     Guarantees
     ----------
@@ -225,10 +225,10 @@ def digest_members(members: Iterable[tuple[bytes, bytes]]) -> NDArray[np.uint16]
 
 
 def encode_members(members: NDArray[np.uint16]) -> bytes:
-    """Return the bytes of a digest: 2048."""
+    """Encode a digest as 2048 bytes."""
     return members.astype(_LANE).tobytes()
 
 
 def decode_members(data: bytes) -> NDArray[np.uint16]:
-    """Return the digest that :func:`encode_members` encoded."""
+    """Decode a digest."""
     return np.frombuffer(data, dtype=_LANE).astype(np.uint16)
