@@ -10,9 +10,6 @@ import numpy as np
 
 from aggregator.records import SnapshotRecord
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.density import GaussianMixture
-from learning.decoding.evidence import Evidence
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
@@ -54,13 +51,15 @@ def describe_solution(
         n_clusters=len(solution.weights),
         n_dimensions=plan.n_dimensions,
     )
+    evidence = _to_json(solution.evidence)
+    resolved = evidence.pop("resolved") if evidence else None
     return {
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
         "centroids": solution.centroids.tolist(),
         "weights": solution.weights.tolist(),
         "spreads": None if solution.spreads is None else solution.spreads.tolist(),
-        "mixture": _describe_mixture(solution.mixture),
-        "choice": _describe_choice(solution.choice),
+        "mixture": _to_json(solution.mixture),
+        "choice": _to_json(solution.choice),
         "residual": float(solution.residual),
         "noise_floor": float(solution.noise_floor),
         "at_noise_floor": solution.at_noise_floor,
@@ -78,8 +77,8 @@ def describe_solution(
         },
         "verdict": _describe_verdict(solution.verdict),
         "band": _describe_band(solution.verdict),
-        "evidence": _describe_evidence(solution.evidence),
-        "resolved": None if solution.evidence is None else solution.evidence.resolved.tolist(),
+        "evidence": evidence,
+        "resolved": resolved,
         "privacy": describe_promise(plan),
         "seconds": seconds,
     }
@@ -105,37 +104,15 @@ def _describe_band(verdict: Verdict | None) -> dict[str, Any] | None:
     }
 
 
-def _describe_evidence(evidence: Evidence | None) -> dict[str, Any] | None:
-    if evidence is None:
+def _to_json(part: Any) -> dict[str, Any] | None:
+    """Return a dataclass as JSON values, without fields that are None."""
+    if part is None:
         return None
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
     return {
-        field.name: value.tolist() if isinstance(value, np.ndarray) else value
-        for field in fields(evidence)
-        if (value := getattr(evidence, field.name)) is not None and field.name != "resolved"
-    }
-
-
-def _describe_mixture(mixture: GaussianMixture | None) -> dict[str, Any] | None:
-    if mixture is None:
-        return None
-    return {
-        "weights": mixture.weights.tolist(),
-        "means": mixture.means.tolist(),
-        "variances": mixture.variances.tolist(),
-    }
-
-
-def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
-    if choice is None:
-        return None
-    return {
-        "residuals": choice.residuals.tolist(),
-        "noise_floors": choice.noise_floors.tolist(),
-        "recommended": choice.recommended,
-        "least": choice.least,
-        "most": choice.most,
-        "reaches_floor": choice.reaches_floor,
-        "statement": choice.statement,
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if value is not None
     }
 
 

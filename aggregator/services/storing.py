@@ -117,17 +117,11 @@ class UploadWriter:
         judged: list[bool | Exception] = []
         for upload, both in zip(uploads, neighbours, strict=True):
             study = studies.get(upload.message.header.study)
+            device = devices.get(upload.device_id)
+            same = present.get(upload.sketch_id)
             try:
                 judged.append(
-                    await self._judge(
-                        transaction,
-                        now,
-                        upload,
-                        study,
-                        devices.get(upload.device_id),
-                        present.get(upload.sketch_id),
-                        both,
-                    )
+                    await self._judge(transaction, now, upload, study, device, same, both)
                 )
             except SketchError as error:
                 judged.append(error)

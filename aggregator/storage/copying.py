@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, func, insert, select, tuple_
+from sqlalchemy import Table, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.storage.engine import mapped_errors
@@ -47,22 +47,15 @@ async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
         old, new = reading.connection, writing.connection
         tables = [table for table in Base.metadata.sorted_tables if table is not Server.__table__]
         for table in tables:
-            await _require_empty(new, table)
+            if await writing.count_rows(table):
+                raise ConfigError(
+                    f"has rows in {table.name}", field="to", fix="name an empty database"
+                )
         counts = {table.name: await _copy_table(old, new, table) for table in tables}
         for table in tables:
-            await _require_count(old, new, table)
+            await _require_count(reading, writing, table)
         await _require_sums(writing)
     return counts
-
-
-async def _require_empty(connection: AsyncConnection, table: Table) -> None:
-    if await _count(connection, table):
-        raise ConfigError(f"has rows in {table.name}", field="to", fix="name an empty database")
-
-
-async def _count(connection: AsyncConnection, table: Table) -> int:
-    found = await connection.execute(select(func.count()).select_from(table))
-    return int(found.scalar_one())
 
 
 async def _copy_table(old: AsyncConnection, new: AsyncConnection, table: Table) -> int:
@@ -85,8 +78,8 @@ async def _list_pages(
         page = statement.where(key > last)
 
 
-async def _require_count(old: AsyncConnection, new: AsyncConnection, table: Table) -> None:
-    sent, arrived = await _count(old, table), await _count(new, table)
+async def _require_count(old: Transaction, new: Transaction, table: Table) -> None:
+    sent, arrived = await old.count_rows(table), await new.count_rows(table)
     if sent != arrived:
         raise StoreError(
             f"has {arrived} of {sent} rows in {table.name}", field="to", fix="try again"

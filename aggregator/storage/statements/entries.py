@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, select
@@ -13,8 +14,8 @@ from sqlalchemy.util import await_, greenlet_spawn
 from aggregator.records import Selection
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
 from aggregator.storage.statements.rows import Rows
-from aggregator.storage.sums.cells import Cell, to_bits
-from aggregator.storage.sums.leaving import Kept, subtract_leaving
+from aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
+from aggregator.storage.sums.leaving import Kept
 from aggregator.storage.sums.merging import Entry, Layout, encode_labels
 from aggregator.storage.sums.summing import BATCH, PayloadSum
 from aggregator.storage.sums.summing import Row as SketchRow
@@ -56,7 +57,7 @@ class EntryRows(Rows):
             return total
         less = await self._sum_entries(select_leaving(study_id), selection, layout)
         kept = to_bits(place.device for place in await self._list_kept(study_id, selection))
-        return subtract_leaving(total, less, leaving=leaving, kept=kept)
+        return subtract_cell(total, replace(less, devices=leaving), keep=kept)
 
     async def _read_leaving(self, study_id: bytes) -> int:
         """Return the leaving devices of a study, as bits."""

@@ -29,14 +29,13 @@ from shared.wire import SketchHeader, decode_header, verify_header
 class InspectionRows(Rows):
     """Checks at one moment; each yields a line for every fault."""
 
-    async def count_rows(self, model: type[Base]) -> int:
+    async def count_rows(self, table: type[Base] | Table) -> int:
         """Count the rows of a table."""
-        return int(await self._scalar(select(func.count()).select_from(model)))
+        return int(await self._scalar(select(func.count()).select_from(table)))
 
     async def count_all_rows(self) -> int:
         """Count the rows of all tables."""
-        counts = [select(func.count()).select_from(t) for t in Base.metadata.sorted_tables]
-        return sum([await self._scalar(one) for one in counts])
+        return sum([await self.count_rows(table) for table in Base.metadata.sorted_tables])
 
     async def list_study_ids(self) -> Sequence[bytes]:
         """Return the identities of the studies that were not withdrawn."""

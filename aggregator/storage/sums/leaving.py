@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from aggregator.storage.sums.cells import Cell, subtract_cell
@@ -92,16 +92,3 @@ def _mark_homes(kept: Iterable[Kept], root: Node | None) -> Mapping[CellKey, int
             for label_set in label_sets(labels):
                 marked[node, label_set] |= 1 << device
     return marked
-
-
-def subtract_leaving(total: Cell, less: Cell, *, leaving: int, kept: int) -> Cell:
-    """Subtract leaving sketches from a sum over cells.
-
-    Parameters
-    ----------
-    leaving
-        The leaving devices, as bits.
-    kept
-        Those with a sketch that stays in the sum.
-    """
-    return subtract_cell(total, replace(less, devices=leaving), keep=kept)
