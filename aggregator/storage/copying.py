@@ -87,7 +87,6 @@ async def _require_count(old: Transaction, new: Transaction, table: Table) -> No
 
 
 async def _require_sums(writing: Transaction) -> None:
-    """Recompute the running sums from the sketches, and compare."""
     for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
         plan = decode_plan(row.plan)
         wrong = await writing.check_sums(row.study_id, layout=Layout.of(plan))

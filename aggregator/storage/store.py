@@ -19,7 +19,6 @@ from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.sketches import SketchRows
 from aggregator.storage.statements.studies import StudyRows
-from aggregator.storage.statements.withdrawal import WithdrawalRows
 from shared.errors import ConfigError
 
 
@@ -29,7 +28,6 @@ class Transaction(
     SketchRows,
     ExclusionRows,
     MergeRows,
-    WithdrawalRows,
     DecodeRows,
     KeyRows,
     InspectionRows,

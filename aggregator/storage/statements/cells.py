@@ -177,12 +177,10 @@ class CellRows(EntryRows):
         return {key: to_cell(row) for key, row in found.items()}
 
     async def _load_rows(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Row[Any]]:
-        """Return cells as they are stored."""
         found = await self._connection.execute(_select_cells(study_id).where(_at(nodes)))
         return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
 
     async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        """Return the marks of cells, without their sums."""
         columns = [*_key_columns(), CellSum.members, CellSum.devices]
         statement = select(*columns).where(CellSum.study_id == study_id, _at(nodes))
         found = await self._connection.execute(statement)

@@ -184,7 +184,6 @@ class DeviceRows(Rows):
     async def _list_gaps(
         self, device_ids: Collection[bytes]
     ) -> dict[StreamKey, Sequence[tuple[int, int]]]:
-        """Return the lowest gaps of each stream of some devices."""
         gaps = _select_gaps(Sketch.device_id.in_(device_ids)).subquery()
         rank = func.row_number().over(
             partition_by=(gaps.c.device_id, gaps.c.stream), order_by=gaps.c.first

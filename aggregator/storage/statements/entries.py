@@ -51,7 +51,6 @@ class EntryRows(Rows):
     async def _subtract_leaving(
         self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
     ) -> Cell:
-        """Subtract the leaving sketches from the cells of a selection."""
         leaving = await self._read_leaving(study_id)
         if not leaving:
             return total
@@ -60,7 +59,6 @@ class EntryRows(Rows):
         return subtract_cell(total, replace(less, devices=leaving), keep=kept)
 
     async def _read_leaving(self, study_id: bytes) -> int:
-        """Return the leaving devices of a study, as bits."""
         statement = (
             select(Device.number)
             .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)

@@ -1,4 +1,4 @@
-"""Exclusion and retention: sketches leave the sums, and payloads their rows."""
+"""Exclusion of devices, retention of payloads, withdrawal of studies."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import Select, Table, delete, func, insert, or_, select, tuple_, update
 
 from aggregator.records import ExcludedSketches
-from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch, Study
+from aggregator.storage.models import Base, Device, LeavingDevice, PendingSketch, Sketch, Study
 from aggregator.storage.statements.cells import CellRows, to_root
 from aggregator.storage.statements.entries import in_turns, leaves, select_leaving, stays, to_entry
 from aggregator.storage.sums.cells import has_device
 from aggregator.storage.sums.leaving import Removal, sum_removal
 from aggregator.storage.sums.merging import Layout
 
+# Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
+_HELD = [
+    table
+    for table in reversed(Base.metadata.sorted_tables)
+    if "study_id" in table.c and table.name not in (Study.__tablename__, Device.__tablename__)
+]
+
 
 class ExclusionRows(CellRows):
-    """Statements on exclusion and retention."""
+    """Statements that take data out."""
 
     async def exclude_device(
         self, device_id: bytes, *, now: float, reason: str
@@ -159,3 +166,51 @@ class ExclusionRows(CellRows):
         )
         held = update(Sketch).where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
         return await self._change(held.values(payload=None))
+
+    async def withdraw_study(self, study_id: bytes) -> bool:
+        """Withdraw a study for good; false if there is none or it is withdrawn already.
+
+        Its pending sketches are never merged.
+        """
+        # The order in which exclusion locks too; merging stays out from here on.
+        await self._lock_root(study_id)
+        kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
+        gone = kept.values(state="withdrawn", accept_until=None, version=Study.version + 1)
+        if not await self._change(gone):
+            return False
+        # Every upload updates the study's row, so none can add to these after this.
+        await self._change(delete(PendingSketch).where(PendingSketch.study_id == study_id))
+        await self._change(delete(LeavingDevice).where(LeavingDevice.study_id == study_id))
+        return True
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        """Remove up to ``most`` rows of withdrawn studies; return the number.
+
+        Devices stay, without labels and heartbeats, so that they learn of the withdrawal.
+        """
+        n_removed = 0
+        for table in _HELD:
+            if n_removed < most:
+                n_removed += await self._purge(table, most - n_removed)
+        return n_removed or await self._forget_devices()
+
+    async def _purge(self, table: Table, most: int) -> int:
+        key = list(table.primary_key)
+        gone = select(*key).where(table.c.study_id.in_(_withdrawn())).limit(most)
+        which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
+        return await self._change(delete(table).where(which))
+
+    async def _forget_devices(self) -> int:
+        says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)
+        n_cleared = await self._change(
+            update(Device)
+            .where(Device.study_id.in_(_withdrawn()), says_more)
+            .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
+        )
+        full = update(Study).where(Study.state == "withdrawn", Study.n_sketches > 0)
+        await self._change(full.values(n_sketches=0, n_records=0))
+        return n_cleared
+
+
+def _withdrawn() -> Any:
+    return select(Study.study_id).where(Study.state == "withdrawn")

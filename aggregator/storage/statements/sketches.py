@@ -139,7 +139,6 @@ class SketchRows(Rows):
 
 @cache
 def _add_many(dialect: str) -> Any:
-    """Return the statement that adds sketches whose places are free."""
     statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
     return statement.returning(Sketch.sketch_id, Sketch.study_id)
 
