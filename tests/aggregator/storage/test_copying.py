@@ -86,7 +86,7 @@ async def test_a_copy_has_every_row_and_the_same_snapshot(
 async def test_a_target_that_holds_something_is_refused(source: Store, store: Store) -> None:
     await fill(source)
     await fill(store)
-    with pytest.raises(ConfigError, match="name an empty database"):
+    with pytest.raises(ConfigError, match="Name an empty database"):
         await copy_database(source, store)
 
 
