@@ -153,10 +153,10 @@ class DeviceService:
         """
         found, signer = await self._identify(request, retired_too=True)
         device_id = found.device_id
-        told = encode_rotation_input(
+        change = encode_rotation_input(
             device=device_id, public_key=public_key, last_sequences=last_sequences
         )
-        verify_proof(told, public_key=public_key, proof=proof)
+        verify_proof(change, public_key=public_key, proof=proof)
         async with self._store.begin(write=True) as transaction:
             # Locked: no upload of the device runs meanwhile.
             device = await require_device(transaction, device_id, lock=True)

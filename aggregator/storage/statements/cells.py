@@ -119,7 +119,7 @@ class CellRows(EntryRows):
     ) -> list[Entry]:
         order = func.coalesce(Sketch.first_slot, order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
-        # Payloads apart: what is sorted for a page is every sketch that is left.
+        # The page is found without payloads: the database sorts every remaining sketch.
         page = (
             select(Sketch.sketch_id)
             .where(Sketch.study_id == study_id, Sketch.state == "stored")
