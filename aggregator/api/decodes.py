@@ -21,7 +21,7 @@ from aggregator.etags import (
     is_known,
 )
 from aggregator.records import DecodeRecord, Selection
-from aggregator.services.problems import read_version
+from aggregator.services.answers import read_version
 
 router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)
 

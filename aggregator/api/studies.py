@@ -40,7 +40,7 @@ from aggregator.api.schemas import (
 from aggregator.api.signing import Reader
 from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from aggregator.records import DeviceRecord, StudyRecord
-from aggregator.services.privacy import describe_privacy
+from aggregator.services.answers import describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError

@@ -1,4 +1,4 @@
-"""Between snapshot and solver: the problem that a snapshot poses, and the answer as JSON."""
+"""The inverse problem of a snapshot; solutions and privacy promises as JSON values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.density import GaussianMixture
-from learning.decoding.evidence import Evidence
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, make_statement
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -29,7 +25,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     Raises
     ------
     DecodingError
-        The number of clusters does not suit the sketch, or the sketch is not a plausible one.
+        The number of clusters does not suit the sketch, or the sketch is implausible.
     """
     return pose_problem(
         plan,
@@ -48,20 +44,22 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
 def describe_solution(
     plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
 ) -> dict[str, Any]:
-    """Return an answer as JSON values, with what it can be trusted for."""
+    """Return a solution as JSON values, with its quality, verdict and privacy promise."""
     quality = predict_quality(
         snr=snapshot.snr,
         n_frequencies=plan.n_frequencies,
         n_clusters=len(solution.weights),
         n_dimensions=plan.n_dimensions,
     )
+    evidence = _to_json(solution.evidence)
+    resolved = evidence.pop("resolved") if evidence else None
     return {
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
         "centroids": solution.centroids.tolist(),
         "weights": solution.weights.tolist(),
         "spreads": None if solution.spreads is None else solution.spreads.tolist(),
-        "mixture": _describe_mixture(solution.mixture),
-        "choice": _describe_choice(solution.choice),
+        "mixture": _to_json(solution.mixture),
+        "choice": _to_json(solution.choice),
         "residual": float(solution.residual),
         "noise_floor": float(solution.noise_floor),
         "at_noise_floor": solution.at_noise_floor,
@@ -79,8 +77,8 @@ def describe_solution(
         },
         "verdict": _describe_verdict(solution.verdict),
         "band": _describe_band(solution.verdict),
-        "evidence": _describe_evidence(solution.evidence),
-        "resolved": None if solution.evidence is None else solution.evidence.resolved.tolist(),
+        "evidence": evidence,
+        "resolved": resolved,
         "privacy": describe_promise(plan),
         "seconds": seconds,
     }
@@ -106,35 +104,44 @@ def _describe_band(verdict: Verdict | None) -> dict[str, Any] | None:
     }
 
 
-def _describe_evidence(evidence: Evidence | None) -> dict[str, Any] | None:
-    if evidence is None:
+def _to_json(part: Any) -> dict[str, Any] | None:
+    """Return a dataclass as JSON values, without fields that are None."""
+    if part is None:
         return None
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
     return {
-        field.name: value.tolist() if isinstance(value, np.ndarray) else value
-        for field in fields(evidence)
-        if (value := getattr(evidence, field.name)) is not None and field.name != "resolved"
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if value is not None
     }
 
 
-def _describe_mixture(mixture: GaussianMixture | None) -> dict[str, Any] | None:
-    if mixture is None:
-        return None
+def describe_promise(plan: SketchPlan) -> dict[str, Any]:
+    """Return the privacy promise of a plan, which accompanies every result."""
+    statement = make_statement(plan)
     return {
-        "weights": mixture.weights.tolist(),
-        "means": mixture.means.tolist(),
-        "variances": mixture.variances.tolist(),
+        "epsilon": str(plan.release.epsilon),
+        "delta": str(plan.release.delta),
+        "neighbouring": plan.release.neighbouring,
+        "mechanism": plan.release.mechanism,
+        "scale": str(plan.release.scale),
+        "statement": statement.describe(),
+        "max_records_per_person": (
+            "unknown" if plan.max_records_per_person is None else plan.max_records_per_person
+        ),
+        "people": statement.people_to_json(),
     }
 
 
-def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
-    if choice is None:
-        return None
+def describe_privacy(plan: SketchPlan) -> dict[str, Any]:
+    """Return the privacy promise of a study, with what is public and what is unprotected."""
+    statement = make_statement(plan)
     return {
-        "residuals": choice.residuals.tolist(),
-        "noise_floors": choice.noise_floors.tolist(),
-        "recommended": choice.recommended,
-        "least": choice.least,
-        "most": choice.most,
-        "reaches_floor": choice.reaches_floor,
-        "statement": choice.statement,
+        **describe_promise(plan),
+        "public": [
+            {"what": fact.what, "detail": fact.detail, "seen_by": fact.seen_by}
+            for fact in statement.public
+        ],
+        "unprotected": list(statement.unprotected),
+        "warnings": list(statement.cautions),
     }
