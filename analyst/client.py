@@ -210,6 +210,24 @@ class Client:
             body["key_id"] = require_identity(key_id, "key_id")
         return self._server.call("POST", f"{_path_of_device(device_id)}/revoke", body)
 
+    def create_key(self, name: str, *, scope: str) -> dict[str, Any]:
+        """Make an API key; it is shown this once, as ``key``."""
+        made = self._server.call("POST", "/v1/keys", {"name": name, "scope": scope})
+        ANSWERS.require(made, "key", str)
+        return made
+
+    def keys(self) -> Iterator[dict[str, Any]]:
+        """Yield the API keys, without their secrets, revoked ones too."""
+        return self._server.pages("/v1/keys")
+
+    def revoke_key(self, key_id: str) -> dict[str, Any]:
+        """Revoke an API key, at once and for good."""
+        return self._server.call("DELETE", f"/v1/keys/{require_identity(key_id, 'key_id', 16)}")
+
+    def audit(self) -> Iterator[dict[str, Any]]:
+        """Yield what operators did, the oldest first."""
+        return self._server.pages("/v1/audit")
+
     def snapshot(
         self,
         study: str,
