@@ -26,13 +26,13 @@ def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
     Raises
     ------
     ConfigError
-        It has not the form of one.
+        It is malformed.
     """
     if re.fullmatch(f"[0-9a-f]{{{n_digits}}}", reference) is None:
         raise ConfigError(
             f"must be an identity, {n_digits} lower-case hexadecimal digits",
             field=field,
-            fix="copy it from what listed it",
+            fix="copy it from a list",
         )
     return reference
 

@@ -1,4 +1,4 @@
-"""`sfumato serve`."""
+"""`sfumato serve`: TLS, the listening socket, and the server on it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_server(settings: Settings) -> int:
     allow_many_connections()
     # First, so that a refused start leaves no database behind.
     with _listen(settings) as listener:
-        # Before the server starts, so that what is wrong is said in one line.
+        # Before the server starts, so that an error is one line.
         asyncio.run(_prepare(settings.database_url))
         app = create_app(settings)
         config = uvicorn.Config(
@@ -62,8 +62,7 @@ def run_server(settings: Settings) -> int:
             lifespan="on",
         )
         server = _Server(config, settings=settings, app=app)
-        # uvicorn raises the signal that stopped it once more when it is done; a stop that was
-        # asked for is not a failure.
+        # uvicorn raises the signal that stopped it again at the end; a requested stop is no failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         # Not asyncio.run, which takes no loop factory before Python 3.12.
@@ -92,7 +91,7 @@ def require_private(settings: Settings) -> None:
 
 
 def _require_certificate(settings: Settings) -> None:
-    """Read the files of TLS once, so that what is wrong is said in one line.
+    """Load the files of TLS once, so that an error is one line.
 
     Raises
     ------
@@ -147,7 +146,7 @@ async def _prepare(database_url: str) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """Take the port here, so that a free one can be chosen and told."""
+    """Bind the port here, so that port 0 can be announced."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -164,7 +163,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which says what to do next once it is ready."""
+    """uvicorn, with an announcement once it is ready."""
 
     def __init__(self, config: uvicorn.Config, *, settings: Settings, app: FastAPI) -> None:
         super().__init__(config)
@@ -180,10 +179,10 @@ class _Server(uvicorn.Server):
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         scheme = "https" if self._settings.tls_cert is not None else "http"
         print(self._announce(f"{scheme}://{host}:{port}"), flush=True)
-        _spare_collector()
+        _freeze_heap()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop; streams of events end first, for they would be waited for."""
+        """Stop; end event streams first, because uvicorn would wait for them."""
         self._services.watch.close()
         await super().shutdown(sockets)
 
@@ -215,11 +214,11 @@ def _database_option(settings: Settings) -> str:
     return f" --database {_show(settings.database_url)}"
 
 
-def _spare_collector() -> None:
-    """Leave what start-up made out of every later garbage collection.
+def _freeze_heap() -> None:
+    """Exclude the objects of start-up from garbage collection.
 
-    It never goes, and looking through its half a million objects would hold up all requests for a
-    tenth of a second, every few seconds under load.
+    They are never freed, and scanning half a million of them would hold up all requests for a tenth
+    of a second, every few seconds under load.
     """
     gc.collect()
     gc.freeze()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from typer.main import get_command
 
-from device_agent.cli.arguments import parse_arguments
+from device_agent.cli.arguments import create_parser
 from docs.generator.markdown import join_parts, to_markdown, write_table
 from shared.command import format_help, summarise
 
@@ -24,7 +23,7 @@ _KINDS: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
 def render_commands() -> str:
     """Return the page."""
     commands = _find_commands()
-    agent = _find_parser(parse_arguments)
+    agent = create_parser()
     parts = [
         "# Commands",
         "Two programs: `sfumato` for servers, operators and analysts, and `sfumato-agent` for "
@@ -69,35 +68,6 @@ def _link(command: str) -> str:
 
 
 # ---- argparse ----
-
-
-class _FoundError(Exception):
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        super().__init__()
-        self.parser = parser
-
-
-def _find_parser(run: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Return the parser that a command asks for help."""
-    with _help_is_caught():
-        try:
-            run(["--help"])
-        except _FoundError as found:
-            return found.parser
-    raise LookupError(f"{run} has printed no help")
-
-
-@contextmanager
-def _help_is_caught() -> Iterator[None]:
-    def catch(self: argparse.ArgumentParser, _file: object = None) -> NoReturn:
-        raise _FoundError(self)
-
-    original = argparse.ArgumentParser.print_help
-    argparse.ArgumentParser.print_help = catch  # type: ignore[assignment,method-assign]
-    try:
-        yield
-    finally:
-        argparse.ArgumentParser.print_help = original  # type: ignore[method-assign]
 
 
 def _render_argparse(parser: argparse.ArgumentParser) -> list[str]:

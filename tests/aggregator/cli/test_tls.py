@@ -158,4 +158,4 @@ def test_forwarded_headers_are_not_believed_without_a_proxy() -> None:
 
 def test_a_proxy_is_named_by_its_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--behind-proxy", "--proxies", "*"]) == 2
-    assert capsys.readouterr().err.startswith("sfumato serve: proxies: ")
+    assert capsys.readouterr().err.startswith("sfumato: error: --proxies: ")
