@@ -62,7 +62,7 @@ def run_server(settings: Settings) -> int:
             lifespan="on",
         )
         server = _Server(config, settings=settings, app=app)
-        # uvicorn raises the signal that stopped it again at the end; a requested stop is no failure.
+        # uvicorn raises the signal that stopped it again; a requested stop is no failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         # Not asyncio.run, which takes no loop factory before Python 3.12.
