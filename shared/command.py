@@ -29,6 +29,13 @@ SETTINGS: dict[str, Any] = {
 }
 """Arguments of every ``typer.Typer`` of the project."""
 
+EXIT_STATUSES = """\
+  0    done
+  1    the server or the database does not answer, or a check found a fault
+  2    refused: an option, a file, or what the server holds; the error names it and the fix
+  3    `check-store` found gaps in the numbers of sketches, and no fault
+  130  stopped by Ctrl-C"""
+
 _HELP = """\
 Usage: sfumato COMMAND [ARGUMENT ...]
        sfumato --help | --version
@@ -37,11 +44,7 @@ Commands (sfumato COMMAND --help says more):
 {commands}
 
 Exit status:
-  0    done
-  1    the server or the database does not answer, or a check found a fault
-  2    refused: an option, a file, or what the server holds; the error names it and the fix
-  3    `check-store` found gaps in the numbers of sketches, and no fault
-  130  stopped by Ctrl-C"""
+{statuses}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +116,7 @@ def format_help() -> str:
     rows = _format_rows(available, width)
     if unavailable:
         rows += ["", "Not installed here:", *_format_rows(unavailable, width)]
-    return _HELP.format(commands="\n".join(rows))
+    return _HELP.format(commands="\n".join(rows), statuses=EXIT_STATUSES)
 
 
 def summarise(app: Any) -> str:

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from device_agent.cli.arguments import create_parser
 from docs.generator.markdown import join_parts, to_markdown, write_table
-from shared.command import format_help, summarise
+from shared.command import EXIT_STATUSES, summarise
 
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _KINDS: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
@@ -47,8 +47,7 @@ def render_commands() -> str:
     for name, command in commands.items():
         parts.append(f"## `sfumato {name}`")
         parts += _render_typer(f"sfumato {name}", get_command(command), heading=f"sfumato {name}")
-    statuses = format_help().partition("Exit status:\n")[2]
-    parts += ["## Exit status of `sfumato`", f"```\n{_dedent(statuses)}\n```"]
+    parts += ["## Exit status of `sfumato`", f"```\n{_dedent(EXIT_STATUSES)}\n```"]
     parts += ["## `sfumato-agent`", *_render_argparse(agent)]
     return join_parts(parts)
 

@@ -265,9 +265,11 @@ def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
 
 
 def test_the_packages_contribute_their_commands() -> None:
-    registered = {name: entry.module for name, entry in command.find_commands().items()}
-    aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator.cli")
-    analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst.cli")
+    registered = {
+        name: entry.module.partition(".")[0] for name, entry in command.find_commands().items()
+    }
+    aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
+    analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
     assert registered.items() >= (aggregator | analyst).items()
 
 
