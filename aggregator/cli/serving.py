@@ -23,7 +23,7 @@ from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import open_store, prepare_database
 from shared.errors import ConfigError, TransportError, UnpreparedError
-from shared.memory import share_one_heap
+from shared.system import share_one_heap
 
 
 def run_server(settings: Settings) -> int:
