@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the documents beside the code, and a copy of each file that a document links to."""
     root = _root(config)
     for page, path in _beside(config).items():
-        files.append(File.generated(config, document, abs_src_path=str(root / path)))
+        files.append(File.generated(config, page, abs_src_path=str(root / path)))
     for document in list(files.documentation_pages()):
         for match in _PARTS.finditer(document.content_string):
             target = match["target"]
