@@ -26,10 +26,10 @@ _FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
 class Client:
-    """Talks to an aggregator.
+    """Client of an aggregator.
 
-    Wherever a method takes a ``study``, that is its identity, its name, or at least 6 first digits
-    of its identity, if they fit one study alone; names and digits take one more request.
+    A ``study`` is named by its identity, its name, or 6 or more first digits of its identity that
+    fit no other study. Names and digits take one more request.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Client:
     timeout
         Seconds to wait for one answer.
     patience_s
-        Most seconds that one call waits where the server is busy and says when to come again.
+        Longest wait of one call, in seconds, while the server is busy and asks to retry.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class Client:
         return self._server.pages("/v1/studies")
 
     def find_study(self, study: str) -> str:
-        """Return the identity of the study that a reference fits.
+        """Return the identity of a study.
 
         Raises
         ------
@@ -132,13 +132,12 @@ class Client:
     def set_state(
         self, study: str, state: str, *, accept_until: datetime | None = None
     ) -> dict[str, Any]:
-        """Open or close a study as it is now: ``state`` is ``open`` or ``closed``.
+        """Open or close a study: ``state`` is ``open`` or ``closed``.
 
         Parameters
         ----------
         accept_until
-            Until when the study, closed, still takes sketches that are on their way; with a time
-            zone.
+            Time, with a time zone, until which a closed study takes sketches on their way.
 
         Raises
         ------
@@ -166,7 +165,7 @@ class Client:
         return self._server.pages(f"{self._path_of(study)}/tokens")
 
     def revoke_token(self, token_id: str) -> dict[str, Any]:
-        """Let an enrolment token enrol nobody more, at once and for good."""
+        """Revoke an enrolment token, at once and for good."""
         return self._server.call("DELETE", f"/v1/tokens/{require_identity(token_id, 'token')}")
 
     def sketches(self, study: str) -> Iterator[dict[str, Any]]:
@@ -174,7 +173,7 @@ class Client:
         return self._server.pages(f"{self._path_of(study)}/sketches")
 
     def upload(self, study: str, sketch_id: str, message: bytes) -> bool:
-        """Take a device's signed sketch to the server; tell whether it was new there."""
+        """Upload a device's signed sketch; return whether it was new."""
         path = f"{self._path_of(study)}/sketches/{require_identity(sketch_id, 'sketch_id')}"
         answer = self._server.send(
             "PUT", path, headers={"Content-Type": SKETCH_MEDIA_TYPE}, content=message
@@ -186,7 +185,7 @@ class Client:
         return self._server.call("GET", f"{self._path_of(study)}/refusals")
 
     def devices(self, study: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the devices of a study, or of all, with when each was last seen."""
+        """Yield the devices of a study, or all devices, with the time each was last seen."""
         return self._server.pages(
             "/v1/devices" if study is None else f"{self._path_of(study)}/devices"
         )
@@ -196,7 +195,7 @@ class Client:
         return self._server.call("GET", _path_of_device(device_id))
 
     def exclude_device(self, device_id: str, *, reason: str) -> dict[str, Any]:
-        """Take a device's sketches out of every sum, exactly, and refuse its later ones."""
+        """Subtract a device's sketches from every sum, exactly, and refuse its later ones."""
         return self._server.call(
             "POST", f"{_path_of_device(device_id)}/exclude", {"reason": reason}
         )
@@ -204,11 +203,29 @@ class Client:
     def revoke_device(
         self, device_id: str, *, reason: str, key_id: str | None = None
     ) -> dict[str, Any]:
-        """Believe a device no more, or one key that it has replaced; at once and for good."""
+        """Revoke a device, or one key that it has replaced, at once and for good."""
         body = {"reason": reason}
         if key_id is not None:
             body["key_id"] = require_identity(key_id, "key_id")
         return self._server.call("POST", f"{_path_of_device(device_id)}/revoke", body)
+
+    def create_key(self, name: str, *, scope: str) -> dict[str, Any]:
+        """Make an API key; it is shown this once, as ``key``."""
+        made = self._server.call("POST", "/v1/keys", {"name": name, "scope": scope})
+        ANSWERS.require(made, "key", str)
+        return made
+
+    def keys(self) -> Iterator[dict[str, Any]]:
+        """Yield the API keys, without their secrets, revoked ones too."""
+        return self._server.pages("/v1/keys")
+
+    def revoke_key(self, key_id: str) -> dict[str, Any]:
+        """Revoke an API key, at once and for good."""
+        return self._server.call("DELETE", f"/v1/keys/{require_identity(key_id, 'key_id', 16)}")
+
+    def audit(self) -> Iterator[dict[str, Any]]:
+        """Yield what operators did, the oldest first."""
+        return self._server.pages("/v1/audit")
 
     def snapshot(
         self,
@@ -267,7 +284,7 @@ class Client:
         Raises
         ------
         TransportError
-            The server tells no events, or no more.
+            The server sends no events, or no more.
         """
         for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events"):
             if name in ("state", "progress") and _require_state(data)["state"] not in _FINAL_STATES:
@@ -321,22 +338,22 @@ class Decode:
                     raise DecodingError(
                         f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
                         field="decode",
-                        fix="pass allow_unusable=True to look at it all the same",
+                        fix="pass allow_unusable=True, or --allow-unusable, to look at it",
                     )
                 return result
         raise AssertionError("it is followed to its end")
 
     def _follow(self) -> Iterator[dict[str, Any]]:
-        """Yield states until the last: as the server tells them, or by asking where it cannot."""
-        is_told = True
+        """Yield states until the last: from the stream of events, or by polling."""
+        is_streamed = True
         while True:
-            if is_told:
+            if is_streamed:
                 try:
                     yield from self._client.decode_events(self.decode_id)
                 except SketchError:
-                    # Too many streams, or a proxy that passes none on. What is a refusal of the
-                    # decode itself comes again below.
-                    is_told = False
+                    # Too many streams, or a proxy that passes none on. A refusal of the decode
+                    # itself comes again below.
+                    is_streamed = False
             state = self._client.decode_state(self.decode_id)
             yield state
             if state["state"] in _FINAL_STATES:

@@ -24,7 +24,7 @@ def main() -> int:
     try:
         asyncio.run(run_worker(settings, parent=arguments.parent))
     except SketchError as error:
-        sys.stderr.write(f"sfumato worker: {error}\n")
+        sys.stderr.write(f"sfumato: error: {error}\n")
         return 1
     return 0
 

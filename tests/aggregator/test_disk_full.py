@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.cli import key
 from aggregator.settings import normalise_database_url
 from aggregator.storage import Layout, open_store
+from shared.command import main
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start
 
@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> str:
 
 @pytest.fixture
 def operator(database: str, capsys: pytest.CaptureFixture[str]) -> str:
-    key(["create", "--scope", "operator", "--name", "me", "--json", "--database", database])
+    main(["operator-key", "--name", "me", "--json", "--database", database])
     return str(json.loads(capsys.readouterr().out)["key"])
 
 

@@ -132,6 +132,8 @@ ARGUMENTS: dict[str, Any] = {
     "sketch_id": ID,
     "device_id": ID,
     "decode_id": ID,
+    "key_id": ID[:16],
+    "scope": "analyst",
     "message": b"",
     "reason": "r",
     "n_clusters": 2,

@@ -1,4 +1,4 @@
-"""The commands ``sfumato sketch FILE`` and ``sfumato sketch show FILE``."""
+"""``sfumato sketch FILE`` and ``sfumato sketch show FILE``: sketches made here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -22,6 +21,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from analyst.cli.options import DefaultGroup, Json, create_console
 from analyst.planning.files import parse_epsilon, read_plan, require_count
 from analyst.sketching.interface import ColumnNames, RecordReader
 from analyst.sketching.output import require_writable, write_once
@@ -40,44 +40,40 @@ from analyst.sketching.report import (
 )
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
 from analyst.sketching.spending import reserve_release
+from shared.command import SETTINGS, list_examples
 from shared.core.engines import ENGINE_VARIABLE, choose_engine
 from shared.errors import ConfigError
 from shared.privacy import Budget
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-_settings: dict[str, Any] = {
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,
-}
-app = typer.Typer(**_settings)
-show_app = typer.Typer(**_settings)
+app = typer.Typer(
+    cls=DefaultGroup,
+    help="Sketch a file of records into one private file; take in and list devices' sketches.",
+    **SETTINGS,
+)
 
 
-def choose_app(argv: list[str]) -> tuple[typer.Typer, list[str]]:
-    """Return the application that the first argument asks for, and its own arguments."""
-    if argv and argv[0] == "show":
-        return show_app, argv[1:]
-    return app, argv
-
-
-@app.command(no_args_is_help=True)
+@app.command(
+    "FILE",
+    hidden=True,
+    epilog=list_examples(
+        "sfumato sketch records.csv --plan plan.json -o records.sketch --ledger owner.ledger"
+    ),
+)
 def _sketch(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Records: .csv, .parquet or .npy.")],
     plan_path: Annotated[
         Path, typer.Option("--plan", help="A plan (JSON) or a specification (TOML).")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it here; else to FILE.sketch.")
+        Path | None, typer.Option("--output", "-o", help="File to write; default: FILE.sketch.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="DIMENSION=COLUMN, where the plan names it otherwise. Repeatable."),
+        typer.Option(metavar="DIMENSION=COLUMN", help="A column of another name. Repeatable."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Threads; changes no result. Else every core.")
+        int | None, typer.Option(help="Threads; changes no result. Default: every core.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -91,34 +87,30 @@ def _sketch(
     stream: Annotated[
         str,
         typer.Option(
-            help="Decides the masks of a plan that has any: name each file of a study otherwise."
+            help="Name of the stream, which draws the masks of a plan: another for each file."
         ),
     ] = "main",
     ledger: Annotated[
         Path | None,
         typer.Option(
             envvar="SFUMATO_LEDGER",
-            help="Count it in this file, the owner's ledger, which agents may share.",
+            help="The owner's ledger, which counts the release and which agents may share.",
         ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help=f"Most epsilon for a record, by the ledger (default: {DEFAULT_EPSILON})."
+            help=f"Largest epsilon for a record in the ledger (default: {DEFAULT_EPSILON})."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Sketch a whole file under a plan, with its noise: one small private file.
+    """Sketch a file of records into one small private file.
 
-    Noise is drawn once. To sketch the same records again costs the plan's epsilon again: with
-    --ledger that is counted beside what agents with `[budget] ledger` have spent on the same file,
-    and refused above the budget; without it keep count yourself. Columns are found by the plan's
-    names of dimensions; an .npy array has them in the plan's order.
-
-    `sfumato sketch show FILE` prints what the file of a sketch holds.
-
-    Example: sfumato sketch records.csv --plan plan.json -o records.sketch --ledger owner.ledger
+    Noise is drawn once. To sketch the same records again spends the plan's epsilon again. With
+    --ledger that is counted, together with what agents with `[budget] ledger` have spent on the
+    same file, and refused above the budget; without it keep count yourself. Columns are found by
+    the plan's names of dimensions; an .npy array has them in the plan's order.
     """
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
@@ -154,7 +146,7 @@ def _sketch(
         document = made_to_json(path, output, sketch, summed, plan, counted)
         print(json.dumps(document, ensure_ascii=False))
         return
-    print_made(_console(), path, output, sketch, summed, plan, counted)
+    print_made(create_console(), path, output, sketch, summed, plan, counted)
 
 
 def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Budget:
@@ -170,7 +162,7 @@ def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Bud
     return Budget(per_record=limit, delta=DEFAULT_DELTA)
 
 
-@show_app.command(no_args_is_help=True)
+@app.command("show", epilog=list_examples("sfumato sketch show records.sketch --plan plan.json"))
 def _show(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a sketch.")],
     plan_path: Annotated[
@@ -178,10 +170,7 @@ def _show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the file of a sketch and print what it holds.
-
-    Example: sfumato sketch show records.sketch --plan plan.json
-    """
+    """Check a sketch file and print its contents."""
     sketch = read_sketch_file(path)
     plan = None if plan_path is None else read_plan(plan_path)
     if plan is not None:
@@ -189,13 +178,13 @@ def _show(
     if as_json:
         print(json.dumps(sketch_to_json(sketch, plan), ensure_ascii=False))
         return
-    print_shown(_console(), path, sketch, plan)
+    print_shown(create_console(), path, sketch, plan)
 
 
 @contextmanager
 def _progress(name: str, *, quiet: bool) -> Iterator[tuple[Any, Any]]:
     """Show a bar on a terminal's standard error; elsewhere nothing."""
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    console = create_console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -224,8 +213,3 @@ def _count_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
-
-
-def _console() -> Console:
-    # Names and units come from files: they are text, never markup or emoji codes.
-    return Console(markup=False, emoji=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The commands ``sfumato plan advise | new | show``."""
+"""``sfumato plan advise | new | show``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from analyst.cli.options import Json, create_console
 from analyst.planning.advice import (
     advice_to_json,
     describe_law_choice,
@@ -30,6 +30,7 @@ from analyst.planning.files import (
 from analyst.planning.questions import advise_on, ask_for_answers, format_spec
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from learning.planning.planner import Advice, advise, advise_for_unknown_clusters
+from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
 from shared.privacy import NEIGHBOURINGS
@@ -39,18 +40,16 @@ DEFAULT_TARGET = 1.1
 _MOST = 10**15
 """More records or devices than any study has; beyond it floats would lose whole numbers."""
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+app = typer.Typer(help="Make a plan from a short specification, or explain one.", **SETTINGS)
 
-app = typer.Typer(
-    help="Make, check and explain plans.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+
+@app.command(
+    "advise",
+    epilog=list_examples(
+        "sfumato plan advise --records 26000 --devices 3 --windows 4 \\",
+        "    --dimensions 4 --clusters 5 --epsilon 1",
+    ),
 )
-
-
-@app.command("advise")
 def _advise(
     records: Annotated[int, typer.Option(help="Records of all devices and windows together.")],
     devices: Annotated[int, typer.Option(help="Devices that send sketches.")],
@@ -82,11 +81,7 @@ def _advise(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend a mechanism and a number of frequencies, before any data exist.
-
-    Example: sfumato plan advise --records 26000 --devices 3 --windows 4 --dimensions 4 --clusters 5
-    --epsilon 1
-    """
+    """Recommend a mechanism and a number of frequencies, before any data exist."""
     budget = parse_epsilon(epsilon, "--epsilon"), parse_delta(delta, "--delta")
     if not 1.0 < target_sse < math.inf:
         raise ConfigError(
@@ -119,10 +114,10 @@ def _advise(
     if as_json:
         print(json.dumps(advice_to_json(outline, advice, smallest), ensure_ascii=False))
         return
-    print_advice(_console(), outline, advice, smallest)
+    print_advice(create_console(), outline, advice, smallest)
 
 
-@app.command("new")
+@app.command("new", epilog=list_examples("sfumato plan new deploy/demo/plan.toml -o plan.json"))
 def _new(
     spec: Annotated[
         Path | None, typer.Argument(help="TOML file with the choices; without it, they are asked.")
@@ -132,8 +127,6 @@ def _new(
     """Make a plan from a specification, or from answers, and print or write it as JSON.
 
     Without a specification the answers are written as one too, beside the plan.
-
-    Example: sfumato plan new deploy/demo/plan.toml -o plan.json
     """
     if spec is None:
         _new_from_answers(output or Path("plan.json"))
@@ -148,7 +141,12 @@ def _new(
     _say_next(output)
 
 
-@app.command("show")
+@app.command(
+    "show",
+    epilog=list_examples(
+        "sfumato plan show plan.json --records 26000 --devices 3 --windows 4 --clusters 5"
+    ),
+)
 def _show(
     path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
     records: Annotated[
@@ -159,10 +157,7 @@ def _show(
     windows: Annotated[int, typer.Option(help="Windows that are decoded together.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Explain a plan: what it protects, what it does not, what it costs, what to expect.
-
-    Example: sfumato plan show plan.json --records 26000 --devices 3 --windows 4 --clusters 5
-    """
+    """Explain a plan: what it protects, what it does not, what it costs, what to expect."""
     plan = read_plan(path)
     given = {"--records": records, "--devices": devices, "--clusters": clusters}
     missing = [name for name, value in given.items() if value is None]
@@ -181,7 +176,7 @@ def _show(
     if as_json:
         print(json.dumps(explanation_to_json(plan, prediction), ensure_ascii=False))
         return
-    print_explanation(_console(), plan, prediction)
+    print_explanation(create_console(), plan, prediction)
 
 
 def _read_clusters(text: str) -> int | None:
@@ -293,8 +288,3 @@ def _require_option(value: int, name: str) -> int:
     if value > _MOST:
         raise ConfigError(f"must be at most {_MOST}", field=name, fix="use a smaller number")
     return require_count(value, name)
-
-
-def _console() -> Console:
-    # Names and units come from files: they are text, never markup or emoji codes.
-    return Console(markup=False, emoji=False, highlight=False)
