@@ -21,7 +21,7 @@ from device_agent.sources.file_places import (
     refuse_replaced,
     resume,
 )
-from device_agent.sources.file_source import PLACE_KEY, naming, open_regular
+from device_agent.sources.file_source import PLACE_KEY
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -35,9 +35,9 @@ from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import make_parser
 from shared.errors import SketchError
 from shared.file_identity import FileIdentity, identify
+from shared.reading import naming, open_regular
 
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
@@ -216,7 +216,8 @@ class FolderSource(RecordSource):
                 name=str(path),
                 path=str(path),
                 place=place,
-                parser=make_parser(self._settings, self._mapping),
+                parser=self._mapping.make_parser(self._settings),
+                mapping=self._mapping,
                 report=self.report,
                 key=self._key,
             )

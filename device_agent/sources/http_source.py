@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx
 
 from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import HttpSettings, TextSettings
+from device_agent.settings.source_settings import HttpSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.interface import (
     Guarantee,
@@ -24,13 +24,13 @@ from device_agent.sources.interface import (
     RecordSource,
     require_same_source,
 )
-from device_agent.sources.json_lines import JsonLinesParser
-from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.page_fetcher import PageFetcher
 from device_agent.sources.page_reader import PageError, PageReader
-from device_agent.sources.parsers import join_tables
 from device_agent.sources.secrets import read_secret
 from shared.errors import RecordError
+from shared.reading import RecordTable, join_tables
+from shared.reading.json_lines import JsonLinesParser
 
 MAX_PAGE_RECORDS = 1 << 17
 """A page has no more records; how long they are does not count."""
@@ -112,10 +112,8 @@ class HttpSource(RecordSource):
         assert isinstance(stream.source, HttpSettings)
         self.report = ReadingReport()
         self._settings = stream.source
-        mapping = RecordMapping(stream, dimensions)
-        self._parser = JsonLinesParser(
-            TextSettings(kind="http", timestamp=stream.source.timestamp), mapping
-        )
+        self._mapping = RecordMapping(stream, dimensions)
+        self._parser = JsonLinesParser(self._mapping.fields)
         # However the address is spelt, and whatever is asked of it: it is one source.
         (origin,) = stream.source.origins
         self._source = f"http:{origin.name}"
@@ -213,7 +211,7 @@ class HttpSource(RecordSource):
             return page.to_position(self._source, first + i + 1)
 
         return RecordBatch(
-            values=table.values, timestamps=table.timestamps, position_after=position_after
+            values=table.to_matrix(), timestamps=table.timestamps, position_after=position_after
         )
 
     def _read_content(self, chunks: Iterator[bytes]) -> _PageContent:
@@ -227,7 +225,8 @@ class HttpSource(RecordSource):
         def read_waiting() -> None:
             place = self._n_read + sum(len(table.values) for table in tables) + 1
             places = range(place, place + len(waiting))
-            tables.append(self._parser.parse_records(waiting, report, places))
+            table = self._parser.parse_records(waiting)
+            tables.append(self._mapping.convert(table, report, places))
             waiting.clear()
 
         for chunk in chunks:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
 
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.settings.source_settings import ParquetSettings
 from device_agent.sources.digests import DigestKey
-from device_agent.sources.fields import EARLIEST, LATEST, NAN
 from device_agent.sources.file_places import refuse_changed, refuse_replaced
-from device_agent.sources.file_source import naming, open_regular
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -25,25 +19,13 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.locking import SharedLock
-from device_agent.sources.mapping import RecordMapping, RecordTable
-from shared.errors import ConfigError, RecordError
+from device_agent.sources.mapping import RecordMapping
 from shared.file_identity import identify
-
-try:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-except ModuleNotFoundError as error:
-    raise ConfigError(
-        'needs the extra "parquet"',
-        field="streams.source.kind",
-        fix="pip install 'sfumato[agent,parquet]'",
-    ) from error
+from shared.reading import RecordTable, WatchedFile, open_rows
 
 BATCH_RECORDS = 1 << 14
+_CHUNK_BYTES = 1 << 20
 _PLACE_KEY = "row"
-_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
-"""Nanoseconds are cut to microseconds, which floats hold."""
 
 
 class ParquetSource(RecordSource):
@@ -69,8 +51,7 @@ class ParquetSource(RecordSource):
         self._path = stream.source.path
         self._known = KnownFiles(stream.name, known)
         self._mapping = RecordMapping(stream, dimensions)
-        with naming(self._path):
-            self._file = open_regular(self._path)
+        self._file = WatchedFile(self._path)
         self._lock: SharedLock | None = None
         try:
             if stream.source.lock:
@@ -79,13 +60,16 @@ class ParquetSource(RecordSource):
                     self.report.notes.append(self._lock.note)
             self._source = identify(self._file.fileno()).source
             key = DigestKey(digest_key)
+            running = key.begin()
+            for chunk in self._file.chunks(_CHUNK_BYTES):
+                running.update(chunk)
             self._place = {
-                "digest": _compute_digest(self._file, key),
+                "digest": running.hexdigest(),
                 "key": key.key_id,
                 "path": str(self._path),
             }
             self._row = self._find_row()
-            self._parquet = self._open()
+            self._rows = open_rows("parquet", self._file, self._mapping.fields)
         except BaseException:
             self.close()
             raise
@@ -99,7 +83,7 @@ class ParquetSource(RecordSource):
     @property
     def ended(self) -> bool:
         """See ``RecordSource``."""
-        return self._row >= int(self._parquet.metadata.num_rows)
+        return self._row >= self._rows.n_records
 
     def close(self) -> None:
         """See ``RecordSource``."""
@@ -130,95 +114,17 @@ class ParquetSource(RecordSource):
     def _make_position(self, row: int) -> Position:
         return Position(source=self._source, place={**self._place, _PLACE_KEY: row})
 
-    def _open(self) -> Any:
-        try:
-            parquet = pq.ParquetFile(self._file)
-        except (pa.ArrowException, OSError) as error:
-            raise RecordError(
-                "is not a Parquet file", field=str(self._path), fix="name one"
-            ) from error
-        self._mapping.find(list(parquet.schema_arrow.names), str(self._path))
-        return parquet
-
     def _read_rows(self) -> Iterator[RecordBatch]:
-        sizes = [
-            self._parquet.metadata.row_group(i).num_rows
-            for i in range(self._parquet.metadata.num_row_groups)
-        ]
-        ends = np.cumsum([0, *sizes])
-        # The group in which the next row lies, and how many of its rows were read.
-        first = int(np.searchsorted(ends, self._row, side="right")) - 1
-        groups, skipped = list(range(first, len(sizes))), self._row - int(ends[first])
-        if not groups:
-            return
-        columns = list(dict.fromkeys(self._mapping.fields))
-        try:
-            for batch in self._parquet.iter_batches(
-                batch_size=BATCH_RECORDS, row_groups=groups, columns=columns
-            ):
-                fresh = batch.slice(skipped)
-                skipped = max(0, skipped - batch.num_rows)
-                if fresh.num_rows:
-                    yield self._make_batch(fresh)
-        except (pa.ArrowException, OSError) as error:
-            raise RecordError(
-                "cannot be read to its end",
-                field=str(self._path),
-                fix="write the file again; what is before was read",
-            ) from error
+        for table in self._rows.tables(first=self._row, most_rows=BATCH_RECORDS):
+            yield self._make_batch(table)
 
-    def _make_batch(self, batch: Any) -> RecordBatch:
-        first, mapping = self._row, self._mapping
-        raw = np.column_stack([_to_numbers(batch.column(name)) for name in mapping.names])
-        raw[~np.isfinite(raw)] = NAN
-        times = np.full(len(raw), NAN)
-        if mapping.timestamp is not None:
-            times = self._to_times(batch.column(mapping.timestamp))
-        table = RecordTable(values=mapping.convert(raw), timestamps=times, ids=times)
-        self._row += len(raw)
-        self.report.bytes_read += batch.nbytes
-        mapping.note(table, self.report, range(first + 1, self._row + 1))
+    def _make_batch(self, table: RecordTable) -> RecordBatch:
+        first = self._row
+        self._row += len(table.values)
+        self.report.bytes_read = self._file.size * self._row // self._rows.n_records
+        table = self._mapping.convert(table, self.report, range(first + 1, self._row + 1))
         return RecordBatch(
-            values=table.values,
+            values=table.to_matrix(),
             timestamps=table.timestamps,
             position_after=lambda i: self._make_position(first + i + 1),
         )
-
-    def _to_times(self, column: Any) -> NDArray[np.float64]:
-        kind = column.type
-        if pa.types.is_timestamp(kind):
-            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
-            whole = column.cast(pa.int64())
-            if kind.unit == "ns":
-                whole = pc.divide(whole, 1000)
-            seconds = _to_numbers(whole) / _PER_SECOND[kind.unit]
-            return np.where((seconds >= EARLIEST) & (seconds < LATEST), seconds, NAN)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            # As bytes: not every writer sees to it that text is text.
-            raw = column.cast(pa.large_binary()).to_pylist()
-            texts = ((text or b"").decode("utf-8", "replace") for text in raw)
-            return np.fromiter(map(self._mapping.read_time, texts), np.float64, len(raw))
-        if self._mapping.unix_scale is None:
-            return np.full(len(column), NAN)
-        return self._mapping.read_unix(_to_numbers(column))
-
-
-def _compute_digest(file: BinaryIO, key: DigestKey) -> str:
-    running = key.begin()
-    while chunk := file.read(1 << 20):
-        running.update(chunk)
-    file.seek(0)
-    return running.hexdigest()
-
-
-def _to_numbers(column: Any) -> NDArray[np.float64]:
-    """Return a column as floats without a copy where it is one; NaN where it has no number."""
-    kind = column.type
-    if pa.types.is_boolean(kind) or not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    ):
-        return np.full(len(column), NAN)
-    if kind != pa.float64():
-        column = pc.cast(column, pa.float64(), safe=False)
-    numbers: NDArray[np.float64] = column.to_numpy(zero_copy_only=False)
-    return numbers

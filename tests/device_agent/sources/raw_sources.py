@@ -48,9 +48,9 @@ class Found:
     places: list[dict[str, Any]]
 
 
-def collect(source: RecordSource) -> Found:
+def collect(source: RecordSource, *, d: int = 1) -> Found:
     """Read a source to its end, and close it."""
-    values, timestamps, places = [np.empty((0, 1))], [np.empty(0)], []
+    values, timestamps, places = [np.empty((0, d))], [np.empty(0)], []
     with closing(source):
         while (batch := source.read_batch()) is not None:
             values.append(batch.values)

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
     write(
         tmp_path,
         x=pa.array([1.5, None, float("inf")]),
-        y=[True, False, True],
+        y=pa.array([Decimal("2.5"), None, Decimal(3)]),
         t=pa.array([moment, None, moment], pa.timestamp("ms", "UTC")),
     )
     stream = make_stream(tmp_path, kind="parquet", path="r.parquet", timestamp="t")
@@ -51,10 +52,10 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
     batch = source.read_batch()
     assert batch is not None
     nan = np.nan
-    np.testing.assert_array_equal(batch.values, [[1.5, nan], [nan, nan], [nan, nan]])
+    np.testing.assert_array_equal(batch.values, [[1.5, 2.5], [nan, nan], [nan, 3]])
     seconds = moment.timestamp()
     np.testing.assert_array_equal(batch.timestamps, [seconds, nan, seconds])
-    assert source.report.n_unusable == 3
+    assert source.report.n_unusable == 2
     assert source.report.untimed == [(2, "t")]
     source.close()
 
@@ -116,8 +117,13 @@ def test_what_is_no_parquet_or_lacks_a_column_is_refused(tmp_path: Path) -> None
     write(tmp_path, y=[1.0])
     with pytest.raises(RecordError, match="x: the column is not in the header"):
         make_reader(tmp_path).open()
+    for column in (["1"], [True], [None]):
+        (tmp_path / "r.parquet").unlink()
+        write(tmp_path, x=column)
+        with pytest.raises(RecordError, match="x: must hold numbers"):
+            make_reader(tmp_path).open()
     (tmp_path / "r.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(RecordError, match="is not a Parquet file"):
+    with pytest.raises(RecordError, match="cannot be read as Parquet"):
         make_reader(tmp_path).open()
 
 
