@@ -73,7 +73,7 @@ def write(folder: Path, form: str, lines: Sequence[bytes], *, is_ended: bool = T
 
 
 @pytest.mark.parametrize("form", LINES)
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), block_bytes=BLOCK_BYTES, is_ended=st.booleans())
 def test_agent_and_sketch_read_the_same_text_into_the_same_records(
     form: str,
@@ -97,7 +97,7 @@ def test_agent_and_sketch_read_the_same_text_into_the_same_records(
 
 
 @pytest.mark.parametrize("form", LINES)
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), n=st.integers(2, 45), block_bytes=BLOCK_BYTES)
 def test_whatever_one_record_of_a_sketched_file_says_all_others_stay(
     form: str,
@@ -120,8 +120,8 @@ def test_whatever_one_record_of_a_sketched_file_says_all_others_stay(
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 3), min_size=1, max_size=20))
-@example([(None, np.inf, 1.0)])
+@given(rows=st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 3), min_size=1, max_size=20))
+@example(rows=[(None, np.inf, 1.0)])
 def test_agent_and_sketch_read_the_same_rows_of_parquet(
     rows: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
