@@ -43,7 +43,7 @@ _CLASSES = {
     "sqlite": "sqlite_source:SqliteSource",
     "mqtt": "mqtt_source:MqttSource",
     "http": "http_source:HttpSource",
-    "parquet": "parquet_source:ParquetSource",
+    "parquet": "row_source:RowSource",
 }
 
 

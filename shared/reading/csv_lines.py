@@ -42,9 +42,13 @@ _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-", "?")
 
 
 def split_line(line: str, delimiter: str = ",") -> list[str] | None:
-    """Split one record at its delimiters, respecting quotes; None if the quotes do not match."""
+    """Split one record at its delimiters, respecting quotes.
+
+    None if the quotes do not match, or an end of line stands outside them: readers understand such
+    a line differently.
+    """
     if '"' not in line:
-        return line.split(delimiter)
+        return None if "\r" in line or "\n" in line else line.split(delimiter)
     # Loaded where a line has quotes: few do, and it takes a fifth of a megabyte.
     import csv  # noqa: PLC0415
 
@@ -52,7 +56,7 @@ def split_line(line: str, delimiter: str = ",") -> list[str] | None:
         rows = list(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:
         return None
-    return rows[0] if len(rows) == 1 else None
+    return rows[0] if len(rows) == 1 and line[-1] not in "\r\n" else None
 
 
 class CsvParser:
@@ -185,7 +189,7 @@ class CsvParser:
             text = data.decode(self._encoding)
         except UnicodeDecodeError:
             return None
-        # From here on what counts is the text: some encodings have a second spelling of a quote.
+        # From here on the text counts: part of a larger character may look like a delimiter.
         octets = data if data.isascii() else text.encode()
         if b'"' in octets or b"\r" in octets or not self._is_regular(octets, block.n_lines):
             return None
@@ -250,9 +254,7 @@ class CsvParser:
         return self._fields.make_table(list(zip(*rows, strict=True)), damaged, read=read_numbers)
 
     def _split(self, text: str) -> list[str] | None:
-        """Split a line; None for one that readers understand differently."""
-        line = _strip_end(text)
-        return None if "\r" in line or "\n" in line else split_line(line, self._delimiter)
+        return split_line(_strip_end(text), self._delimiter)
 
 
 def _strip_end(text: str) -> str:

@@ -13,7 +13,15 @@ from shared.core.masks import BLOCK_RECORDS
 from shared.errors import RecordError
 from shared.reading.files import WatchedFile, naming
 from shared.reading.interface import choose_rows
-from shared.reading.records import Fields, RecordTable, make_table
+from shared.reading.records import (
+    NAN,
+    PER_SECOND,
+    Fields,
+    RecordTable,
+    TimeField,
+    keep_plausible,
+    make_table,
+)
 
 _SKETCHED = (np.dtype(np.float64), np.dtype(np.float32))
 _SAVE_AGAIN = "write it with numpy.save and copy it whole"
@@ -22,7 +30,8 @@ _SAVE_AGAIN = "write it with numpy.save and copy it whole"
 class NpyRows:
     """The rows of an ``.npy`` file: shape ``(n, d)`` in either order, or structured ``(n,)``.
 
-    Values that are neither float64 nor float32 are converted to float64. See ``RowFile``.
+    Values that are neither float64 nor float32 are converted to float64; a time is a number or a
+    ``datetime64``. See ``RowFile``.
 
     Raises
     ------
@@ -53,9 +62,7 @@ class NpyRows:
             rows: NDArray[np.void] = self._read_values(count, start * self._type.itemsize)
             columns = Columns(tuple(_to_float(rows[name]) for name in self._fields.values))
             time = self._fields.time
-            return make_table(
-                columns, None if time is None else time.convert(_to_float(rows[time.name]))
-            )
+            return make_table(columns, None if time is None else _to_times(rows[time.name], time))
         n, d = self._shape
         values: Records
         if self._is_fortran:
@@ -116,8 +123,13 @@ class NpyRows:
                 "save one element a record",
             )
         self._fields.find(header, str(self._file.path))
-        for name in self._fields.names:
+        for name in self._fields.values:
             self._require_numbers(self._type[name], f"the field {name}")
+        if self._fields.time is not None:
+            name = self._fields.time.name
+            kind = self._type[name]
+            if kind.kind != "M" or np.datetime_data(kind) not in {(u, 1) for u in PER_SECOND}:
+                self._require_numbers(kind, f"the field {name}")
 
     def _require_numbers(self, kind: np.dtype[np.generic], what: str) -> None:
         if kind.kind not in "iuf" or kind.shape:
@@ -128,6 +140,15 @@ class NpyRows:
 
     def _refuse(self, rule: str, fix: str) -> RecordError:
         return RecordError(rule, field=str(self._file.path), fix=fix)
+
+
+def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
+    if column.dtype.kind != "M":
+        return time.convert(_to_float(column))
+    unit, _ = np.datetime_data(column.dtype)
+    ticks = column.astype(np.int64)
+    seconds = keep_plausible((ticks // 1000 if unit == "ns" else ticks) / PER_SECOND[unit])
+    return np.where(np.isnat(column), NAN, seconds)
 
 
 def _to_float(values: NDArray[Any]) -> NDArray[np.floating]:

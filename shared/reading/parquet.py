@@ -15,11 +15,16 @@ from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
 from shared.reading.files import WatchedFile
 from shared.reading.interface import choose_rows
-from shared.reading.records import Fields, RecordTable, TimeField, keep_plausible, make_table
+from shared.reading.records import (
+    PER_SECOND,
+    Fields,
+    RecordTable,
+    TimeField,
+    keep_plausible,
+    make_table,
+)
 
 _BUFFER_BYTES = 1 << 20
-_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
-"""Nanoseconds are cut to microseconds, which floats hold."""
 
 
 def find_pyarrow(module: str) -> Any | None:
@@ -116,7 +121,7 @@ class ParquetRows:
             whole = column.cast(self._arrow.int64())
             if kind.unit == "ns":
                 whole = self._compute.divide(whole, 1000)
-            return keep_plausible(self._to_numbers(whole) / _PER_SECOND[kind.unit])
+            return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
         if types.is_string(kind) or types.is_large_string(kind):
             # As bytes: not every writer sees to it that text is text.
             raw = column.cast(self._arrow.large_binary()).to_pylist()

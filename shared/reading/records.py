@@ -18,6 +18,8 @@ from shared.errors import RecordError
 NAN = math.nan
 EARLIEST, LATEST = -62135596800.0, 253402300800.0
 """The years 1 to 9999: a time beyond them cannot be used."""
+PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
+"""Units of timestamps; nanoseconds are cut to microseconds, which floats hold."""
 
 
 def read_number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The rows of one Parquet file, known by its identity and a keyed digest of the whole of it."""
+"""The rows of one file of rows, known by its identity and a keyed digest of the whole of it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _CHUNK_BYTES = 1 << 20
 _PLACE_KEY = "row"
 
 
-class ParquetSource(RecordSource):
-    """The rows of a Parquet file that were not read before; see ``RecordSource``.
+class RowSource(RecordSource):
+    """The rows of a Parquet or NumPy file that were not read before; see ``RecordSource``.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class ParquetSource(RecordSource):
                 "path": str(self._path),
             }
             self._row = self._find_row()
-            self._rows = open_rows("parquet", self._file, self._mapping.fields)
+            self._rows = open_rows(stream.source.kind, self._file, self._mapping.fields)
         except BaseException:
             self.close()
             raise
