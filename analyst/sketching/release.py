@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import RecordReader, open_reader
+from analyst.sketching.reader import RecordReader
 from analyst.sketching.sketch_file import SketchFile
 from analyst.sketching.tally import TallyingEngine
 from shared.core import Records, SketchAccumulator
@@ -84,7 +84,7 @@ def sum_file(
     engine = tally = TallyingEngine(engine, plan)
     with WatchedFile(path) as file:
         start = time.monotonic()
-        reader = open_reader(file, fields)
+        reader = RecordReader(file, fields)
         if reader.n_records is not None:
             _require_allowed(reader.n_records, plan, path)
         if on_open is not None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyst.sketching import reader
-from analyst.sketching.reader import LineReader
+from analyst.sketching.reader import RecordReader
 from shared.core import Columns, SketchAccumulator
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
@@ -28,7 +28,7 @@ def read(path: Path, names: tuple[str, ...] = NAMES, block_bytes: int = 1 << 22)
     with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
         patch.setattr(reader, "BLOCK_BYTES", block_bytes)
         rows: list[object] = []
-        for batch in LineReader(file, Fields(values=names), "csv").batches(2):
+        for batch in RecordReader(file, Fields(values=names)).batches(2):
             array = batch.to_array() if isinstance(batch, Columns) else batch
             rows += [row.tolist() if np.isfinite(row).all() else None for row in array]
         return rows
@@ -128,7 +128,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(
     monkeypatch.setattr(reader, "BLOCK_BYTES", 600)
     path = write(tmp_path / "x.csv", "a,b,c\n" + "1,2,3\n" * 1000)
     with WatchedFile(path) as file:
-        batches = LineReader(file, Fields(values=NAMES), "csv").batches(1)
+        batches = RecordReader(file, Fields(values=NAMES)).batches(1)
         next(batches)
         os.truncate(path, 100)
         with pytest.raises(RecordError, match=r"ended at byte \d+, before its 6006 bytes"):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import choose_fields, open_reader
+from analyst.sketching.reader import RecordReader, choose_fields
 from shared.core import Columns, Records
 from shared.reading import WatchedFile
 from tests.analyst.sketching.samples import make_plan, sum_of
@@ -54,7 +54,7 @@ def to_rows(records: Records) -> NDArray[np.float64]:
 def read_as_sketch(path: Path, block_bytes: int = 1 << 22) -> NDArray[np.float64]:
     with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
         patch.setattr("analyst.sketching.reader.BLOCK_BYTES", block_bytes)
-        batches = open_reader(file, choose_fields(NAMES)).batches(2)
+        batches = RecordReader(file, choose_fields(NAMES)).batches(2)
         return np.concatenate([np.empty((0, 3)), *map(to_rows, batches)])
 
 
