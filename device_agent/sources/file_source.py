@@ -8,11 +8,10 @@ can only end the reading.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FileSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,
@@ -35,7 +34,9 @@ from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.rotation import find_between, find_present, find_renamed
+from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
 from shared.file_identity import identify
+from shared.privacy import Origin
 from shared.reading import naming, open_regular
 
 PLACE_KEY = "offset"
@@ -49,6 +50,43 @@ _LOSES = {
 }
 
 
+def _resolve_folder(path: Path) -> Path:
+    """Resolve all but the last part, which may be a link that will point elsewhere."""
+    return path.parent.resolve() / path.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSettings(LocalSettings, TextSettings):
+    """Settings of one file that grows.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the configuration.
+    missing
+        `error`, or `wait` until the file exists.
+    replaced
+        The meaning of another file at the path: `refuse`; `join_successors`, rotation by renaming;
+        or `rewritten`, always with all that the file held before.
+    """
+
+    path: Annotated[Path, _resolve_folder]
+    missing: Literal["error", "wait"] = "error"
+    replaced: Literal["refuse", "join_successors", "rewritten"] = "refuse"
+
+    @property
+    def format(self) -> str:
+        """See ``TextSettings``."""
+        return self.kind
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        # A link is followed anew at each look, but two links to one file are one source.
+        found = {str(self.path), str(self.path.resolve())}
+        return tuple(self._origin("path", name) for name in sorted(found))
+
+
 class FileSource(RecordSource):
     """The new records of one CSV or JSON-lines file; see ``RecordSource``.
 
@@ -59,6 +97,8 @@ class FileSource(RecordSource):
     LedgerError
         The file is not the one that was read before, or another stream has read it.
     """
+
+    settings = FileSettings
 
     def __init__(
         self,

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FolderSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,
@@ -35,13 +34,75 @@ from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
-from shared.errors import SketchError
+from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
+from shared.errors import ConfigError, SketchError
 from shared.file_identity import FileIdentity, identify
+from shared.privacy import Origin
 from shared.reading import naming, open_regular
+from shared.structure import Rule, Text
 
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
 _MOST_PLACES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(LocalSettings, TextSettings):
+    """Settings of the files of a folder.
+
+    Parameters
+    ----------
+    format
+        `csv` or `jsonl`.
+    glob
+        The pattern of the files' names.
+    whole
+        Whether files appear whole, so that a last line needs no end.
+    replaced
+        The meaning of another file under a known name: `refuse` or `join_successors`. Default:
+        `refuse` with `released = "keep"`, and `join_successors` otherwise, because names are used
+        again once their file is gone.
+    released
+        The fate of a file once all of it was released: `keep`, `delete` or `move`.
+    move_to
+        The folder for `move`.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+    glob: Annotated[
+        Text, Rule(lambda text: "/" not in text, "must not have a /", 'write "*.csv"')
+    ] = "*"
+    whole: bool = False
+    replaced: Literal["refuse", "join_successors"] | None = None
+    released: Literal["keep", "delete", "move"] = "keep"
+    move_to: Annotated[Path, Path.resolve] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.released == "move") != (self.move_to is not None) or self.move_to == self.path:
+            raise ConfigError(
+                'must be another folder with released = "move", and absent otherwise',
+                field="move_to",
+                fix='write move_to = "done"' if self.move_to is None else 'add released = "move"',
+            )
+        if self.released != "keep" and not self.whole:
+            raise ConfigError(
+                "needs whole = true: otherwise lines that are written to a file later would be "
+                "deleted with it",
+                field="released",
+                fix="let files appear whole, by renaming them into the folder, and add "
+                "whole = true",
+            )
+
+    @property
+    def refuses_others(self) -> bool:
+        """Whether another file under a known name is refused."""
+        return self.replaced == "refuse" or (self.replaced is None and self.released == "keep")
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``; names change, so which files match decides nothing."""
+        return (self._origin("folder", str(self.path)),)
 
 
 class FolderSource(RecordSource):
@@ -56,6 +117,8 @@ class FolderSource(RecordSource):
     RecordError
         The folder cannot be listed.
     """
+
+    settings = FolderSettings
 
     def __init__(
         self,
@@ -230,7 +293,7 @@ class FolderSource(RecordSource):
         position = self._known.find(source, PLACE_KEY, name=str(path))
         if position is None:
             at_path = {p.source for p in self._known.list_at(str(path))}
-            if self._settings.replaced == "refuse" and at_path - self._paths.keys():
+            if self._settings.refuses_others and at_path - self._paths.keys():
                 raise refuse_replaced(str(path))
             return begin(self._key)
         if source in self._places:

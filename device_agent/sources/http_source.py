@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import HttpSettings
+from device_agent.sources.addresses import address_rule, normalise_host
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.interface import (
     Guarantee,
@@ -28,9 +30,12 @@ from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.page_fetcher import PageFetcher
 from device_agent.sources.page_reader import PageError, PageReader
 from device_agent.sources.secrets import read_secret
+from device_agent.sources.settings import SourceSettings, StreamSettings
 from shared.errors import RecordError
+from shared.privacy import Origin
 from shared.reading import RecordTable, join_tables
 from shared.reading.json_lines import JsonLinesParser
+from shared.structure import Seconds, Text
 
 MAX_PAGE_RECORDS = 1 << 17
 """A page has no more records; how long they are does not count."""
@@ -93,6 +98,53 @@ class _PageContent:
     report: ReadingReport
 
 
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(SourceSettings):
+    """Settings of pages of JSON records.
+
+    Parameters
+    ----------
+    url
+        The address, `https://` or `http://`.
+    parameter
+        The query parameter that carries the cursor.
+    records
+        The key of the answer that holds the records.
+    next
+        The key of the answer that holds the next cursor.
+    first
+        The first cursor. Default: the first request has none.
+    token_file
+        A file whose content is sent as a bearer token.
+    poll_s
+        Seconds between looks.
+    timeout_s
+        Seconds within which a page must have arrived.
+    """
+
+    url: Annotated[str, address_rule("https", "http", example="https://example.org/records")]
+    parameter: Text = "cursor"
+    records: Text = "records"
+    next: Text = "next"
+    first: Text | None = None
+    token_file: Path | None = None
+    poll_s: Seconds = 60.0
+    timeout_s: Seconds = 30.0
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``; other queries at one address may give the same records."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        # With and without encryption, and at its usual port, it is one server.
+        where = normalise_host(parts.hostname or "") + ("" if port in (80, 443) else f":{port}")
+        segments = [part for part in unquote(parts.path).split("/") if part not in ("", ".")]
+        path: list[str] = []
+        for segment in segments:
+            path = path[:-1] if segment == ".." else [*path, segment]
+        return (self._origin("http", "/".join([where, *path])),)
+
+
 class HttpSource(RecordSource):
     """The new records of an address; see ``RecordSource``. Redirects are not followed.
 
@@ -101,6 +153,8 @@ class HttpSource(RecordSource):
     RecordError
         The token cannot be read, or the answer is not what was configured.
     """
+
+    settings = HttpSettings
 
     def __init__(
         self,

@@ -1,14 +1,18 @@
 """The interface of every source of records.
 
-A kind of source is a class with ``read_batch``, ``guarantee`` and ``close``. This one gives the
-numbers below a limit, ten at a time, and can go on where it stopped:
+A kind of source is a class with ``settings``, ``read_batch``, ``guarantee`` and ``close``. This
+one yields the numbers below a limit, ten at a time, and can go on where it stopped:
 
+>>> @dataclass(frozen=True, kw_only=True)
+... class CountingSettings(SourceSettings):
+...     limit: int
 >>> class Counting(RecordSource):
+...     settings = CountingSettings
 ...     guarantee = Guarantee(delivery="exactly once", loses="nothing")
 ...
 ...     def __init__(self, stream, dimensions, known, digest_key):
 ...         self.report = ReadingReport()
-...         self._limit = stream.source.options["limit"]
+...         self._limit = stream.source.limit
 ...         self._source = f"counting:{self._limit}"
 ...         places = [k.position.place for k in known if k.position.source == self._source]
 ...         self._next = max((int(place["next"]) for place in places), default=0)
@@ -30,7 +34,8 @@ numbers below a limit, ten at a time, and can go on where it stopped:
 ...         pass
 
 It is registered as an entry point, ``sfumato.sources``: ``counting = "my_package:Counting"``, and
-configured with ``kind = "counting"`` and ``[streams.source.options]``.
+configured with ``kind = "counting"`` and ``limit = 25`` in ``[streams.source]``. A kind of this
+package is registered in ``settings.KINDS``.
 """
 
 from __future__ import annotations
@@ -38,11 +43,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from device_agent.sources.settings import SourceSettings, StreamSettings
 from shared.errors import LedgerError
 
 SHOWN_LINES = 5
@@ -248,8 +254,19 @@ class RecordSource(ABC):
     keeps its place. No position depends on values but by offsets and keyed digests.
     """
 
+    settings: ClassVar[type[SourceSettings]] = SourceSettings
+    """The declaration of ``[streams.source]``."""
     report: ReadingReport
     """The events so far."""
+
+    @abstractmethod
+    def __init__(
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
+    ) -> None: ...
 
     @property
     @abstractmethod

@@ -8,14 +8,8 @@ from datetime import datetime
 
 import numpy as np
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import (
-    FieldSettings,
-    TextSettings,
-    TimeSettings,
-    find_zone,
-)
 from device_agent.sources.interface import ReadingReport
+from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings, find_zone
 from shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
 from shared.reading.records import NAN
 
@@ -38,7 +32,7 @@ class RecordMapping:
     def __init__(
         self, stream: StreamSettings, dimensions: Sequence[str], identity: str | None = None
     ) -> None:
-        columns = [stream.columns.get(name, FieldSettings(name=name)) for name in dimensions]
+        columns = [stream.find_field(name) for name in dimensions]
         self.fields = Fields(
             values=tuple(column.name for column in columns),
             time=_make_time_field(stream.source),
@@ -84,7 +78,7 @@ class RecordMapping:
         return replace(table, values=values)
 
 
-def _make_time_field(settings: TimeSettings) -> TimeField | None:
+def _make_time_field(settings: SourceSettings) -> TimeField | None:
     name, form = settings.timestamp, settings.timestamp_format
     if name is None:
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import ParquetSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import refuse_changed, refuse_replaced
 from device_agent.sources.interface import (
@@ -20,6 +18,7 @@ from device_agent.sources.interface import (
 from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import LocalSettings, StreamSettings
 from shared.file_identity import identify
 from shared.reading import RecordTable, WatchedFile, open_rows
 
@@ -39,6 +38,8 @@ class RowSource(RecordSource):
         Another file is at its path, another stream has read it, or another agent reads it.
     """
 
+    settings = LocalSettings
+
     def __init__(
         self,
         stream: StreamSettings,
@@ -46,7 +47,7 @@ class RowSource(RecordSource):
         known: Sequence[KnownPosition],
         digest_key: bytes,
     ) -> None:
-        assert isinstance(stream.source, ParquetSettings)
+        assert isinstance(stream.source, LocalSettings)
         self.report = ReadingReport()
         self._path = stream.source.path
         self._known = KnownFiles(stream.name, known)

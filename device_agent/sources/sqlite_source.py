@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import SqliteSettings
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -20,7 +20,9 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import LocalSettings, StreamSettings
 from shared.errors import LedgerError, RecordError
+from shared.structure import Rule, Seconds, Text
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -28,6 +30,46 @@ _RAISED = ("SQLITE_ERROR", "SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAIN
 _TEXT_BYTES = 1 << 16
 _BUSY_S = 0.5
 """So long a call waits for the writer; other streams wait with it."""
+
+
+def _has_parameters(query: str) -> bool:
+    return bool(re.search(r":last\b", query) and re.search(r":n\b", query))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqliteSettings(LocalSettings):
+    """Settings of a query on a SQLite file.
+
+    Parameters
+    ----------
+    query
+        A SELECT with `:last` and `:n`, ordered by the key.
+    key
+        The column that is unique and only grows.
+    first
+        The value of `:last` at the very beginning; `""` with keys of text.
+    poll_s
+        Seconds between looks.
+    """
+
+    query: Annotated[
+        Text,
+        Rule(
+            _has_parameters,
+            "must use :last and :n",
+            'write "SELECT ... WHERE id > :last ORDER BY id LIMIT :n"',
+        ),
+    ]
+    key: Text
+    first: Annotated[
+        int | str,
+        Rule(
+            lambda _: True,
+            "must be a whole number or text",
+            "write the key behind which to begin",
+        ),
+    ] = 0
+    poll_s: Seconds = 10.0
 
 
 class SqliteSource(RecordSource):
@@ -40,6 +82,8 @@ class SqliteSource(RecordSource):
     LedgerError
         The stream has read another file before, whose keys are others, or another agent reads it.
     """
+
+    settings = SqliteSettings
 
     def __init__(
         self,

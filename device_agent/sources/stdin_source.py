@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import StdinSettings
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import (
     Guarantee,
@@ -18,11 +18,35 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.line_file import BATCH_RECORDS
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import StreamSettings, TextSettings
+from shared.privacy import Origin
 from shared.reading import Block, LineCutter, RecordTable, join_tables
+from shared.structure import Text
 
 _CHUNK_BYTES = 1 << 16
 _NAME = "standard input"
 _WAIT_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdinSettings(TextSettings):
+    """Settings of standard input.
+
+    Parameters
+    ----------
+    format
+        `csv` or `jsonl`.
+    id
+        A field with a whole number that grows from record to record.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+    id: Text | None = None
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        return (self._origin("stdin", ""),)
 
 
 class StdinSource(RecordSource):
@@ -35,6 +59,8 @@ class StdinSource(RecordSource):
     fd
         The file descriptor to read.
     """
+
+    settings = StdinSettings
 
     def __init__(
         self,

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.reading import Block, LineCutter, LineParser, RecordTable
 from tests.device_agent.sources.streams import make_stream
 
