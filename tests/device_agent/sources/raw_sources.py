@@ -148,6 +148,16 @@ def read_parquet(folder: Path, records: Sequence[Raw]) -> Found:
     return collect(Reader(make_stream(folder, kind="parquet", path="r.parquet", **TIMES)).open())
 
 
+def read_npy(folder: Path, records: Sequence[Raw]) -> Found:
+    """Read them from a structured array."""
+    path = folder / "r.npy"
+    path.unlink(missing_ok=True)
+    rows = [(r.time, r.x, r.note) for r in records]
+    kinds = [("t", "f8"), ("x", "f8"), ("note", "S12")]
+    np.save(path, np.array(rows, dtype=kinds))
+    return collect(Reader(make_stream(folder, kind="npy", path="r.npy", **TIMES)).open())
+
+
 def read_mqtt(folder: Path, records: Sequence[Raw], *, form: str, with_ids: bool) -> Found:
     """Hand them to the source as the client library does, each a message."""
     options: dict[str, Any] = {"url": "mqtt://127.0.0.1", "topic": "a", "client_id": "c"}

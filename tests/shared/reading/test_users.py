@@ -122,7 +122,7 @@ def test_whatever_one_record_of_a_sketched_file_says_all_others_stay(
 @settings(deadline=None, max_examples=30)
 @given(rows=st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 3), min_size=1, max_size=20))
 @example(rows=[(None, np.inf, 1.0)])
-def test_agent_and_sketch_read_the_same_rows_of_parquet(
+def test_agent_and_sketch_read_the_same_rows(
     rows: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "r.parquet"
@@ -132,6 +132,9 @@ def test_agent_and_sketch_read_the_same_rows_of_parquet(
         path,
         row_group_size=7,
     )
-    stream = make_stream(path.parent, kind="parquet", path=path.name)
-    read = collect(Reader(stream, NAMES).open(), d=3).values
-    np.testing.assert_array_equal(read_as_sketch(path), read)
+    np.save(path.with_suffix(".npy"), np.array(rows, dtype=np.float64))
+    for kind in ("parquet", "npy"):
+        found = path.with_suffix(f".{kind}")
+        stream = make_stream(path.parent, kind=kind, path=found.name)
+        read = collect(Reader(stream, NAMES).open(), d=3).values
+        np.testing.assert_array_equal(read_as_sketch(found), read)
