@@ -336,7 +336,7 @@ _SCALARS: dict[type, tuple[tuple[type, ...], Callable[[Any], Any], str, str]] = 
     str: ((str,), str, "text", "quote it"),
     bytes: ((str, bytes), _read_bytes, "bytes in hexadecimal", "quote them"),
     Path: ((str,), _read_path, "a path", "quote it"),
-    # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
+    # A float would silently become its binary neighbour: 0.1 is larger than 1/10.
     Fraction: (
         (int, str, Fraction),
         read_exact,

@@ -17,10 +17,10 @@ from analyst.sketching.tally import TallyingEngine
 from shared.core import Records, SketchAccumulator
 from shared.core.engines import SketchEngine
 from shared.core.parallel import sketch_batches
-from shared.entropy import SystemSource
 from shared.errors import ConfigError, PrivacyError, RecordError
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.reading import Fields, WatchedFile
+from shared.system import SystemSource
 from shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
 Progress = Callable[[int, RecordReader], None]

@@ -31,7 +31,7 @@ from device_agent.sources.settings import StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError, StoreError, TransportError
-from shared.memory import give_back, share_one_heap
+from shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4

@@ -158,7 +158,7 @@ class FileSource(RecordSource):
                 if self._current is None:
                     self._open_first()
                 if self._current is None:
-                    self._say(f"{self._path} is not there yet; it is awaited")
+                    self._note(f"{self._path} is not there yet; it is awaited")
                     return None
                 batch = self._read_current(self._current)
                 if batch is not None:
@@ -186,13 +186,13 @@ class FileSource(RecordSource):
     def _note_end(self, file: LineFile) -> None:
         self.report.unfinished_line = None
         if file.line == 0 and file.size == 0:
-            self._say("the file is empty")
+            self._note("the file is empty")
         elif file.line == 0 and self._settings.format == "csv" and not self._settings.header:
-            self._say("the header line has no end yet")
+            self._note("the header line has no end yet")
         elif file.has_partial_line:
             self.report.unfinished_line = file.line + 1
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
@@ -212,7 +212,7 @@ class FileSource(RecordSource):
                 self._last = at_path[-1]
 
     def _drop_gone(self, earlier: frozenset[str]) -> None:
-        """Forget files that were at the path and are beside it no more."""
+        """Forget files that were at the path and have left its folder."""
         if earlier and self._path.parent.exists():
             kept = set(self._known.sources - earlier) | find_present(self._path, earlier)
             self._known.drop_gone(kept, device=self._path.parent.stat().st_dev)
@@ -232,13 +232,13 @@ class FileSource(RecordSource):
             if renamed is not None:
                 return renamed
             if at_path is not None:
-                self._say(f"another file is at {path}; what was left in the one before is lost")
+                self._note(f"another file is at {path}; the unread rest of the one before is lost")
                 known = self._known.sources
                 return find_between(path, last.source, since_ns=None, known=known) or path
         return None if at_path is None and self._settings.missing == "wait" else path
 
     def _find_following(self, file: LineFile) -> Path | None:
-        """Return the file that took the current one's place, if one did."""
+        """Return the file that replaced the current one, if any."""
         try:
             at_path = identify(self._path)
         except FileNotFoundError:
@@ -259,7 +259,7 @@ class FileSource(RecordSource):
         return between or self._path
 
     def _open(self, path: Path) -> None:
-        """Read a file behind what is known of it; one that was never seen as the settings say."""
+        """Open a file at its known position; a new file begins as ``replaced`` says."""
         file = open_regular(path)
         try:
             source = identify(file.fileno()).source
@@ -278,7 +278,7 @@ class FileSource(RecordSource):
             raise
 
     def _begin_other(self, file: BinaryIO, last: Position) -> FilePlace:
-        """Return where to begin in a file that was never seen, behind another."""
+        """Return the first place of a new file that follows another."""
         match self._settings.replaced:
             case "join_successors":
                 return begin(self._key)
@@ -291,7 +291,7 @@ class FileSource(RecordSource):
         if self._settings.lock:
             self._lock = SharedLock(path, file.fileno())
             if self._lock.note:
-                self._say(self._lock.note)
+                self._note(self._lock.note)
         self._current = LineFile(
             file,
             name=str(path),
@@ -306,7 +306,7 @@ class FileSource(RecordSource):
         self._note_begun(self._current)
 
     def _note_begun(self, file: LineFile) -> None:
-        """Note a file once its header was read; before, one with a better header may replace it."""
+        """Note a file once its header is read; until then another file may replace it."""
         if not file.is_begun or (self._last is not None and self._last.source == file.source):
             return
         self._known.note(file.first_position)
@@ -315,7 +315,7 @@ class FileSource(RecordSource):
         self._last = file.first_position
 
     def _leave(self, file: LineFile) -> None:
-        """Close the current file; what was read of it stays known."""
+        """Close the current file and keep its position."""
         if file.is_begun:
             self._last = file.position
             self._known.note(self._last)
@@ -325,7 +325,7 @@ class FileSource(RecordSource):
 
 
 def generation_of(position: Position) -> int:
-    """Return which of the files at its path a position is of."""
+    """Return the generation of a position: the number of earlier files at its path."""
     return int(position.place.get("generation", 0))
 
 

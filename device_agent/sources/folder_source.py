@@ -1,6 +1,6 @@
 """The files of a folder, each consumed once, known by their identity.
 
-What a file holds decides nothing: a copy of another file is another file.
+Content decides nothing: a copy of a file is another file.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class FolderSource(RecordSource):
             with naming(self._settings.path):
                 self._lock = SharedLock(self._settings.path)
             if self._lock.note:
-                self._say(self._lock.note)
+                self._note(self._lock.note)
         try:
             self._list()
         except BaseException:
@@ -206,7 +206,7 @@ class FolderSource(RecordSource):
                     batch = self._read_current()
             except SketchError as error:
                 self._leave()
-                self._say(str(error))
+                self._note(str(error))
                 continue
             if batch is not None:
                 return batch
@@ -289,7 +289,7 @@ class FolderSource(RecordSource):
             raise
 
     def _find_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
-        """Return where to go on in a file."""
+        """Return the place in a file to resume from."""
         position = self._known.find(source, PLACE_KEY, name=str(path))
         if position is None:
             at_path = {p.source for p in self._known.list_at(str(path))}
@@ -321,17 +321,17 @@ class FolderSource(RecordSource):
             while len(self._places) > _MOST_PLACES:
                 del self._places[next(iter(self._places))]
             if file.has_partial_line:
-                self._say(f"{file.name}: its last line has no end yet and was left")
+                self._note(f"{file.name}: its last line has no end yet and was left")
             self._caveats += [text for text in file.caveats if text not in self._caveats]
             self._leave()
         return batch
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
     def _is_whole(self, source: str, offset: int) -> bool:
-        """Return whether a file is still the one that was looked at, and ends there."""
+        """Return whether a file is unchanged since it was listed, and ends at an offset."""
         path = self._paths.get(source)
         if path is None or not offset:
             return False
@@ -349,7 +349,7 @@ class FolderSource(RecordSource):
                 path.replace(_free_name(self._settings.move_to / path.name))
         except OSError as error:
             # The release is stored, and the file stays known: it is only in the way.
-            self._say(f"{path}: {self._settings.released} failed ({error.strerror})")
+            self._note(f"{path}: {self._settings.released} failed ({error.strerror})")
 
 
 def _free_name(path: Path) -> Path:

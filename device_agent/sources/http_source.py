@@ -38,10 +38,10 @@ from shared.reading.json_lines import JsonLinesParser
 from shared.structure import Seconds, Text
 
 MAX_PAGE_RECORDS = 1 << 17
-"""A page has no more records; how long they are does not count."""
+"""Limit of a page's records, whatever their length."""
 _GROUP_RECORDS = 512
 _PATIENCE_S = 0.2
-"""So long a call waits for an answer; other streams wait with it."""
+"""Seconds that a call waits for an answer; other streams wait with it."""
 _N_PASSED = 32
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
 _RETRIED = (408, 425, 429)
@@ -49,7 +49,7 @@ _RETRIED = (408, 425, 429)
 
 @dataclass(frozen=True, kw_only=True)
 class _Page:
-    """Which page is read, and which were before it.
+    """The cursor of a page, and digests of earlier cursors.
 
     ``passed`` holds keyed digests of the last cursors before this one: pages that lead in a circle
     would have their records counted again and again.
@@ -90,7 +90,7 @@ class _Page:
 
 @dataclass(frozen=True, kw_only=True)
 class _PageContent:
-    """The records of a page from an index on, None if there are none; and what was read of it."""
+    """The records of a page from an index on, None if there are none, and the report."""
 
     n_records: int
     following: str | None
@@ -245,7 +245,7 @@ class HttpSource(RecordSource):
             if moves and before.has_passed(following):
                 # What is new on this page is handed out first; its position leads here again.
                 moves = False
-                self._error = self._complain("gave a cursor again that it gave before")
+                self._error = self._make_error("gave a cursor again that it gave before")
             if moves:
                 self._page, self._index = before.follow(following), 0
             else:
@@ -324,9 +324,9 @@ class HttpSource(RecordSource):
             self._wait_s = float(after) if after.isdecimal() else None
             return None
         if answer.status != 200:
-            raise self._complain(f"answered {answer.status}")
+            raise self._make_error(f"answered {answer.status}")
         if answer.page is None:
-            raise self._complain(answer.refused)
+            raise self._make_error(answer.refused)
         self._n_failures = 0
         self.report.include(answer.page.report)
         return answer.page
@@ -335,7 +335,7 @@ class HttpSource(RecordSource):
         try:
             return httpx.URL(self._settings.url)
         except httpx.InvalidURL as error:
-            raise self._complain("is no address") from error
+            raise self._make_error("is no address") from error
 
     def _make_headers(self) -> dict[str, str]:
         path = self._settings.token_file
@@ -347,7 +347,7 @@ class HttpSource(RecordSource):
         if note not in self.report.notes:
             self.report.notes.append(note)
 
-    def _complain(self, what: str) -> RecordError:
+    def _make_error(self, what: str) -> RecordError:
         return RecordError(
             what, field=self._name, fix="correct [streams.source], or ask its operator"
         )

@@ -1,7 +1,7 @@
-"""Messages of an MQTT topic: QoS 1 and a persistent session, so that the broker keeps them for us.
+"""Messages of an MQTT topic, with QoS 1 and a persistent session in which the broker keeps them.
 
-QoS 1 alone may deliver a message twice. Without ids a message that the broker marks as possibly a
-repetition is dropped, and so is a retained one, which comes again at every subscription.
+QoS 1 may deliver a message twice. Without ids, messages that may be repetitions are dropped, and so
+are retained ones, which come again at every subscription.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class MqttSource(RecordSource):
                 return batch
 
     def _receive(self) -> bool:
-        """Collect what comes; False if nothing does."""
+        """Collect messages; return False if there are none."""
         if self._client is None and not self._connect():
             return False
         assert self._client is not None

@@ -29,7 +29,7 @@ _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _RAISED = ("SQLITE_ERROR", "SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 _TEXT_BYTES = 1 << 16
 _BUSY_S = 0.5
-"""So long a call waits for the writer; other streams wait with it."""
+"""Seconds that a call waits for the writer; other streams wait with it."""
 
 
 def _has_parameters(query: str) -> bool:
@@ -103,7 +103,7 @@ class SqliteSource(RecordSource):
         try:
             self._connection = self._connect()
         except BaseException:
-            self._let_go()
+            self._unlock()
             raise
 
     @property
@@ -122,7 +122,7 @@ class SqliteSource(RecordSource):
         """See ``RecordSource``."""
         self._connection.close()
         # Behind it: closing a descriptor of the file would take SQLite's own locks.
-        self._let_go()
+        self._unlock()
 
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
@@ -134,9 +134,9 @@ class SqliteSource(RecordSource):
             keys, fields = self._take_fields(cursor, header)
         except sqlite3.Error as error:
             if _is_busy(error):
-                self._say(f"{self._settings.path} is locked by its writer; will be tried again")
+                self._note(f"{self._settings.path} is locked by its writer; will be tried again")
                 return None
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         if not keys:
             return None
         self._check_keys(keys)
@@ -217,7 +217,7 @@ class SqliteSource(RecordSource):
             return lock
         return None
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
 
@@ -227,7 +227,7 @@ class SqliteSource(RecordSource):
                 f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=_BUSY_S
             )
         except sqlite3.Error as error:
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         # Text that is not UTF-8 is no number: it is for its record alone, and not for the query.
         # Nor is text without bounds, of which no more is kept than shows that.
         connection.text_factory = lambda data: data[:_TEXT_BYTES].decode("utf-8", "replace")
@@ -236,14 +236,14 @@ class SqliteSource(RecordSource):
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             connection.close()
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         return connection
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
-    def _complain(self, error: sqlite3.Error) -> RecordError:
+    def _make_error(self, error: sqlite3.Error) -> RecordError:
         # The name of the error alone: its text may quote a value.
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         fix = "name a SQLite file that this user may read, and try the query with sqlite3"

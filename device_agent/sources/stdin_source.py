@@ -1,4 +1,4 @@
-"""Lines from standard input, or any pipe: what was read is gone from it."""
+"""Standard input or a pipe: reading consumes its lines."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class StdinSource(RecordSource):
                 return batch
 
     def _next_block(self) -> Block | None:
-        """Return the lines that are whole and were not handed out; None if there are none."""
+        """Return the whole lines that are still to be returned; None if there are none."""
         while self._block is None and not self._ended and select.select([self._fd], [], [], 0)[0]:
             chunk = os.read(self._fd, _CHUNK_BYTES)
             self._ended = not chunk

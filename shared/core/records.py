@@ -1,4 +1,4 @@
-"""Records as an engine takes them: one array, or the columns of a table, without a copy."""
+"""Records as engines take them: one array, or the columns of a table, without a copy."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Records: TypeAlias = "NDArray[np.floating] | Columns"
 
 
 def require_records(records: Records, n_dimensions: int) -> None:
-    """Refuse what no engine can read.
+    """Refuse records that no engine can read.
 
     Raises
     ------
     RecordError
-        Not d columns of one length, or not of a floating-point type.
+        The records are not d columns of one length, or not of a floating-point type.
     """
     if isinstance(records, Columns):
         types = {column.dtype for column in records.columns}

@@ -1,4 +1,4 @@
-"""A plan as bytes that are hashed, and as JSON that people read; both carry every field exactly."""
+"""Encode and decode plans: CBOR that is hashed, JSON for people; both carry every field exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.plan.rules import FORMAT_VERSION
 from shared.structure import structure
 
 UNKNOWN = "unknown"
-"""Stands for None, so that what is not known is said and not left out."""
+"""Stands for None, so that unknown values are explicit."""
 
 
 def encode_plan(plan: SketchPlan) -> bytes:
@@ -23,7 +23,7 @@ def encode_plan(plan: SketchPlan) -> bytes:
 
 
 def compute_plan_digest(plan: SketchPlan) -> bytes:
-    """Return the SHA-256 of a plan's encoding, which stands in every sketch."""
+    """Return the SHA-256 of a plan's encoding, as every sketch carries it."""
     return hashlib.sha256(encode_plan(plan)).digest()
 
 
@@ -33,7 +33,7 @@ def decode_plan(data: bytes) -> SketchPlan:
     Raises
     ------
     MalformedMessageError, UnsupportedVersionError, PlanError
-        Not a plan, of a version this release does not know, or breaking a rule.
+        Not a plan, of a version that this release does not know, or breaking a rule.
     """
     plan = _load(decode_deterministic(data, what="plan"))
     if encode_plan(plan) != data:
@@ -52,7 +52,7 @@ def plan_to_json(plan: SketchPlan) -> dict[str, Any]:
 
 
 def plan_from_json(document: Any) -> SketchPlan:
-    """Read and verify a plan from JSON values; raises as :func:`decode_plan`."""
+    """Read and verify a plan from JSON values; raise as :func:`decode_plan`."""
     return _load(document)
 
 

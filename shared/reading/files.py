@@ -14,7 +14,7 @@ from shared.errors import RecordError
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn errors of the system about a file of records into ours."""
+    """Map ``OSError`` to a ``RecordError`` that names the file."""
     try:
         yield
     except OSError as error:
