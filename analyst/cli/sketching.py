@@ -23,8 +23,8 @@ from rich.progress import (
 
 from analyst.cli.options import DefaultGroup, Json, create_console
 from analyst.planning.files import parse_epsilon, read_plan, require_count
-from analyst.sketching.interface import ColumnNames, RecordReader
 from analyst.sketching.output import require_writable, write_once
+from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import (
     draw_private,
     keep_exact,
@@ -61,7 +61,9 @@ app = typer.Typer(
     ),
 )
 def _sketch(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="Records: .csv, .parquet or .npy.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Records: .csv, .jsonl, .parquet or .npy.")
+    ],
     plan_path: Annotated[
         Path, typer.Option("--plan", help="A plan (JSON) or a specification (TOML).")
     ],
@@ -115,7 +117,7 @@ def _sketch(
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
-    columns = ColumnNames.from_options([d.name for d in plan.dimensions], column or ())
+    fields = choose_fields([d.name for d in plan.dimensions], column or ())
     n_threads = _count_cores() if threads is None else require_count(threads, "--threads")
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
@@ -126,7 +128,7 @@ def _sketch(
         summed = sum_file(
             path,
             plan,
-            columns,
+            fields,
             stream=stream,
             engine=chosen,
             n_threads=n_threads,

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.sources.line_cutter import BOM, LineCutter
+from shared.reading import BOM, LineCutter
 
 texts = st.binary(max_size=20).filter(lambda text: b"\n" not in text)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.sources.intact import find_intact, split_intact
-from shared.core.text import split_line
+from shared.reading.csv_lines import split_line
+from shared.reading.intact import find_intact, split_intact
 
 csv_text = st.lists(st.sampled_from(['"', '""', ",", "a", " ", "é", "\0", ";"]), max_size=12).map(
     "".join

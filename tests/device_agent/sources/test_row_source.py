@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,27 @@ from shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 
-def make_reader(folder: Path, name: str = "meter", **options: Any) -> Reader:
-    return Reader(make_stream(folder, name=name, kind="parquet", path="r.parquet", **options))
+def make_reader(folder: Path, name: str = "meter", kind: str = "parquet", **options: Any) -> Reader:
+    return Reader(make_stream(folder, name=name, kind=kind, path=f"r.{kind}", **options))
 
 
 def write(folder: Path, rows: int = 0, **columns: Any) -> None:
     pq.write_table(pa.table(columns), folder / "r.parquet", row_group_size=rows or None)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
 @settings(deadline=None, max_examples=30)
 @given(
     n=st.integers(0, 50), group=st.integers(1, 9), limits=st.lists(st.integers(0, 60), max_size=5)
 )
 def test_wherever_reading_stopped_it_goes_on(
-    n: int, group: int, limits: list[int], tmp_path_factory: pytest.TempPathFactory
+    kind: str, n: int, group: int, limits: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("parquet")
-    write(folder, group, x=np.arange(n, dtype=np.int32))
-    reader = make_reader(folder)
+    folder = tmp_path_factory.mktemp("rows")
+    values = np.arange(n, dtype=np.int32)
+    write(folder, group, x=values)
+    np.save(folder / "r.npy", values[:, np.newaxis])
+    reader = make_reader(folder, kind=kind)
     found = [value for limit in limits for value in reader.once(limit=limit)]
     assert found + reader.once() == list(range(n))
     source = reader.open()
@@ -43,7 +47,7 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
     write(
         tmp_path,
         x=pa.array([1.5, None, float("inf")]),
-        y=[True, False, True],
+        y=pa.array([Decimal("2.5"), None, Decimal(3)]),
         t=pa.array([moment, None, moment], pa.timestamp("ms", "UTC")),
     )
     stream = make_stream(tmp_path, kind="parquet", path="r.parquet", timestamp="t")
@@ -51,10 +55,10 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
     batch = source.read_batch()
     assert batch is not None
     nan = np.nan
-    np.testing.assert_array_equal(batch.values, [[1.5, nan], [nan, nan], [nan, nan]])
+    np.testing.assert_array_equal(batch.values, [[1.5, 2.5], [nan, nan], [nan, 3]])
     seconds = moment.timestamp()
     np.testing.assert_array_equal(batch.timestamps, [seconds, nan, seconds])
-    assert source.report.n_unusable == 3
+    assert source.report.n_unusable == 2
     assert source.report.untimed == [(2, "t")]
     source.close()
 
@@ -116,8 +120,13 @@ def test_what_is_no_parquet_or_lacks_a_column_is_refused(tmp_path: Path) -> None
     write(tmp_path, y=[1.0])
     with pytest.raises(RecordError, match="x: the column is not in the header"):
         make_reader(tmp_path).open()
+    for column in (["1"], [True], [None]):
+        (tmp_path / "r.parquet").unlink()
+        write(tmp_path, x=column)
+        with pytest.raises(RecordError, match="x: must hold numbers"):
+            make_reader(tmp_path).open()
     (tmp_path / "r.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(RecordError, match="is not a Parquet file"):
+    with pytest.raises(RecordError, match="cannot be read as Parquet"):
         make_reader(tmp_path).open()
 
 
@@ -131,3 +140,24 @@ def test_a_fault_of_the_file_is_told_without_the_row_where_it_was_met(tmp_path: 
         make_reader(tmp_path).once()
     told = str(caught.value).replace(str(path), "")
     assert not any(character.isdigit() for character in told), told
+
+
+def test_a_structured_array_has_times_and_converted_units(tmp_path: Path) -> None:
+    rows = [(np.datetime64(1500, "ms"), 32.0), (np.datetime64("NaT", "ms"), np.inf)]
+    np.save(tmp_path / "r.npy", np.array(rows, dtype=[("t", "M8[ms]"), ("f", "f4")]))
+    columns = {"x": {"field": "f", "convert": "degF -> degC"}}
+    source = make_reader(tmp_path, kind="npy", timestamp="t", columns=columns).open()
+    batch = source.read_batch()
+    assert batch is not None
+    np.testing.assert_allclose(batch.values, np.array([[0.0], [np.nan]]), atol=1e-9)
+    np.testing.assert_array_equal(batch.timestamps, [1.5, np.nan])
+    assert (source.report.n_unusable, source.report.n_untimed) == (1, 1)
+    assert source.report.bytes_read == (tmp_path / "r.npy").stat().st_size
+    source.close()
+
+
+def test_an_array_without_names_has_the_dimensions_in_their_order(tmp_path: Path) -> None:
+    np.save(tmp_path / "r.npy", np.zeros((3, 1)))
+    for options in ({"timestamp": "t"}, {"columns": {"x": "f"}}):
+        with pytest.raises(RecordError, match="has no column names to choose from"):
+            make_reader(tmp_path, kind="npy", **options).open()

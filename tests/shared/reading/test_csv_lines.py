@@ -8,9 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from analyst.sketching.csv_blocks import Block, BlockParser
 from shared.core import Columns, Records
-from shared.core.text import read_number
+from shared.reading import Block, Fields
+from shared.reading.csv_lines import CsvParser
+from shared.reading.records import read_number
 
 PIECES = [
     *"0123456789+-.eE_ \t",
@@ -24,6 +25,7 @@ PIECES = [
     "é",
     "\0",
     "x",
+    "\ufeff",
 ]
 
 
@@ -34,17 +36,23 @@ def to_rows(records: Records) -> NDArray[np.float64]:
     return rows
 
 
+def make_parser(n_fields: int, places: tuple[int, ...], *, use_arrow: bool = False) -> CsvParser:
+    header = [str(i) for i in range(n_fields)]
+    fields = Fields(values=tuple(header[i] for i in places))
+    return CsvParser(fields, header=header, use_arrow=use_arrow)
+
+
 def parse(
     data: bytes, n_fields: int, places: tuple[int, ...], use_arrow: bool
 ) -> NDArray[np.float64]:
-    return to_rows(BlockParser(n_fields, places, use_arrow=use_arrow).parse(Block(data)))
+    return to_rows(make_parser(n_fields, places, use_arrow=use_arrow).parse_values(Block(data)))
 
 
 def require_same(data: bytes, n_fields: int, places: tuple[int, ...]) -> None:
     # Each line by itself: what it is depends on no other.
     lines = data.removesuffix(b"\n").split(b"\n")
-    parser = BlockParser(n_fields, places)
-    expected = np.concatenate([to_rows(parser.parse_by_line(Block(line))) for line in lines])
+    parser = make_parser(n_fields, places)
+    expected = np.concatenate([to_rows(parser.parse_by_line(Block(line)).values) for line in lines])
     for use_arrow in (True, False):
         found = parse(data, n_fields, places, use_arrow)
         assert np.array_equal(found, expected, equal_nan=True), (found, expected)
@@ -56,6 +64,7 @@ def require_same(data: bytes, n_fields: int, places: tuple[int, ...]) -> None:
 @example(['"1', ",", "2", '"', ",", "3"], 2)
 @example(['"1', "\n", '2"', ",", "3", "\n"], 2)
 @example(["\n", "\n"], 1)
+@example(["\ufeff", "1", "\n"], 1)
 @example(["1", ",", "\n", "\n", " ", "\n"], 2)
 def test_text_of_any_kind_is_read_alike(pieces: list[str], n_fields: int) -> None:
     require_same("".join(pieces).encode(), n_fields, tuple(range(n_fields)))
@@ -96,9 +105,9 @@ def test_every_double_is_read_exactly(rows: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize("use_arrow", [True, False])
 def test_plain_numbers_take_the_fast_way(use_arrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not a fake of anything: the slow way is taken away, so that only the fast one is left.
-    monkeypatch.delattr(BlockParser, "parse_by_line")
-    parser = BlockParser(2, (1,), use_arrow=use_arrow)
-    assert to_rows(parser.parse(Block(b"1,2.5\r\n3,-4e-1"))).tolist() == [[2.5], [-0.4]]
+    monkeypatch.delattr(CsvParser, "parse_by_line")
+    parser = make_parser(2, (1,), use_arrow=use_arrow)
+    assert to_rows(parser.parse_values(Block(b"1,2.5\r\n3,-4e-1"))).tolist() == [[2.5], [-0.4]]
 
 
 LONG = b"1" * 300_000
@@ -106,15 +115,26 @@ LONG = b"1" * 300_000
 
 @pytest.mark.parametrize(
     "line",
-    [b'"3,4', b'"5', b"1,2\r3,4", b'1,"2"x', b"", b"a,b", b'3,"%s"' % LONG, b"%s,2" % (LONG * 4)],
+    [
+        b'"3,4',
+        b'"5',
+        b"1,2\r3,4",
+        b'1,"2"x',
+        b"",
+        b"a,b",
+        b"\xef\xbb\xbf3,4",
+        b'3,"%s"' % LONG,
+        b"%s,2" % (LONG * 4),
+    ],
 )
 def test_a_line_that_readers_understand_differently_has_no_numbers_and_changes_no_other(
     line: bytes,
 ) -> None:
     for use_arrow in (True, False):
-        found = parse(b"1,2\n" + line + b"\n5,6\n", 2, (0, 1), use_arrow)
-        expected = np.array([[1, 2], [math.nan, math.nan], [5, 6]])
-        assert np.array_equal(found, expected, equal_nan=True)
+        for n_before in (0, 1):
+            found = parse(b"1,2\n" * n_before + line + b"\n5,6\n", 2, (0, 1), use_arrow)
+            expected = np.array([[1, 2]] * n_before + [[math.nan, math.nan], [5, 6]])
+            assert np.array_equal(found, expected, equal_nan=True)
 
 
 def test_only_decimal_numbers_are_numbers() -> None:
