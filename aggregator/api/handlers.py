@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aggregator.api.schemas import HEX_16, HEX_64, HEX_128
+from aggregator.api.dependencies import HEX_16
 from aggregator.logs import describe_cause
 from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from shared.errors import (
@@ -29,6 +29,7 @@ from shared.errors import (
     TransportError,
 )
 from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
+from shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
 from aggregator.cli.arguments import add_database, create_parser, run
 from aggregator.cli.local import open_services
 from aggregator.cli.remote import RemoteServer, add_url
 from aggregator.records import AuditRecord, KeyRecord
+from shared.wire.bodies.declaring import maybe_rfc3339, to_rfc3339
 
 _KEY_EXAMPLES = """\
   sfumato key create --scope operator --name me      # may do all

@@ -1,19 +1,17 @@
-"""Between snapshot and solver: the problem that a snapshot poses, and the answer as JSON."""
+"""Between snapshot and solver: the problem that a snapshot poses, and the solution as a body."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aggregator.records import SnapshotRecord
 from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.density import GaussianMixture
-from learning.decoding.evidence import Evidence
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
@@ -21,6 +19,18 @@ from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
 from shared.plan import SketchPlan
+from shared.wire.bodies.results import (
+    BandBody,
+    ChoiceBody,
+    DimensionBody,
+    EvidenceBody,
+    MixtureBody,
+    QualityBody,
+    ResultBody,
+    VerdictBody,
+)
+
+B = TypeVar("B")
 
 
 def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
@@ -47,43 +57,39 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
 
 def describe_solution(
     plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
-) -> dict[str, Any]:
-    """Return an answer as JSON values, with what it can be trusted for."""
+) -> ResultBody:
+    """Return a solution as the interface shows it, with what it can be trusted for."""
     quality = predict_quality(
         snr=snapshot.snr,
         n_frequencies=plan.n_frequencies,
         n_clusters=len(solution.weights),
         n_dimensions=plan.n_dimensions,
     )
-    return {
-        "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
-        "centroids": solution.centroids.tolist(),
-        "weights": solution.weights.tolist(),
-        "spreads": None if solution.spreads is None else solution.spreads.tolist(),
-        "mixture": _describe_mixture(solution.mixture),
-        "choice": _describe_choice(solution.choice),
-        "residual": float(solution.residual),
-        "noise_floor": float(solution.noise_floor),
-        "at_noise_floor": solution.at_noise_floor,
-        "decoder": solution.solver.partition("/")[0],
-        "decoder_version": read_version(solution.solver),
-        "n_replicates": solution.n_replicates,
-        "agreement": solution.agreement,
-        "warnings": list(solution.warnings),
-        "snr": snapshot.snr,
-        "quality": {
-            "features_per_parameter": quality.features_per_parameter,
-            "snr_per_parameter": quality.snr_per_parameter,
-            "largest_relative_sse": quality.largest_relative_sse,
-            "statement": quality.describe(),
-        },
-        "verdict": _describe_verdict(solution.verdict),
-        "band": _describe_band(solution.verdict),
-        "evidence": _describe_evidence(solution.evidence),
-        "resolved": None if solution.evidence is None else solution.evidence.resolved.tolist(),
-        "privacy": describe_promise(plan),
-        "seconds": seconds,
-    }
+    verdict, evidence = solution.verdict, solution.evidence
+    return ResultBody(
+        dimensions=[DimensionBody(name=d.name, unit=d.unit) for d in plan.dimensions],
+        centroids=solution.centroids.tolist(),
+        weights=solution.weights.tolist(),
+        spreads=None if solution.spreads is None else solution.spreads.tolist(),
+        mixture=_to_body(MixtureBody, solution.mixture),
+        choice=_to_body(ChoiceBody, solution.choice),
+        residual=float(solution.residual),
+        noise_floor=float(solution.noise_floor),
+        at_noise_floor=solution.at_noise_floor,
+        decoder=solution.solver.partition("/")[0],
+        decoder_version=read_version(solution.solver),
+        n_replicates=solution.n_replicates,
+        agreement=solution.agreement,
+        warnings=list(solution.warnings),
+        snr=snapshot.snr,
+        quality=QualityBody(**vars(quality), statement=quality.describe()),
+        verdict=_to_body(VerdictBody, verdict),
+        band=None if verdict is None else _describe_band(verdict),
+        evidence=_to_body(EvidenceBody, evidence),
+        resolved=None if evidence is None else evidence.resolved.tolist(),
+        privacy=describe_promise(plan),
+        seconds=seconds,
+    )
 
 
 def read_version(solver: str) -> int:
@@ -91,50 +97,14 @@ def read_version(solver: str) -> int:
     return int(solver.partition("/")[2])
 
 
-def _describe_verdict(verdict: Verdict | None) -> dict[str, Any] | None:
-    return None if verdict is None else {"word": verdict.word, "sentence": verdict.sentence}
+def _describe_band(verdict: Verdict) -> BandBody:
+    high = verdict.high if math.isfinite(verdict.high) else None
+    return BandBody(low=verdict.low, high=high, statement=verdict.describe_band())
 
 
-def _describe_band(verdict: Verdict | None) -> dict[str, Any] | None:
-    if verdict is None:
+def _to_body(declared: Callable[..., B], value: Any) -> B | None:
+    """Return the members of a body that a value of the mathematics has under the same names."""
+    if value is None:
         return None
-    is_known = math.isfinite(verdict.high)
-    return {
-        "low": verdict.low,
-        "high": verdict.high if is_known else None,
-        "statement": verdict.describe_band(),
-    }
-
-
-def _describe_evidence(evidence: Evidence | None) -> dict[str, Any] | None:
-    if evidence is None:
-        return None
-    return {
-        field.name: value.tolist() if isinstance(value, np.ndarray) else value
-        for field in fields(evidence)
-        if (value := getattr(evidence, field.name)) is not None and field.name != "resolved"
-    }
-
-
-def _describe_mixture(mixture: GaussianMixture | None) -> dict[str, Any] | None:
-    if mixture is None:
-        return None
-    return {
-        "weights": mixture.weights.tolist(),
-        "means": mixture.means.tolist(),
-        "variances": mixture.variances.tolist(),
-    }
-
-
-def _describe_choice(choice: ClusterChoice | None) -> dict[str, Any] | None:
-    if choice is None:
-        return None
-    return {
-        "residuals": choice.residuals.tolist(),
-        "noise_floors": choice.noise_floors.tolist(),
-        "recommended": choice.recommended,
-        "least": choice.least,
-        "most": choice.most,
-        "reaches_floor": choice.reaches_floor,
-        "statement": choice.statement,
-    }
+    found = {each.name: getattr(value, each.name) for each in fields(declared)}  # type: ignore[arg-type]
+    return declared(**{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()})

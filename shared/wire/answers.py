@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from shared.errors import TransportError
+from shared.wire.bodies.declaring import BodyError, read_body
 
 T = TypeVar("T")
 
@@ -35,6 +36,13 @@ class AnswerReader:
         if not isinstance(document, dict):
             raise self.refuse("the body")
         return document
+
+    def read(self, declared: type[T], data: bytes | str) -> T:
+        """Parse a body as it is declared."""
+        try:
+            return read_body(declared, self.read_document(data))
+        except BodyError as error:
+            raise self.refuse(str(error)) from error
 
     def require(
         self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]

@@ -12,9 +12,25 @@ from enum import StrEnum
 from typing import Any
 
 from shared import errors
+from shared.wire.bodies.declaring import body, member
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"
+
+
+@body
+class Problem:
+    """A problem document (RFC 9457); its type leads to a page that explains it."""
+
+    type: str = member("The problem type: a page of the server.", "/problems/request-invalid")
+    title: str = member("A short summary of the problem type.", "The request is not valid")
+    status: int = member("The HTTP status.", 422)
+    detail: str = member("The whole error in words.", "name: must not be empty; send a name")
+    rule: str = member("The rule that is broken.", "must not be empty")
+    field: str | None = member(
+        "The field, header or part of the request at fault.", "name", default=None
+    )
+    fix: str | None = member("What the sender can do about it.", "send a name", default=None)
 
 
 class DeviceAction(StrEnum):

@@ -8,8 +8,8 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.api.schemas import maybe_rfc3339
 from aggregator.records import Selection
+from shared.wire.bodies.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,
