@@ -28,7 +28,7 @@ def describe_privacy(plan: SketchPlan) -> PrivacyBody:
     statement = make_statement(plan)
     return PrivacyBody(
         **vars(describe_promise(plan)),
-        public=[PublicFactBody(**vars(fact)) for fact in statement.public],
+        public=[read_body(PublicFactBody, vars(fact)) for fact in statement.public],
         unprotected=list(statement.unprotected),
         warnings=list(statement.cautions),
     )

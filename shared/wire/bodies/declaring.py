@@ -17,6 +17,7 @@ from typing import (
     Any,
     Literal,
     TypeVar,
+    Union,
     dataclass_transform,
     get_args,
     get_origin,
@@ -29,7 +30,8 @@ T = TypeVar("T")
 
 HEX_64 = "^[0-9a-f]{64}$"
 HEX_128 = "^[0-9a-f]{128}$"
-TIME_RULE = "must be a time of RFC 3339 with its time zone, in the years 1970 to 9000"
+TIME_RULE = "must be a time of RFC 3339 with its time zone"
+YEAR_RULE = "must be in the years 1970 to 9000"
 
 
 class BodyError(ValueError):
@@ -105,9 +107,11 @@ def _require_time(text: str) -> str:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(TIME_RULE) from None
-    # Years at the ends of the calendar leave it in another time zone.
-    if time.tzinfo is None or not 1970 <= time.year <= 9000:
+    if time.tzinfo is None:
         raise ValueError(TIME_RULE)
+    # Years at the ends of the calendar leave it in another time zone.
+    if not 1970 <= time.year <= 9000:
+        raise ValueError(YEAR_RULE)
     return text
 
 
@@ -215,7 +219,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         found = _read(parts[0], value, where)
         if all(rule.allows(found) for rule in parts[1:]):
             return found
-    elif origin is UnionType:
+    elif origin in (UnionType, Union):  # the latter where a part is annotated
         return _read_either(parts, value, where)
     elif origin is Literal:
         if value in parts and type(value) is type(parts[parts.index(value)]):
