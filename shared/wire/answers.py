@@ -37,12 +37,18 @@ class AnswerReader:
             raise self.refuse("the body")
         return document
 
-    def read(self, declared: type[T], data: bytes | str) -> T:
-        """Parse a body as it is declared."""
+    def read(self, declared: type[T], answer: bytes | str | dict[str, Any]) -> T:
+        """Read a body as it is declared."""
+        document = answer if isinstance(answer, dict) else self.read_document(answer)
         try:
-            return read_body(declared, self.read_document(data))
+            return read_body(declared, document)
         except BodyError as error:
             raise self.refuse(str(error)) from error
+
+    def check(self, declared: type[Any], document: dict[str, Any]) -> dict[str, Any]:
+        """Return a document that can be read as declared, as it is."""
+        self.read(declared, document)
+        return document
 
     def require(
         self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]

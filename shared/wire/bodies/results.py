@@ -314,7 +314,7 @@ class ResultBody:
     )
     warnings: list[str] = member("Warnings of the decoder.", [])
     snr: float = member("Signal-to-noise ratio of the global sketch.", 152.0)
-    quality: QualityBody = member("Prediction by the rule of thumb.")
+    quality: QualityBody = member("Predicted quality by the rule of thumb.")
     band: BandBody | None = member(
         "Expected range of this result's relative SSE, derived from its evidence.", default=None
     )
