@@ -19,7 +19,7 @@ from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DecodeRecord, Selection
 from aggregator.services.problems import read_version
 from shared.wire import Problem
-from shared.wire.bodies.declaring import maybe_rfc3339, read_body, to_rfc3339
+from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 
 router = APIRouter(
@@ -104,18 +104,10 @@ def to_selection(body: SnapshotRequest) -> Selection:
 
 def to_body(decode: DecodeRecord) -> DecodeBody:
     """Return a decode as it is shown."""
-    return DecodeBody(
-        decode_id=decode.decode_id.hex(),
-        state=decode.state,
-        progress=decode.progress,
-        snapshot_id=decode.snapshot_id.hex(),
-        n_clusters=decode.n_clusters,
-        decoder=decode.decoder,
+    return make_body(
+        DecodeBody,
+        decode,
         decoder_version=read_version(decode.solver),
-        seed=decode.seed,
-        created=to_rfc3339(decode.created),
-        started=maybe_rfc3339(decode.started),
-        finished=maybe_rfc3339(decode.finished),
         result=None if decode.result is None else read_body(ResultBody, decode.result),
         problem=None if decode.problem is None else read_body(Problem, decode.problem),
     )

@@ -32,7 +32,7 @@ from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services import Services
 from aggregator.services.device_keys import key_id_of
 from aggregator.services.roster import DeviceDetails, DeviceSummary
-from shared.wire.bodies.declaring import maybe_rfc3339, read_body, to_document, to_rfc3339
+from shared.wire.bodies.declaring import make_body, read_body, to_document, to_rfc3339
 from shared.wire.bodies.devices import (
     DeviceStatusBody,
     EnrolmentBody,
@@ -86,11 +86,7 @@ async def enrol(body: EnrolmentRequest, services: ServicesDep, response: Respons
         proof=bytes.fromhex(body.proof),
     )
     response.status_code = 201 if is_new else 200
-    return EnrolmentBody(
-        device_id=device.device_id.hex(),
-        study_id=device.study_id.hex(),
-        labels=dict(device.labels),
-    )
+    return make_body(EnrolmentBody, device)
 
 
 @router.get("/devices/me", responses=describe_problems(*BY_DEVICE))
@@ -100,10 +96,10 @@ async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusB
     After a backup of the server was restored, `missing` names the sketches to send again.
     """
     status = await services.devices.describe(signed)
-    return DeviceStatusBody(
-        device_id=status.device.device_id.hex(),
-        study_id=status.device.study_id.hex(),
-        streams=[to_stream(record) for record in status.streams],
+    return make_body(
+        DeviceStatusBody,
+        status.device,
+        streams=[_to_stream(record) for record in status.streams],
         server_time=status.server_time,
         generation=status.generation.hex(),
     )
@@ -122,7 +118,7 @@ async def put_heartbeat(
         to_document(body),
         studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
     )
-    return MomentBody(server_time=moment.server_time, generation=moment.generation.hex())
+    return make_body(MomentBody, moment)
 
 
 @router.post(
@@ -146,7 +142,7 @@ async def change_key(
         proof=bytes.fromhex(body.proof),
     )
     response.status_code = 201 if is_new else 200
-    return RotationBody(device_id=device.device_id.hex(), key_id=key_id_of(device.public_key).hex())
+    return make_body(RotationBody, device, key_id=key_id_of(device.public_key).hex())
 
 
 @router.post(
@@ -164,11 +160,9 @@ async def exclude_device(
     made = await services.exclusion.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id
     )
-    return ExclusionBody(
-        device_id=device,
-        study_id=made.device.study_id.hex(),
-        excluded=maybe_rfc3339(made.device.excluded) or "",
-        reason=made.device.reason or "",
+    return make_body(
+        ExclusionBody,
+        made.device,
         n_subtracted=made.sketches.n_subtracted,
         n_kept=made.sketches.n_kept,
     )
@@ -191,13 +185,13 @@ async def revoke_device(
         reason=body.reason,
         actor=operator.key_id,
     )
-    return to_details(found)
+    return _to_details(found)
 
 
 @router.get("/devices/{device}", dependencies=ANALYST, responses=_OF_DEVICE)
 async def get_device(device: Identity, services: ServicesDep) -> DeviceDetailsBody:
     """Show a device with its keys."""
-    return to_details(await services.roster.get(bytes.fromhex(device)))
+    return _to_details(await services.roster.get(bytes.fromhex(device)))
 
 
 @router.get(
@@ -233,58 +227,40 @@ async def _list_page(
 
 def _to_body(summary: DeviceSummary) -> DeviceBody:
     device = summary.device
-    return DeviceBody(
-        device_id=device.device_id.hex(),
-        study_id=device.study_id.hex(),
+    return make_body(
+        DeviceBody,
+        device,
         state=_state_of(device),
-        labels=dict(device.labels),
-        enrolled=to_rfc3339(device.enrolled),
-        last_seen=maybe_rfc3339(device.last_seen),
-        n_sketches=device.n_sketches,
-        streams=[to_stream(record) for record in summary.streams],
+        streams=[_to_stream(record) for record in summary.streams],
         heartbeat=_heartbeat_of(device),
     )
 
 
-def to_stream(record: StreamRecord) -> StreamBody:
-    """Return the progress of a stream."""
-    return StreamBody(
-        stream=record.stream,
-        last_sequence=record.last_sequence,
-        last_slot=record.last_slot,
-        n_missing=record.n_missing,
-        missing=[RangeBody(first=first, last=last) for first, last in record.missing],
-    )
+def _to_stream(record: StreamRecord) -> StreamBody:
+    missing = [RangeBody(first=first, last=last) for first, last in record.missing]
+    return make_body(StreamBody, record, missing=missing)
 
 
-def to_details(found: DeviceDetails) -> DeviceDetailsBody:
-    """Return a device with its keys, the present one first."""
-    device = found.device
-    return DeviceDetailsBody(
-        **vars(_to_body(found)),
-        excluded=maybe_rfc3339(device.excluded),
-        reason=device.reason,
-        revoked=maybe_rfc3339(device.revoked),
-        keys=_keys_of(found),
-    )
+def _to_details(found: DeviceDetails) -> DeviceDetailsBody:
+    members = vars(_to_body(found)) | {"keys": _keys_of(found)}
+    return make_body(DeviceDetailsBody, found.device, **members)
 
 
 def _keys_of(found: DeviceDetails) -> list[DeviceKeyBody]:
     device = found.device
-    present = DeviceKeyBody(
+    present = make_body(
+        DeviceKeyBody,
+        device,
         key_id=key_id_of(device.public_key).hex(),
-        public_key=device.public_key.hex(),
         state="present" if device.revoked is None else "revoked",
         retired=None,
         last_sequences=None,
     )
     replaced = [
-        DeviceKeyBody(
-            key_id=key.key_id.hex(),
-            public_key=key.public_key.hex(),
+        make_body(
+            DeviceKeyBody,
+            key,
             state="retired" if (device.revoked or key.revoked) is None else "revoked",
-            retired=to_rfc3339(key.retired),
-            last_sequences=dict(key.last_sequences),
         )
         for key in reversed(found.retired_keys)
     ]

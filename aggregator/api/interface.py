@@ -24,12 +24,19 @@ from aggregator.api import (
     studies,
     tokens,
 )
-from aggregator.api.body_limit import BodyLimit
 from aggregator.api.dependencies import require_media_type
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
-from aggregator.api.middleware import AccessLog, HeadAsGet, Measure, SecurityHeaders
-from aggregator.api.queueing import Door, RequestQueue, Turn
+from aggregator.api.middleware import (
+    AccessLog,
+    BodyLimit,
+    Door,
+    HeadAsGet,
+    Measure,
+    RequestQueue,
+    SecurityHeaders,
+    Turn,
+)
 from aggregator.api.responses import ANY_CALL, describe_problems
 from aggregator.metrics import Metrics
 from aggregator.services import Services

@@ -23,7 +23,7 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.records import AuditRecord, KeyRecord
-from shared.wire.bodies.declaring import maybe_rfc3339, to_rfc3339
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import AuditBody, Items, KeyBody, KeyRequest, NewKeyBody, Paged
 
 router = APIRouter(
@@ -47,7 +47,7 @@ async def create_key(
         name=body.name, scope=body.scope, actor=operator.key_id
     )
     response.headers["Location"] = f"/v1/keys/{record.key_id}"
-    return NewKeyBody(key=secret, **vars(_to_body(record)))
+    return make_body(NewKeyBody, record, key=secret)
 
 
 @router.get("/keys")
@@ -74,21 +74,8 @@ async def list_audit(
 
 
 def _to_body(record: KeyRecord) -> KeyBody:
-    return KeyBody(
-        key_id=record.key_id,
-        name=record.name,
-        scope=record.scope,
-        created=to_rfc3339(record.created),
-        last_used=maybe_rfc3339(record.last_used),
-        revoked=maybe_rfc3339(record.revoked),
-    )
+    return make_body(KeyBody, record)
 
 
 def _to_audit_body(record: AuditRecord) -> AuditBody:
-    return AuditBody(
-        time=to_rfc3339(record.time),
-        actor=record.actor,
-        action=record.action,
-        target=record.target,
-        details=dict(record.details),
-    )
+    return make_body(AuditBody, record)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from aggregator.api.dependencies import ServicesDep
-from aggregator.api.queueing import RequestQueue
+from aggregator.api.middleware import RequestQueue
 from aggregator.metrics import DECODE_STATES, MEDIA_TYPE, Metrics
 from aggregator.services import Services
 from shared.errors import TransportError

@@ -8,6 +8,7 @@ from aggregator.api.dependencies import Identity, ServicesDep
 from aggregator.api.responses import OF_STUDY, answer_conditionally, describe_problems
 from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
 from shared.plan import encode_plan, plan_to_json
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.devices import PlanBody
 from shared.wire.bodies.results import FrequenciesBody
 
@@ -59,11 +60,10 @@ async def get_frequencies(
     headers = {"Cache-Control": _CACHING, "ETag": f'"{frequencies.digest.hex()}"'}
     if is_known(headers["ETag"], if_none_match):
         return answer_not_modified(headers)
-    body = FrequenciesBody(
+    body = make_body(
+        FrequenciesBody,
+        frequencies,
         dimensions=[dimension.name for dimension in plan.dimensions],
-        bits=frequencies.bits,
-        digest=frequencies.digest.hex(),
-        turns=frequencies.turns.tolist(),
         angular=frequencies.to_angular(plan.quantiser).tolist(),
     )
     return answer_conditionally(body, headers, if_none_match)

@@ -18,7 +18,7 @@ from aggregator.api.dependencies import (
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE
-from shared.wire.bodies.declaring import to_rfc3339
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.devices import StoredBody
 from shared.wire.bodies.studies import Paged, SketchBody
 
@@ -89,13 +89,4 @@ def _to_body(record: SketchRecord) -> SketchBody:
     slots = None
     if record.first_slot is not None and record.last_slot is not None:
         slots = (record.first_slot, record.last_slot)
-    return SketchBody(
-        sketch_id=record.sketch_id.hex(),
-        device_id=record.device_id.hex(),
-        stream=record.stream,
-        sequence=record.sequence,
-        slots=slots,
-        n_records=record.n_records,
-        payload_digest=record.payload_digest.hex(),
-        received=to_rfc3339(record.received),
-    )
+    return make_body(SketchBody, record, slots=slots)

@@ -21,7 +21,7 @@ from aggregator.records import SnapshotRecord
 from aggregator.services import Services
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
-from shared.wire.bodies.declaring import read_body, to_rfc3339
+from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import (
     MomentsBody,
     SelectionBody,
@@ -80,8 +80,9 @@ async def get_snapshot(
     secret, the last of the sums is their noised count and `first` is estimated from it.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
-    body = SnapshotSumsBody(
-        **vars(await _to_body(services, record)),
+    body = make_body(
+        SnapshotSumsBody,
+        await _to_body(services, record),
         sums=decode_sums(record).tolist(),
         size_sums=join_limbs(decode_size_sums(record)),
     )
@@ -93,23 +94,13 @@ async def get_snapshot(
 
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
     excluded = await services.snapshots.find_excluded(record)
-    return SnapshotBody(
-        snapshot_id=record.snapshot_id.hex(),
-        study_id=record.study_id.hex(),
-        weighting=record.weighting,
-        n_sketches=record.n_sketches,
-        n_devices=record.n_devices,
-        n_records=record.n_records,
-        n_records_error=record.n_records_error,
+    return make_body(
+        SnapshotBody,
+        record,
         moments=MomentsBody(
             first=record.n_records, second=record.second_moment, third=record.third_moment
         ),
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
-        snr=record.snr,
-        signal_energy=record.signal_energy,
-        noise_energy=record.noise_energy,
-        digest=record.digest.hex(),
         selection=read_body(SelectionBody, record.selection),
         excluded_devices=[device.hex() for device in excluded],
-        created=to_rfc3339(record.created),
     )

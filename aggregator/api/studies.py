@@ -35,7 +35,7 @@ from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
-from shared.wire.bodies.declaring import maybe_rfc3339, maybe_timestamp, to_rfc3339
+from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
 from shared.wire.bodies.devices import NoticeBody
 from shared.wire.bodies.results import BandBody, PrivacyBody, UtilityBody
 from shared.wire.bodies.studies import (
@@ -89,7 +89,7 @@ async def create_study(
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
     _, plan = await services.studies.get_plan(summary.study.study_id)
-    return CreatedBody(**vars(_to_body(summary)), warnings=list(find_cautions(plan)))
+    return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan)))
 
 
 @router.get(
@@ -226,7 +226,7 @@ async def get_utility(
             high=predicted.high if math.isfinite(predicted.high) else None,
             statement=predicted.describe(),
         )
-    return UtilityBody(**vars(utility), band=band)
+    return make_body(UtilityBody, utility, band=band)
 
 
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
@@ -237,13 +237,7 @@ def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
 
 
 def _notify(study: StudyRecord, *, unless: str | None) -> Response:
-    body = NoticeBody(
-        study_id=study.study_id.hex(),
-        name=study.name,
-        plan_digest=study.plan_digest.hex(),
-        state=study.state,
-        accept_until=maybe_rfc3339(study.accept_until),
-    )
+    body = make_body(NoticeBody, study)
     return _conditional(body, f'"{study.version}"', unless)
 
 
@@ -260,14 +254,9 @@ def _to_body(summary: StudySummary) -> StudyBody:
     study = summary.study
     # Every sketch with a public number has at least one record.
     is_secret = study.n_sketches > 0 and study.n_records == 0
-    return StudyBody(
-        study_id=study.study_id.hex(),
-        name=study.name,
-        plan_digest=study.plan_digest.hex(),
-        state=study.state,
-        accept_until=maybe_rfc3339(study.accept_until),
-        created=to_rfc3339(study.created),
-        n_sketches=study.n_sketches,
+    return make_body(
+        StudyBody,
+        study,
         n_records=None if is_secret else study.n_records,
         n_devices=summary.n_devices,
         last_arrival=maybe_rfc3339(summary.last_arrival),

@@ -25,7 +25,7 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.services.enrolment import TokenSummary
-from shared.wire.bodies.declaring import maybe_rfc3339, to_rfc3339
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import NewTokenBody, Paged, TokenBody, TokenRequest
 
 router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*WITH_KEY))
@@ -43,7 +43,7 @@ async def create_token(
     secret, made = await services.enrolment.create_token(
         bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
-    return NewTokenBody(token=secret, **vars(_to_body(made)))
+    return make_body(NewTokenBody, _to_body(made), token=secret)
 
 
 @router.get(
@@ -75,14 +75,10 @@ async def revoke_token(token: Identity, services: ServicesDep, operator: Operato
 
 def _to_body(summary: TokenSummary) -> TokenBody:
     token = summary.token
-    return TokenBody(
+    return make_body(
+        TokenBody,
+        token,
         token_id=token.token_hash.hex(),
-        study_id=token.study_id.hex(),
         state=summary.state,
-        created=to_rfc3339(token.created),
-        expires=to_rfc3339(token.expires),
-        max_uses=token.max_uses,
         uses_left=token.max_uses - token.uses,
-        labels=None if token.labels is None else dict(token.labels),
-        revoked=maybe_rfc3339(token.revoked),
     )

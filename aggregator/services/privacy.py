@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.plan import SketchPlan, make_statement
-from shared.wire.bodies.declaring import read_body
+from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import PersonBody, PrivacyBody, PromiseBody, PublicFactBody
 
 
@@ -28,7 +28,7 @@ def describe_privacy(plan: SketchPlan) -> PrivacyBody:
     statement = make_statement(plan)
     return PrivacyBody(
         **vars(describe_promise(plan)),
-        public=[read_body(PublicFactBody, vars(fact)) for fact in statement.public],
+        public=[make_body(PublicFactBody, fact) for fact in statement.public],
         unprotected=list(statement.unprotected),
         warnings=list(statement.cautions),
     )

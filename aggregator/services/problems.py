@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, TypeVar
-
-import numpy as np
 
 from aggregator.records import SnapshotRecord
 from aggregator.services.privacy import describe_promise
@@ -19,6 +15,7 @@ from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
 from shared.plan import SketchPlan
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     BandBody,
     ChoiceBody,
@@ -82,7 +79,7 @@ def describe_solution(
         agreement=solution.agreement,
         warnings=list(solution.warnings),
         snr=snapshot.snr,
-        quality=QualityBody(**vars(quality), statement=quality.describe()),
+        quality=make_body(QualityBody, quality, statement=quality.describe()),
         verdict=_to_body(VerdictBody, verdict),
         band=None if verdict is None else _describe_band(verdict),
         evidence=_to_body(EvidenceBody, evidence),
@@ -102,9 +99,5 @@ def _describe_band(verdict: Verdict) -> BandBody:
     return BandBody(low=verdict.low, high=high, statement=verdict.describe_band())
 
 
-def _to_body(declared: Callable[..., B], value: Any) -> B | None:
-    """Return the members of a body that a value of the mathematics has under the same names."""
-    if value is None:
-        return None
-    found = {each.name: getattr(value, each.name) for each in fields(declared)}  # type: ignore[arg-type]
-    return declared(**{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()})
+def _to_body(declared: type[B], value: Any) -> B | None:
+    return None if value is None else make_body(declared, value)

@@ -189,6 +189,27 @@ def _sample_of(kind: Any) -> Any:
     return [inner] if get_origin(kind) is list and inner is not None else inner
 
 
+def make_body(declared: Callable[..., T], value: Any, **members: Any) -> T:
+    """Make a body of the members given, and of a value's attributes that have the other names.
+
+    Bytes become hexadecimal digits, seconds in the place of a time RFC 3339 text, arrays lists.
+    """
+    for name, kind in _types_of(declared).items():
+        if name not in members and hasattr(value, name):
+            members[name] = _to_json(getattr(value, name), kind)
+    return declared(**members)
+
+
+def _to_json(value: Any, kind: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, int | float) and (kind is Time or Time in get_args(kind)):
+        return to_rfc3339(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def read_body(declared: type[T], document: Any) -> T:
     """Read a JSON value as a body; members that are not declared are left out.
 
