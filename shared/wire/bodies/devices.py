@@ -24,7 +24,7 @@ Count = Annotated[int, Rule(ge=0, lt=1 << 53)]
 """A whole number that every reader of JSON reads exactly."""
 StreamName = Annotated[str, plain_text(max_length=64)]
 ShortText = Annotated[str, plain_text(max_length=100)]
-Generation = Annotated[str, Rule(pattern="^[0-9a-f]{32}$")]
+Generation = Annotated[str, Rule(pattern="^[0-9a-z]{1,64}$")]
 # Earlier than the year 10000.
 Seconds = Annotated[float, Rule(ge=0, lt=253402300800)]
 
