@@ -123,7 +123,7 @@ class Unforeseen:
 
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
-    "study": "`sfumato study list` shows the ids of studies; a name or a part of an id is not enough",
+    "study": "`sfumato study list` shows the ids of studies; send the whole id, and no name",
     "device": "`sfumato device list STUDY` shows the ids of devices",
     "key": "`sfumato key list` shows the ids of keys",
 }

@@ -1,4 +1,4 @@
-"""Messages between device and server, as values; ``device_agent.server.transport`` carries them."""
+"""Values that a device sends and receives through ``device_agent.server.transport``."""
 
 from __future__ import annotations
 

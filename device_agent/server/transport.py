@@ -60,7 +60,7 @@ class NoAnswerError(TransportError):
 
 
 class ServerClient:
-    """Speaks to one aggregator.
+    """Client of one aggregator.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class ServerClient:
     clock
         Seconds since 1970-01-01 UTC.
     context
-        What verifies the server's certificate; httpx's own rules when not given.
+        Verifies the server's certificate; httpx's own rules when not given.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ServerClient:
         return ANSWERS.read(EnrolmentBody, answer.content).device_id
 
     def ask_device(self) -> DeviceAnswer:
-        """Request what the server knows of this device.
+        """Request the server's knowledge of this device.
 
         A device whose clock is wrong must still learn whether the server is ahead, so a signature
         refused for its time is made once more with the server's.

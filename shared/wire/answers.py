@@ -1,4 +1,4 @@
-"""JSON answers of an aggregator, read by clients that trust none of it."""
+"""JSON answers of an aggregator, read without trust."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AnswerReader:
-    """Reader of answers; every method raises a ``TransportError`` for what no aggregator sends.
+    """Reader of answers; its methods raise ``TransportError`` if no aggregator could have answered so.
 
     Parameters
     ----------
     field
-        Setting that holds the server's address, which the error names.
+        Setting of the server's address, which the error names.
     """
 
     field: str
@@ -60,7 +60,7 @@ class AnswerReader:
         return value
 
     def refuse(self, what: str) -> TransportError:
-        """Make the error of an answer that no aggregator gives."""
+        """Return the error of an answer that no aggregator gives."""
         return TransportError(
             f"{what} of the answer is not what an aggregator sends",
             field=self.field,

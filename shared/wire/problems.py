@@ -1,7 +1,7 @@
-"""One table from error to problem type, status, and what a device does about it.
+"""Table from errors to problem types, statuses and the actions of devices.
 
-Both sides use it: the aggregator to answer (RFC 9457), the device and the client library to turn an
-answer back into an error and to decide whether to send again.
+The aggregator answers by it (RFC 9457); the device and the client library turn an answer back into
+an error by it, and decide whether to send again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DeviceAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemType:
-    """One kind of problem, with a page of its own at its URI.
+    """A problem type, which has a page at its URI.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class ProblemType:
     status
         HTTP status.
     action
-        What a device does with its sketch.
+        A device's action on its sketch.
     error
-        The class that it stands for.
+        The error class.
     explanation
-        What the page says: what happened, and what to do.
+        Text of the page: what happened, and what to do.
     """
 
     slug: str
@@ -99,7 +99,7 @@ _TABLE: tuple[ProblemType, ...] = (
     _problem(
         ("unsupported-version", 422, _SHELVE, errors.UnsupportedVersionError),
         "The version is not supported",
-        "The message or plan is of a version or kind that this server does not know. Update it.",
+        "The message or plan is of a version or kind that this server does not know. Update the server.",
     ),
     _problem(
         ("signature-invalid", 422, _SHELVE, errors.SignatureError),
@@ -274,7 +274,7 @@ def problem_document(error: errors.SketchError) -> dict[str, Any]:
 
 
 def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:
-    """Turn an answer back into the error it came from; an unknown type by its status alone."""
+    """Return the error that a problem document came from; ``TransportError`` if the type is unknown."""
     slug = str(document.get("type", "")).removeprefix(PROBLEM_PATH)
     rule = str(document.get("rule") or document.get("detail") or f"the server answered {status}")
     field, fix = document.get("field"), document.get("fix")
