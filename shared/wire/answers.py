@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AnswerReader:
-    """Reader of answers; its methods raise ``TransportError`` if no aggregator could have answered so.
+    """Reader of answers; its methods raise ``TransportError`` for what no aggregator sends.
 
     Parameters
     ----------

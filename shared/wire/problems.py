@@ -99,7 +99,8 @@ _TABLE: tuple[ProblemType, ...] = (
     _problem(
         ("unsupported-version", 422, _SHELVE, errors.UnsupportedVersionError),
         "The version is not supported",
-        "The message or plan is of a version or kind that this server does not know. Update the server.",
+        "The message or plan is of a version or kind that this server does not know. Update the "
+        "server.",
     ),
     _problem(
         ("signature-invalid", 422, _SHELVE, errors.SignatureError),
@@ -274,7 +275,7 @@ def problem_document(error: errors.SketchError) -> dict[str, Any]:
 
 
 def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:
-    """Return the error that a problem document came from; ``TransportError`` if the type is unknown."""
+    """Return the error of a problem document; ``TransportError`` if its type is unknown."""
     slug = str(document.get("type", "")).removeprefix(PROBLEM_PATH)
     rule = str(document.get("rule") or document.get("detail") or f"the server answered {status}")
     field, fix = document.get("field"), document.get("fix")
