@@ -51,7 +51,7 @@ async def test_a_plan_is_published_under_another_name_only_if_that_is_meant(desk
     ("path", "field", "known"),
     [
         ("/v1/studies/pumps", "study", "sfumato study list"),
-        ("/v1/studies/{short}", "study", "the start of an id is none"),
+        ("/v1/studies/{short}", "study", "send the whole id"),
         ("/v1/studies/{upper}/plan", "study", "64 lower-case hexadecimal digits"),
         ("/v1/devices/{short}", "device", "sfumato device list"),
         ("/v1/keys/me", "key", "sfumato key list"),
