@@ -37,11 +37,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = _root(config)
     for page, path in _beside(config).items():
         files.append(File.generated(config, page, abs_src_path=str(root / path)))
-    for page in list(files.documentation_pages()):
-        for match in _PARTS.finditer(page.content_string):
+    for document in list(files.documentation_pages()):
+        for match in _PARTS.finditer(document.content_string):
             target = match["target"]
             if target and not _ELSEWHERE.match(target):
-                path = _find(page.src_uri, target, config)
+                path = _find(document.src_uri, target, config)
                 copy = f"{COPIES}/{path}"
                 if _is_copied(root / path, config) and files.get_file_from_path(copy) is None:
                     files.append(File.generated(config, copy, abs_src_path=str(root / path)))

@@ -13,7 +13,6 @@ from device_agent.agent.clocks import Clocks, describe_difference, format_time
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.release import draw_release
-from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import (
     KnownPosition,
     Position,
@@ -22,6 +21,7 @@ from device_agent.sources import (
     SourceChanges,
     open_source,
 )
+from device_agent.sources.settings import StreamSettings
 from device_agent.store import (
     StoredPosition,
     StreamState,
@@ -267,7 +267,7 @@ class StreamReader:
 
     def is_outbox_full(self) -> bool:
         """Return whether no more windows may be closed: too many sketches wait already."""
-        most = self.device.settings.house.outbox_bytes
+        most = self.device.settings.outbox.most_bytes
         if self._waiting_bytes is None or self._waiting_bytes >= most:
             self._waiting_bytes = count_waiting_bytes(self.device.connection)
         return self._waiting_bytes >= most

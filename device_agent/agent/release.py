@@ -11,8 +11,8 @@ from device_agent.agent.device import Device
 from device_agent.store import NewRelease, StoredPosition, StreamState
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
-from shared.entropy import SystemSource
 from shared.privacy import Origin, PrivacyEvent, RandomSource
+from shared.system import SystemSource
 from shared.wire import SketchHeader, encode_message, encode_payload
 
 _REPORT_ID_BYTES = 16

@@ -47,7 +47,7 @@ from shared.privacy.accounting import (
     select_per_record,
     sum_losses,
 )
-from shared.privacy.group import USUAL_GROUPS, compute_group_loss, show_up
+from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +124,9 @@ class StreamBudget:
             "people": [
                 {
                     "n_records": group.n_records,
-                    "window_epsilon": show_up(group.window.epsilon),
-                    "lifetime_epsilon": show_up(group.lifetime.epsilon),
-                    "delta": show_up(group.window.delta),
+                    "window_epsilon": format_upper(group.window.epsilon),
+                    "lifetime_epsilon": format_upper(group.lifetime.epsilon),
+                    "delta": format_upper(group.window.delta),
                 }
                 for group in self.people
             ],
@@ -189,8 +189,8 @@ def report_budget(settings: Settings) -> BudgetReport:
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
         identity = load_identity(connection)
     plan = None if identity is None else decode_plan(identity.plan_bytes)
-    streams = [_report_stream(events, r, near[r], settings.budget, plan) for r in sorted(readers)]
-    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.budget)
+    streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
+    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.limits)
 
 
 def _report_stream(

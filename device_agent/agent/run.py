@@ -26,11 +26,12 @@ from device_agent.agent.policy import require_plan_allowed, require_server_allow
 from device_agent.agent.sender import Sender
 from device_agent.agent.stream_worker import StreamWorker
 from device_agent.server.certificates import make_context
-from device_agent.settings.agent_settings import Settings, StreamSettings
+from device_agent.settings.agent_settings import Settings
+from device_agent.sources.settings import StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError, StoreError, TransportError
-from shared.memory import give_back, share_one_heap
+from shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4
@@ -61,9 +62,9 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
     """
     every = [load() for load in loads]
     for settings in every:
-        start_log(settings.house.log_level, value_counts=settings.house.log_value_counts)
+        start_log(settings.log.level, value_counts=settings.log.value_counts)
         check_folder(settings.state_dir, create=False)
-        make_context(settings.house.tls)
+        make_context(settings.tls)
     _require_different_studies(every)
     share_one_heap()
     with ExitStack() as stack:
@@ -140,7 +141,7 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
 
 def _connection_of(device: Device) -> tuple[object, ...]:
     """Return what another connection is needed for when it changes."""
-    return device.settings.server, device.settings.house.tls, device.key
+    return device.settings.server, device.settings.tls, device.key
 
 
 class _Daemon:
@@ -306,7 +307,7 @@ class _Study:
                     field="standard input",
                     fix="stop the agent, and start anew",
                 )
-        make_context(settings.house.tls)
+        make_context(settings.tls)
         require_server_allowed(settings)
         require_plan_allowed(settings, self._device.plan)
         require_suitable(settings, self._device.plan)
@@ -314,7 +315,7 @@ class _Study:
     def _use(self, device: Device) -> None:
         old, self._device = self._device, device
         settings = device.settings
-        start_log(settings.house.log_level, value_counts=settings.house.log_value_counts)
+        start_log(settings.log.level, value_counts=settings.log.value_counts)
         if _connection_of(device) != _connection_of(old):
             self._key_changer.stop()
             self._network.close()
@@ -366,7 +367,7 @@ class _Study:
                 worker.stop("is suspended")
 
     def _write_metrics(self) -> None:
-        path = self._device.settings.house.metrics
+        path = self._device.settings.metrics.path
         if path is None:
             return
         try:
@@ -417,5 +418,5 @@ class _Study:
 
     def _list_counted(self) -> tuple[str, ...]:
         # The latter two depend on values, are exact, and the file is there to be sent on.
-        with_values = self._device.settings.house.metrics_value_counts
+        with_values = self._device.settings.metrics.value_counts
         return ("records_read", *(("unsketchable", "out_of_bounds") if with_values else ()))

@@ -24,8 +24,8 @@ from device_agent.agent.reading import (
     store_changes,
 )
 from device_agent.agent.release import draw_release
-from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import Position, RecordBatch
+from device_agent.sources.settings import StreamSettings
 from device_agent.store import (
     SlotSum,
     StoredPosition,

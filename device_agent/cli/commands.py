@@ -89,7 +89,7 @@ def _init(options: SimpleNamespace) -> int:
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
     print(make_statement(report.plan).describe())
     print(describe_policy(settings))
-    print(describe_budget(settings.budget))
+    print(describe_budget(settings.limits))
     return 0
 
 
@@ -136,7 +136,7 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
     else:
         # For whoever sits here; a file or pipe may be kept or sent on.
         shown = options.value_counts or sys.stdout.isatty()
-        print(show_once(report, settings.budget, value_counts=shown))
+        print(show_once(report, settings.limits, value_counts=shown))
     for error in report.errors:
         print(f"sfumato-agent: error: {error}", file=sys.stderr)
     if report.errors:

@@ -10,7 +10,7 @@ from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device, open_device
 from device_agent.agent.reading import make_statistic
 from device_agent.agent.stream_worker import StreamWorker
-from device_agent.settings.agent_settings import StreamSettings, load_settings
+from device_agent.settings.agent_settings import load_settings
 from device_agent.sources import (
     Guarantee,
     KnownPosition,
@@ -19,6 +19,7 @@ from device_agent.sources import (
     RecordBatch,
     RecordSource,
 )
+from device_agent.sources.settings import StreamSettings
 from device_agent.store import load_positions, load_stream
 from shared.core import SketchAccumulator
 from tests.device_agent.conftest import Agent
