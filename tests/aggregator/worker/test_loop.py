@@ -77,7 +77,7 @@ async def test_a_solver_that_fails_leaves_a_problem(
     assert decode.problem["type"] == f"/problems/{slug}"
     assert "secret" not in str(decode.problem)
     shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
-    assert shown["problem"] == {"field": None, "fix": None} | decode.problem
+    assert shown["problem"] == {"field": None, "fix": None, **decode.problem}
 
 
 async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(server: Server) -> None:

@@ -220,7 +220,7 @@ def test_a_portal_on_the_way_sets_no_sketch_aside(
 )
 def test_what_no_aggregator_says_of_a_device_is_not_kept(change: dict[str, object]) -> None:
     document = {**ANSWER, "server_time": 7}
-    gaps = {"last_slot": None, "missing": [], "n_missing": 0}
+    gaps: dict[str, object] = {"last_slot": None, "missing": [], "n_missing": 0}
     if "streams" in change:
         change = {"streams": [gaps | stream for stream in change["streams"]]}  # type: ignore[attr-defined]
     with (
