@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: documents that stay beside the code become pages, and their links lead there.
+"""Hooks of MkDocs: documents beside the code become pages of the site, and links point to them.
 
 A page links to files as they lie in the repository, so that it can be read on a forge. In the site
 a link to a document leads to its page, one to another file to a copy, and one to a folder is text.

@@ -17,7 +17,7 @@ from aggregator.cli.arguments import (
 )
 from aggregator.logs import describe_cause
 from aggregator.services.plans import PlanCache
-from aggregator.storage import Transaction, open_store
+from aggregator.storage import Layout, Transaction, open_store
 from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import CellSum, Sketch, Study
 from shared.errors import PlanError, TransportError, WireError
@@ -147,9 +147,7 @@ async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
         where = f"study {study_id.hex()}"
         try:
             plan = await plans.get(study)
-            wrong = await transaction.check_sums(
-                study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
-            )
+            wrong = await transaction.check_sums(study_id, layout=Layout.of(plan))
         except (PlanError, WireError) as error:
             yield f"{where}: cannot be summed anew ({error})"
             continue

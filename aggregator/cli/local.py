@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aggregator.cli.arguments import read_settings
 from aggregator.records import SystemClock
-from aggregator.services import Services, create_services
+from aggregator.services import Services
 from aggregator.storage import open_store, prepare_database
 
 
@@ -32,6 +32,6 @@ async def open_services(
             await prepare_database(store)
         else:
             await store.require_ready()
-        yield create_services(store, SystemClock())
+        yield Services(store, SystemClock())
     finally:
         await store.close()

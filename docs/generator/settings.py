@@ -37,10 +37,10 @@ def render_settings() -> str:
     return join_parts(
         [
             "# Settings",
-            "Three kinds are kept apart. Everything that privacy depends on is in the *plan*, "
-            "which is hashed into every sketch. The owner of a device decides in the agent's "
-            "*configuration* what it may spend. The *settings of a server* are operational: they "
-            "change no result and no guarantee.",
+            "There are three kinds. Everything that privacy depends on is in the *plan*, which is "
+            "hashed into every sketch. The owner of a device limits its budget in the agent's "
+            "*configuration*. The *settings of a server* are operational: they change no result "
+            "and no guarantee.",
             *_render_server(),
             *_render_agent(),
             *_render_plan(),
@@ -63,9 +63,9 @@ def _render_server() -> list[str]:
     ]
     return [
         "## Server",
-        "`sfumato serve` and `sfumato worker` take settings from options, from variables, and from "
-        "the TOML file that `--config` names. An option outweighs a variable, and a variable the "
-        "file. The variable of a setting is its name in capitals behind `SFUMATO_`: "
+        "`sfumato serve` and `sfumato worker` read settings from options, from variables, and from "
+        "the TOML file that `--config` names. Options override variables, and variables override "
+        "the file. The variable of a setting is `SFUMATO_` and its name in capitals: "
         "`SFUMATO_PORT=9000` is the same as `port = 9000`.",
         write_table(("setting", "default", "meaning"), _join_rows(rows)),
     ]
@@ -81,7 +81,7 @@ def _render_agent() -> list[str]:
         "## Agent",
         "One TOML file, `agent.toml`, configures a study on a device. "
         "`sfumato-agent init --print-config` prints one with comments. Paths are relative to the "
-        f"file. {variables} outweigh the file, and `SFUMATO_ENGINE` chooses the engine that "
+        f"file. {variables} override the file, and `SFUMATO_ENGINE` selects the engine that "
         "computes sketches.",
         _write_keys(AgentSettings, _SCALARS),
     ]
@@ -118,7 +118,7 @@ def _write_keys(kind: type, names: Sequence[str] | None = None) -> str:
 
 
 def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Join the rows of keys that share a meaning: they are explained together."""
+    """Join the rows of keys that share a meaning."""
     joined: dict[str, list[tuple[str, str]]] = {}
     for name, default, meaning in rows:
         joined.setdefault(meaning, []).append((name, default))
@@ -137,29 +137,29 @@ def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str
 
 def _render_plan() -> list[str]:
     meanings = read_parameters(SketchPlan) | {
-        "seed": "64 hexadecimal digits, or any other text, of which the SHA-256 is taken.",
-        "epsilon": "Of each sketch, for each record; exact and in quotes.",
-        "delta": "0, or what Gaussian noise needs; exact and in quotes.",
-        "mechanism": "The noise. If left out: Gaussian where there is a delta, Laplace with masks, "
-        "K-norm otherwise.",
-        "least_records": "Fewer records than this are carried over into the next window; 1 if left "
-        "out, and 0 under `add-remove-one`.",
-        "most_records": "At so many records the window closes early. Under `add-remove-one` this "
-        "only sizes the payload: no device ever looks whether it is reached.",
-        "measurements_per_record": "r, a divisor of m: features that one record adds to; m if left "
-        "out.",
-        "most_sketches_per_device": "The share of one device, so that none that lies can lock the "
-        "others out; an eighth of `most_sketches` if left out.",
-        "neighbouring": "What noise hides: the values of a record, or that it is there at all.",
-        "window": "How a stream is cut; see below.",
+        "seed": "64 hexadecimal digits, or any other text, which is hashed with SHA-256.",
+        "epsilon": "The epsilon of each sketch for each record; exact and in quotes.",
+        "delta": "0, or the delta of Gaussian noise; exact and in quotes.",
+        "mechanism": "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm "
+        "otherwise.",
+        "least_records": "Fewer records than this are carried over into the next window. Default: "
+        "1, and 0 under `add-remove-one`.",
+        "most_records": "The window closes early at this number of records. Under `add-remove-one` "
+        "it only sizes the payload: no device checks whether it is reached.",
+        "measurements_per_record": "r, a divisor of m: the number of features that one record adds "
+        "to. Default: m.",
+        "most_sketches_per_device": "The share of one device, so that a lying device cannot lock "
+        "the others out. Default: an eighth of `most_sketches`.",
+        "neighbouring": "The relation: hide the values of a record, or also that it exists.",
+        "window": "The division of a stream into windows; see below.",
         "radius_law": "The law of frequencies; see below.",
         "labels": "A list of `name` and `values`: declared attributes of devices.",
         "n_frequencies": "m, such as 5 k d for k clusters in d dimensions.",
     }
     parts = [
         "## Plan",
-        "A plan as a person writes it, in TOML or JSON. `sfumato plan new` asks for the choices "
-        "and writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
+        "A person writes a plan in TOML or JSON. `sfumato plan new` prompts for the choices and "
+        "writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
         "Digests, sensitivities, the noise scale and widths are derived from it.",
         write_table(("key", "default", "meaning"), _join_rows(_spec_rows(PlanSpec, meanings))),
     ]
@@ -172,7 +172,7 @@ def _render_plan() -> list[str]:
         shown = f"[[{title}]]" if title in ("dimensions", "labels") else f"[{title}]"
         own = read_parameters(kind) or {
             "name": "The label's name.",
-            "values": "The values that a device may have.",
+            "values": "The values that a device may choose from.",
         }
         parts.append(f"### `{shown}`")
         parts.append(write_table(("key", "default", "meaning"), _join_rows(_spec_rows(kind, own))))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from aggregator.records import SystemClock
-from aggregator.services import Services, create_services
+from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import open_store
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -35,7 +35,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     process = start("--no-worker", "--database", path, stderr=subprocess.DEVNULL)
     address, _ = read_announcement(process)
     store = open_store(Settings(database_url=path).database_url)
-    services = create_services(store, SystemClock())
+    services = Services(store, SystemClock())
     operator, _ = await services.keys.create(name="op", scope="operator")
     analyst, _ = await services.keys.create(name="ana", scope="analyst")
     limits = httpx.Limits(max_connections=None)

@@ -216,7 +216,7 @@ MERGED = (
         ("sums", "is not the sum of its sketches", "DELETE FROM pending_sketches"),
         (
             "references",
-            "waits for a sum, and has nothing to add",
+            "is pending, and has nothing to add",
             "UPDATE sketches SET payload = NULL WHERE sketch_id IN "
             "(SELECT sketch_id FROM pending_sketches)",
         ),
@@ -278,7 +278,7 @@ async def test_rows_that_name_what_is_not_there_are_found(
     connection.commit()
     connection.close()
     assert await filled.check() == 1
-    assert "its snapshot_id is not there" in capsys.readouterr().out
+    assert "its snapshot_id is missing" in capsys.readouterr().out
     assert await filled.check("--json") == 1
     orphans = find(json.loads(capsys.readouterr().out), "references")
     assert any(line.startswith("decodes ") and "snapshot_id" in line for line in orphans)
@@ -308,5 +308,5 @@ def test_a_database_that_is_not_there_is_no_fault_of_its_contents(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check_store(["--database", str(tmp_path / "none.db")]) == 2
-    assert "is not there" in capsys.readouterr().err
+    assert "is missing" in capsys.readouterr().err
     assert not (tmp_path / "none.db").exists()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from aggregator.cli import audit, backup, check_store, copy, key, migrate, serve, worker
+from aggregator.storage.schema import LATEST_REVISION
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
@@ -61,7 +62,7 @@ def test_migrating_tells_the_version_and_draws_a_generation(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert migrate(["--database", database]) == 0
-    assert capsys.readouterr().out == "schema version 0001\n"
+    assert capsys.readouterr().out == f"schema version {LATEST_REVISION}\n"
     assert migrate(["--database", database, "--new-generation"]) == 0
     first = capsys.readouterr().out
     assert migrate(["--database", database, "--new-generation"]) == 0

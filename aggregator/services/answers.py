@@ -1,4 +1,4 @@
-"""Between snapshot and solver: the problem that a snapshot poses, and the solution as a body."""
+"""The inverse problem of a snapshot; solutions and privacy promises as JSON bodies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.privacy import describe_promise
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
@@ -14,14 +13,18 @@ from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
-from shared.plan import SketchPlan
-from shared.wire.bodies.declaring import make_body
+from shared.plan import SketchPlan, make_statement
+from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import (
     BandBody,
     ChoiceBody,
     DimensionBody,
     EvidenceBody,
     MixtureBody,
+    PersonBody,
+    PrivacyBody,
+    PromiseBody,
+    PublicFactBody,
     QualityBody,
     ResultBody,
     VerdictBody,
@@ -55,7 +58,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
 def describe_solution(
     plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
 ) -> ResultBody:
-    """Return a solution as the interface shows it, with what it can be trusted for."""
+    """Return a solution as a body, with its quality, verdict and privacy promise."""
     quality = predict_quality(
         snr=snapshot.snr,
         n_frequencies=plan.n_frequencies,
@@ -101,3 +104,30 @@ def _describe_band(verdict: Verdict) -> BandBody:
 
 def _to_body(declared: type[B], value: Any) -> B | None:
     return None if value is None else make_body(declared, value)
+
+
+def describe_promise(plan: SketchPlan) -> PromiseBody:
+    """Return the guarantee of a plan, which goes with every result."""
+    statement = make_statement(plan)
+    most = plan.max_records_per_person
+    return PromiseBody(
+        epsilon=str(plan.release.epsilon),
+        delta=str(plan.release.delta),
+        neighbouring=plan.release.neighbouring,
+        mechanism=plan.release.mechanism,
+        scale=str(plan.release.scale),
+        statement=statement.describe(),
+        max_records_per_person="unknown" if most is None else most,
+        people=[read_body(PersonBody, person) for person in statement.people_to_json()],
+    )
+
+
+def describe_privacy(plan: SketchPlan) -> PrivacyBody:
+    """Return the privacy statement of a study: its promise, and the limits of the promise."""
+    statement = make_statement(plan)
+    return PrivacyBody(
+        **vars(describe_promise(plan)),
+        public=[make_body(PublicFactBody, fact) for fact in statement.public],
+        unprotected=list(statement.unprotected),
+        warnings=list(statement.cautions),
+    )
