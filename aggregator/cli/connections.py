@@ -1,6 +1,6 @@
 """Connections to `sfumato serve`: how long the head of a request may be, and how long it may take.
 
-uvicorn counts neither. Bodies are counted and timed by :mod:`aggregator.api.body_limit`.
+uvicorn counts neither. Bodies are counted and timed by :mod:`aggregator.api.middleware`.
 """
 
 from __future__ import annotations

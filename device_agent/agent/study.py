@@ -12,11 +12,12 @@ from datetime import datetime
 
 from device_agent.agent.device import Device
 from device_agent.agent.presenting import make_device_question
-from device_agent.server.messages import DeviceAnswer, Heartbeat, StudyAnswer
+from device_agent.server.messages import DeviceAnswer, StudyAnswer
 from device_agent.server.transport import ServerClient
 from device_agent.store import StudyNotice, count_sketches, save_notice
 from shared import __version__
 from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
+from shared.wire.bodies.devices import HeartbeatRequest
 
 WITHDRAWN = StudyNotice(state="withdrawn")
 
@@ -51,9 +52,9 @@ def make_question(
     return ask
 
 
-def make_heartbeat(device: Device) -> Heartbeat:
+def make_heartbeat(device: Device) -> HeartbeatRequest:
     """Return what the device says of itself now."""
-    return Heartbeat(
+    return HeartbeatRequest(
         agent=__version__,
         engine=device.settings.engine.name,
         waiting_sketches=count_sketches(device.connection).waiting,
@@ -88,7 +89,7 @@ def _read_notice(answer: StudyAnswer) -> StudyNotice:
     return StudyNotice(state=answer.state, accept_until=until, etag=answer.etag)
 
 
-def _tell(client: ServerClient, heartbeat: Heartbeat) -> None:
+def _tell(client: ServerClient, heartbeat: HeartbeatRequest) -> None:
     """Send the heartbeat; that it was not heard changes nothing."""
     try:
         client.put_heartbeat(heartbeat)
