@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from shared.errors import TransportError
-from shared.wire.bodies.declaring import BodyError, read_body
+from shared.errors import ConfigError, TransportError
+from shared.structure import structure
 
 T = TypeVar("T")
 
@@ -41,23 +40,14 @@ class AnswerReader:
         """Read a body as it is declared."""
         document = answer if isinstance(answer, dict) else self.read_document(answer)
         try:
-            return read_body(declared, document)
-        except BodyError as error:
-            raise self.refuse(str(error)) from error
+            return structure(declared, document, strict=False)
+        except ConfigError as error:
+            raise self.refuse(error.field or "the body") from error
 
     def check(self, declared: type[Any], document: dict[str, Any]) -> dict[str, Any]:
         """Return a document that can be read as declared, as it is."""
         self.read(declared, document)
         return document
-
-    def require(
-        self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]
-    ) -> T:
-        """Return a field of a kind; a boolean is no number."""
-        value = document.get(name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.refuse(name)
-        return value
 
     def refuse(self, what: str) -> TransportError:
         """Return the error of an answer that no aggregator gives."""

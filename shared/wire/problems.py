@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from shared import errors
-from shared.wire.bodies.declaring import body, member
+from shared.structure import member
+from shared.wire.bodies.declaring import body
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"
