@@ -20,7 +20,7 @@ BASE = 1_700_000_000 // HOUR * HOUR
 def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
     settings: dict[str, Any] = {
         "n_frequencies": 8,
-        "seed": bytes(range(32)),
+        "seed": bytes(range(32)).hex(),
         "epsilon": Fraction(1),
         "most_records": 1000,
         "least_records": 1,
