@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import (
     Annotated,
@@ -94,7 +94,7 @@ class Rule:
     max_length: int | None = None
     pattern: str | None = None
 
-    @property
+    @cached_property
     def limits(self) -> dict[str, Any]:
         """The limits that are set, by name."""
         return {name: v for name in _LIMITS if (v := getattr(self, name)) is not None}
@@ -283,7 +283,7 @@ class _Reader:
         if self.strict and (others := [name for name in document if name not in known]):
             raise self.error(
                 "is not a known key",
-                field=_join(path, others[0]),
+                field=_join(path, _quote(others[0])),
                 fix=_suggest(str(others[0]), list(known)),
             )
         values = dict(given)
@@ -321,7 +321,7 @@ class _Reader:
             if not isinstance(value, dict):
                 raise self.error("must be a table", field=path, fix=f"write [{path}]")
             return {
-                self.read(args[0], name, path): self.read(args[1], v, _join(path, name))
+                self.read(args[0], name, path): self.read(args[1], v, _join(path, _quote(name)))
                 for name, v in value.items()
             }
         if hint is Any or isinstance(hint, TypeVar):
@@ -403,10 +403,13 @@ def _list_fields(kind: type) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def _join(path: str, name: object) -> str:
-    # Whoever sends a document may send names that move a cursor.
-    shown = name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else repr(name)
-    return f"{path}.{shown}" if path else str(shown)
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _quote(name: object) -> str:
+    """Return a name that a document chose, without what moves the cursor of a reader."""
+    return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else repr(name)
 
 
 def _suggest(name: str, known: list[str]) -> str:

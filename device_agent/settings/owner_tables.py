@@ -17,17 +17,20 @@ _ANY = Rule(bool, "must name at least one", "remove it to allow all")
 Exact = Annotated[
     Fraction,
     Rule(
-        lambda value: value > 0,
+        None,
         "must be an exact number greater than zero",
         'write it in quotes, such as "1" or "1/10"',
+        gt=0,
     ),
 ]
 Digest = Annotated[
     bytes,
     Rule(
-        lambda digest: len(digest) == 32,
+        None,
         "must be 64 hexadecimal digits",
         "copy it from the study's operator",
+        min_length=32,
+        max_length=32,
     ),
 ]
 
@@ -44,12 +47,7 @@ class BudgetTable:
     lifetime: Exact | None = member(
         "The largest epsilon for someone who is in every window. Default: no limit.", default=None
     )
-    delta: (
-        Annotated[
-            Exact, Rule(lambda value: value < 1, "must be below 1", 'write it as "1/1000000"')
-        ]
-        | None
-    ) = member(
+    delta: Annotated[Exact, Rule(fix='write it as "1/1000000"', lt=1)] | None = member(
         "The delta at which both are judged, where the noise of a plan has one. Default: "
         '`"1/1000000"`.',
         default=None,
@@ -94,7 +92,7 @@ class OutboxTable:
     """Limit of the outbox."""
 
     most_megabytes: Annotated[
-        float, Rule(lambda x: x > 0, "must be a number greater than zero", "write megabytes")
+        float, Rule(None, "must be a number greater than zero", "write megabytes", gt=0)
     ] = member(
         "The size of waiting sketches at which no more is read and no window is closed until "
         "some are sent. A batch that was read already is finished.",

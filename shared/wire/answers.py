@@ -27,12 +27,8 @@ class AnswerReader:
 
     def read_document(self, data: bytes | str) -> dict[str, Any]:
         """Parse a body that is one JSON object."""
-        try:
-            document = json.loads(data)
-        # Nesting that Python does not follow is no document either.
-        except (ValueError, RecursionError) as error:
-            raise self.refuse("the body") from error
-        if not isinstance(document, dict):
+        document = _parse(data)
+        if document is None:
             raise self.refuse("the body")
         return document
 
@@ -60,11 +56,16 @@ class AnswerReader:
 
 def read_problem(data: bytes | str) -> dict[str, Any]:
     """Parse the body of a refusal; empty where it is no JSON object."""
+    return _parse(data) or {}
+
+
+def _parse(data: bytes | str) -> dict[str, Any] | None:
     try:
         document = json.loads(data)
+    # Nesting that Python does not follow is no document either.
     except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def read_retry_after(text: str, *, now: float) -> float | None:
