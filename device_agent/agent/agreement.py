@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from device_agent.agent.clocks import Clocks, ServerClock, describe_unasked
+from device_agent.agent.clocks import ServerClock, describe_unasked
 from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.presenting import make_device_question
@@ -18,6 +18,7 @@ from device_agent.agent.study import ServerAnswer, make_question, note_notice
 from device_agent.server.messages import DeviceAnswer
 from device_agent.server.transport import ServerClient
 from device_agent.store import StudyNotice, load_notice
+from device_agent.windows import Clocks
 from shared.errors import TransportError
 
 AGREED_S = 20.0

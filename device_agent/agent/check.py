@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from device_agent.agent.clocks import Clocks, ServerClock, describe_difference
+from device_agent.agent.clocks import ServerClock
 from device_agent.agent.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
@@ -34,7 +34,7 @@ from device_agent.store import (
     load_stream,
     open_database,
 )
-from device_agent.windows import WindowCutter
+from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, find_cautions

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference, format_time
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.release import draw_release
@@ -35,7 +34,14 @@ from device_agent.store import (
     note_source_changes,
     transaction,
 )
-from device_agent.windows import Cut, WindowCutter, WindowState
+from device_agent.windows import (
+    Clocks,
+    Cut,
+    WindowCutter,
+    WindowState,
+    describe_difference,
+    format_time,
+)
 from shared.core import FourierStatistic, SketchAccumulator
 from shared.errors import LedgerError, RecordError, SketchError
 from shared.privacy import Origin

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from device_agent.agent.clocks import format_time
 from device_agent.agent.origins import find_origins
 from device_agent.settings.agent_settings import Settings
 from device_agent.store import (
@@ -31,6 +30,7 @@ from device_agent.store import (
     require_identity,
     sum_ledger,
 )
+from device_agent.windows import format_time
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import (
     Budget,

@@ -15,7 +15,6 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from device_agent.agent.asking import Asker
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.key_changer import KeyChanger
 from device_agent.agent.log import LOG, start_log
@@ -28,6 +27,7 @@ from device_agent.agent.stream_worker import StreamWorker
 from device_agent.server.certificates import make_context
 from device_agent.settings.agent_settings import Settings, StreamSettings
 from device_agent.store import check_folder, count_sketches, holding, purge_sent
+from device_agent.windows import Clocks
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError, StoreError, TransportError
 from shared.memory import give_back, share_one_heap

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference, describe_uncertain
 from device_agent.agent.device import Device, make_event
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading import (
@@ -38,7 +38,7 @@ from device_agent.store import (
     write_positions,
     write_slot,
 )
-from device_agent.windows import SlotSchedule, WindowState
+from device_agent.windows import Clocks, SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError
 
@@ -61,43 +61,12 @@ def read_slots(device: Device, stream: StreamSettings, *, clocks: Clocks) -> Str
 
 
 def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, int]:
-    """Return the slots that are due, and the latest that records may join.
-
-    Where the owner's budget does not pay for the open slot too, records that fall in it join the
-    last one that is due: what can never be released should not pile up on the disk.
-
-    Raises
-    ------
-    BudgetExceededError
-        The budget does not pay for every slot that is due, or for none at all.
-    """
-    schedule = SlotSchedule(rule=device.plan.window)
-    next_slot = load_stream(device.connection, stream).next_sequence
-    due = range(next_slot, next_slot)
-    if clocks.agree:
-        due = schedule.find_due(next_slot, clocks=clocks.spending)
-    device.require_all_affordable(stream, due)
-    latest = schedule.find_open(due, now=clocks.latest_believable)
-    try:
-        device.require_all_affordable(stream, range(next_slot, latest + 1))
-    except BudgetExceededError:
-        if due:
-            return due, due.stop - 1
-        # Where the device's clock is ahead of what is certain, the budget is not at fault.
-        certain = schedule.find_open(due, now=clocks.earliest)
-        if certain == latest:
-            raise
-        device.require_all_affordable(stream, range(next_slot, certain + 1))
-        latest = certain
-    return due, latest
-
-
-def describe_held_slots(due: range, device: Device, clocks: Clocks) -> str | None:
-    """Describe the slots that stay open because the time is uncertain; None if none does."""
-    if not clocks.agree:
-        return describe_difference(clocks)
-    is_over = SlotSchedule(rule=device.plan.window).find_due(due.stop, clocks=clocks.closing)
-    return describe_uncertain(clocks) if is_over else None
+    """Return the slots that are due, and the latest that records may join; see ``SlotSchedule``."""
+    return SlotSchedule(rule=device.plan.window).plan(
+        load_stream(device.connection, stream).next_sequence,
+        clocks=clocks,
+        require_affordable=partial(device.require_all_affordable, stream),
+    )
 
 
 class _SlotReader:
@@ -133,7 +102,7 @@ class _SlotReader:
             self._summary.error = error
         for slot in due:
             self._release(slot)
-        if held := describe_held_slots(due, self._device, self._clocks):
+        if held := self._schedule.describe_held(due, self._clocks):
             self._summary.messages.append(held)
 
     def _read(self, *, next_slot: int, latest: int) -> None:

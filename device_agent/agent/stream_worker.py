@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG, describe_defect, warn_of_values
 from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import RecordSource
+from device_agent.windows import Clocks
 from shared.errors import BudgetExceededError, RecordError, SketchError, StoreError
 
 _TICK_S = 1.0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from device_agent.agent.clocks import format_time
 from device_agent.agent.policy import describe_budget
+from device_agent.windows import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,6 @@ from importlib.metadata import EntryPoint, EntryPoints
 import numpy as np
 import pytest
 
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device, open_device
 from device_agent.agent.reading import make_statistic
 from device_agent.agent.stream_worker import StreamWorker
@@ -20,6 +19,7 @@ from device_agent.sources import (
     RecordSource,
 )
 from device_agent.store import load_positions, load_stream
+from device_agent.windows import Clocks
 from shared.core import SketchAccumulator
 from tests.device_agent.conftest import Agent
 

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from device_agent.agent import release as releasing
 from device_agent.agent import slots as reading
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.settings.source_settings import FileSettings
 from device_agent.store import DeviceKey, load_slot, schema
 from device_agent.store.database import Connection
+from device_agent.windows import Clocks
 from shared.core.engines import default_engine
 from shared.core.quantise import STEPS
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
