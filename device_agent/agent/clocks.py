@@ -9,7 +9,7 @@ from pathlib import Path
 
 from device_agent.store import AgreedTime, load_agreed_time, save_agreed_time
 from device_agent.windows import OLDER_THAN_THIS, Clocks
-from shared.errors import StoreError, TransportError
+from shared.errors import StoreError
 from shared.wire import CLOCK_LEEWAY_S
 
 _BELIEVED_S = 86400.0
@@ -89,11 +89,3 @@ def _boot_id() -> str:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-def describe_unasked(error: TransportError) -> str:
-    """Describe the consequences of a request that the server did not answer."""
-    return (
-        f"{error}. Without the server it cannot be checked whether this device was cloned or "
-        "restored from a backup"
-    )

@@ -80,16 +80,6 @@ class Device:
         self._require_within_budget([], event, origins)
         return event
 
-    def reserve(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
-        """Reserve a release in the owner's ledger, if there is one, before its noise is drawn.
-
-        Raises
-        ------
-        BudgetExceededError, LedgerError, StoreError
-            It does not allow it, or cannot be written.
-        """
-        self.shared.reserve(self.settings, event, origins, now=now)
-
     def find_near(self, stream: str, origins: Iterable[Origin] = ()) -> set[Reader]:
         """Return the other streams, of all studies, that may have released the same records.
 

@@ -9,8 +9,6 @@ import traceback
 from datetime import UTC, datetime
 
 LOG = logging.getLogger("sfumato.agent")
-
-
 _VALUES = logging.getLogger("sfumato.agent.values")
 
 
@@ -30,6 +28,11 @@ def start_log(level: str, *, value_counts: bool = False) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Formatter())
         LOG.addHandler(handler)
+
+
+def report_event(level: int, message: str, stream: str = "") -> None:
+    """Log an event of a stream, or of the agent."""
+    LOG.log(level, message, extra={"stream": stream})
 
 
 def warn_of_values(message: str, stream: str) -> None:

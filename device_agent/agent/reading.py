@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
-from device_agent.agent.release import draw_release
+from device_agent.agent.release import release_window
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import (
     KnownPosition,
@@ -25,7 +25,6 @@ from device_agent.store import (
     StoredPosition,
     StreamState,
     checkpoint,
-    commit_release,
     count_waiting_bytes,
     key_folder,
     load_digest_key,
@@ -144,57 +143,30 @@ def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges
     )
 
 
-def read_stream(
-    device: Device, stream: StreamSettings, *, clocks: Clocks, clock: Clock
-) -> StreamSummary:
-    """Read a stream's new records and release the windows that are complete.
-
-    An error ends the reading of this stream alone and stands in the summary. What was released
-    before it stays released, and where the source itself broke off the open window is saved; after
-    any other error records behind the last release are read again.
-    """
-    reader = StreamReader(device, stream, clocks=lambda: clocks, clock=clock)
-    try:
-        _read_all(reader)
-    except SketchError as error:
-        reader.summary.error = error
-    return reader.summary
-
-
-def _read_all(reader: StreamReader) -> None:
-    with closing(reader):
-        source = reader.open()
-        try:
-            for batch in _read_saving(reader, source):
-                reader.add(batch)
-                if reader.is_outbox_full():
-                    break
-        finally:
-            reader.counts.raw_bytes_read = source.report.bytes_read
-            reader.summary.messages += source.report.describe_reading()
-            reader.summary.value_messages += source.report.describe_values()
-        reader.summary.value_messages += reader.take_warnings()
-        if reader.is_outbox_full():
-            reader.summary.messages.append(OUTBOX_IS_FULL)
-        if not reader.close_over() and reader.n_unsaved:
-            reader.checkpoint()
-        if difference := reader.describe_held_up():
-            reader.summary.messages.append(difference)
+def restore_accumulator(
+    device: Device,
+    statistic: FourierStatistic,
+    *,
+    first_record: int = 0,
+    sums: NDArray[np.int64] | None = None,
+    n_records: int = 0,
+    n_unsketchable: int = 0,
+) -> SketchAccumulator:
+    """Return the accumulator of a window: with its stored sums, or empty without them."""
+    engine = device.settings.engine
+    if sums is None:
+        return SketchAccumulator(statistic, first_record=first_record, engine=engine)
+    return SketchAccumulator.restore(
+        statistic,
+        first_record=first_record,
+        sums=sums,
+        n_records=n_records,
+        n_unsketchable=n_unsketchable,
+        engine=engine,
+    )
 
 
-def _read_saving(reader: StreamReader, source: RecordSource) -> Iterator[RecordBatch]:
-    """Yield what a source has; where it breaks off, what was added before is saved."""
-    if reader.is_outbox_full():
-        return
-    try:
-        yield from source.read()
-    except RecordError:
-        if reader.n_unsaved:
-            reader.checkpoint()
-        raise
-
-
-class StreamReader:
+class WindowReader:
     """One stream's source, open window and place in the ledger, between two releases.
 
     Where a method raises, what was added since the last checkpoint may be incomplete in memory:
@@ -236,6 +208,41 @@ class StreamReader:
         self._affordable: int | None = None
         # What was sent since it was counted is left out, so the truth is this or less.
         self._waiting_bytes: int | None = None
+
+    def read_all(self) -> None:
+        """Read all that the source has now, release complete windows, and save the open one.
+
+        If the source itself breaks off, the open window is saved; after any other error records
+        behind the last release are read again.
+        """
+        with closing(self):
+            source = self.open()
+            try:
+                self._add_all(source)
+            finally:
+                self.counts.raw_bytes_read = source.report.bytes_read
+                self.summary.messages += source.report.describe_reading()
+                self.summary.value_messages += source.report.describe_values()
+            self.summary.value_messages += self.take_warnings()
+            if self.is_outbox_full():
+                self.summary.messages.append(OUTBOX_IS_FULL)
+            # Only now: before, records of its slot might still come.
+            if not self.close_over() and self.n_unsaved:
+                self.checkpoint()
+            if difference := self.describe_held_up():
+                self.summary.messages.append(difference)
+
+    def _add_all(self, source: RecordSource) -> None:
+        while not self.is_outbox_full():
+            try:
+                batch = source.read_batch()
+            except RecordError:
+                if self.n_unsaved:
+                    self.checkpoint()
+                raise
+            if batch is None:
+                return
+            self.add(batch)
 
     def open(self) -> RecordSource:
         """Open the source behind what was read, and return it."""
@@ -335,24 +342,19 @@ class StreamReader:
         event = self.device.require_affordable(
             self._stream.name, self._state.next_sequence, origins
         )
-        self.device.reserve(event, origins, now=self._clock())
-        release = draw_release(
+        release = release_window(
             self.device,
-            state=self._state,
+            self._state,
+            self._accumulator,
             closed=closed,
             following=following,
-            accumulator=self._accumulator,
             positions=tuple(self._positions.values()),
             origins=origins,
             event=event,
             now=self._clock(),
         )
-        commit_release(self.device.connection, release)
-        # It raises nothing: what follows belongs to the release.
-        self.device.shared.confirm(event, origins, now=self._clock())
         if self._waiting_bytes is not None:
             self._waiting_bytes += len(release.message)
-        self._accumulator.sums.fill(0)
         self._state = release.state
         self._accumulator = self._restore_accumulator()
         if self._source is not None:
@@ -385,18 +387,14 @@ class StreamReader:
         return find_origins(self._stream) | read_from(self._stream, self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
-        state, engine = self._state, self.device.settings.engine
-        if state.sums is None:
-            return SketchAccumulator(
-                self._statistic, first_record=state.first_record, engine=engine
-            )
-        return SketchAccumulator.restore(
+        state = self._state
+        return restore_accumulator(
+            self.device,
             self._statistic,
             first_record=state.first_record,
             sums=state.sums,
             n_records=state.window.n_records,
             n_unsketchable=state.n_unsketchable,
-            engine=engine,
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:

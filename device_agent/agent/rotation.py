@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
+from device_agent.agent.network import Link, catch
+from device_agent.agent.polling import draw_pause
 from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
 from device_agent.agent.reading import require_not_suspended
 from device_agent.server.transport import ServerClient
@@ -27,6 +30,9 @@ from device_agent.store import (
     load_stream,
 )
 from shared.errors import SketchError, StoreError, TransportError
+
+_CAP_S = 300.0
+_REFUSED_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,78 @@ class RotationReport:
         }
 
 
+class KeyChanger:
+    """Offers the next key until the server says which key it takes.
+
+    Nothing may be sent while a change is open: with the wrong key it would be refused for good.
+
+    Parameters
+    ----------
+    on_settled
+        Called with the device as it is then.
+    on_silence
+        Called when the server does not answer.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        on_settled: Callable[[Device], None],
+        on_silence: Callable[[TransportError], None],
+    ) -> None:
+        self.is_offering = False
+        """True if an answer is outstanding: what was signed meanwhile would be refused."""
+        self._link = link
+        self._on_settled = on_settled
+        self._on_silence = on_silence
+        self._n_failures = 0
+        self._offers_at = 0.0
+
+    def step(self) -> bool:
+        """Offer the key if it is time; return whether the change is still open."""
+        link = self._link
+        if link.device.next_key is None:
+            return False
+        if link.timer() >= self._offers_at and not link.network.is_busy:
+            self.is_offering = True
+            link.network.submit(catch(_make_offer(link.device, link.clock)), self._note)
+        return link.device.next_key is not None
+
+    def _note(self, answer: Settled | SketchError) -> None:
+        self.is_offering = False
+        match answer:
+            case Settled():
+                self._settle(answer)
+            case TransportError():
+                self._wait(
+                    f"a change of keys is not finished, so nothing is sent: {answer}",
+                    draw_pause(self._n_failures, _CAP_S),
+                )
+                self._on_silence(answer)
+            case _:
+                if not self._link.is_patient:
+                    raise answer
+                self._wait(f"the server refuses this device with either key: {answer}", _REFUSED_S)
+
+    def _settle(self, settled: Settled) -> None:
+        try:
+            device = _settle(self._link.device, settled)
+        except StoreError as error:
+            if not self._link.is_patient:
+                raise
+            self._wait(str(error), draw_pause(self._n_failures, _CAP_S))
+            return
+        self._link.report(logging.WARNING, settled.describe(), "")
+        self._on_settled(device)
+
+    def _wait(self, problem: str, pause: float) -> None:
+        if self._n_failures == 0:
+            self._link.report(logging.WARNING, problem, "")
+        self._n_failures += 1
+        self._offers_at = self._link.timer() + 1.0 + pause
+
+
 def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
     """Give the device another key, or finish a change that was begun.
 
@@ -104,7 +182,7 @@ def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
                 field=error.field,
                 fix="run `sfumato-agent rotate-key` again; `once` and `run` finish it too",
             ) from error
-        device = settle(device, settled)
+        device = _settle(device, settled)
         if settled.refusal is not None:
             raise settled.refusal
         return RotationReport(
@@ -117,28 +195,7 @@ def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
         )
 
 
-def finish_rotation(device: Device, clock: Clock, messages: list[str]) -> Device:
-    """Finish a change of keys that was begun; the device as it is if the server does not answer.
-
-    Nothing may be sent while it is open: with the wrong key it would be refused for good.
-
-    Raises
-    ------
-    SketchError
-        The server refuses both keys.
-    """
-    if device.next_key is None:
-        return device
-    try:
-        settled = _offer(device, clock)
-    except TransportError as error:
-        messages.append(describe_open(error))
-        return device
-    messages.append(settled.describe())
-    return settle(device, settled)
-
-
-def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
+def _make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
     """Return what offers the next key; for any thread, while nothing else is signed.
 
     It raises ``TransportError`` where it cannot be known now which key the server takes, and what
@@ -170,7 +227,7 @@ def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled
     return ask
 
 
-def settle(device: Device, settled: Settled) -> Device:
+def _settle(device: Device, settled: Settled) -> Device:
     """Do what the answer to an offer says; return the device with the key that is taken.
 
     Raises
@@ -188,14 +245,9 @@ def settle(device: Device, settled: Settled) -> Device:
     return replace(device, identity=identity, key=key, next_key=None, retired=retired)
 
 
-def describe_open(error: TransportError) -> str:
-    """Describe a change of keys that is still open."""
-    return f"a change of keys is not finished, so nothing is sent: {error}"
-
-
 def _offer(device: Device, clock: Clock) -> Settled:
     with device.connect(clock) as client:
-        return make_offer(device, clock)(client)
+        return _make_offer(device, clock)(client)
 
 
 def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:

@@ -1,155 +1,238 @@
-"""Sending in the daemon: one sketch after the other, for ever, without waiting for any answer."""
+"""Send the outbox: each answer's consequence stands in one table that both sides share."""
 
 from __future__ import annotations
 
-import random
+import logging
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from device_agent.agent.device import Clock, Device
-from device_agent.agent.log import LOG
-from device_agent.agent.network import Network
-from device_agent.agent.sending import LONGEST_HOLD_S, SendSummary, note_outcome
+from device_agent.agent.comparing import COPIED, note_copied
+from device_agent.agent.network import Link
+from device_agent.agent.polling import Poller, draw_pause
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
-from device_agent.store import OutboxSketch, first_due, offer_sketch
-from shared.errors import ConfigError, StoreError
+from device_agent.store import (
+    OutboxSketch,
+    due_sketches,
+    first_due,
+    load_copied,
+    mark_attempt,
+    mark_sent,
+    mark_shelved,
+    offer_sketch,
+    suspend_stream,
+    transaction,
+)
+from shared.errors import ConfigError, SketchError, StoreError
 from shared.wire import DeviceAction
 
-_BASE_S = 0.5
-_CAP_S = 120.0
+_LONGEST_HOLD_S = 86400.0
+"""A server cannot keep a device silent for longer by one answer."""
+_ROUND_CAP_S = 10.0
 _SKETCH_CAP_S = 3600.0
 _OF_KEY = "signature-invalid"
-_DOUBTS = 5
+_MOST_HELD = 5
 _OF_STUDY = ("study-closed", "study-withdrawn")
 
 
-def draw_pause(n_failures: int, cap_s: float = _CAP_S) -> float:
-    """Draw a pause after some failures in a row, seconds.
+@dataclass(kw_only=True)
+class SendSummary:
+    """Numbers of sketches and bytes that the server has stored.
 
-    Full jitter spreads thousands of devices that come back at the same moment.
+    ``error`` is what ended all sending: the server refuses this device, another copy of its state
+    was at work, or the state cannot be written.
     """
-    return random.uniform(0.0, min(cap_s, _BASE_S * 2.0 ** min(n_failures, 30)))
+
+    sent: int = 0
+    bytes_sent: int = 0
+    error: SketchError | None = None
 
 
 class Sender:
-    """Sends what waits, oldest first, and pauses for all of it where the server cannot answer.
+    """Offers waiting sketches, none of which ever keeps the next one waiting.
 
-    A sketch that got no answer, or one to try again, waits by itself, longer each time, so that it
-    never keeps the next one from being sent; then it takes turns with those never tried.
+    The daemon calls ``step`` for ever. A sketch that got no answer, or one to retry, waits by
+    itself, longer each time, and takes turns with those never tried; where the server cannot
+    answer, all of them pause. ``once`` calls ``send_for``, whose rounds end.
 
     Parameters
     ----------
-    timer
-        Monotonic seconds.
+    poller
+        Says whether a sketch may be offered now: the server has just said that no other copy of
+        this state was at work.
     on_suspended
         Called with the name of a stream that an answer has suspended.
-    on_study
-        Called when an answer says that the study is closed or gone.
-    agrees
-        Tells whether a sketch may be offered now: the server has just said that no other copy of
-        this state was at work.
-    on_silence
-        Called when a sketch got no answer at all.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        network: Network,
-        *,
-        clock: Clock,
-        timer: Callable[[], float],
-        on_suspended: Callable[[str], None],
-        on_study: Callable[[], None],
-        agrees: Callable[[], bool],
-        on_silence: Callable[[], None],
-    ) -> None:
-        self.device = device
-        self.network = network
+    def __init__(self, link: Link, poller: Poller, *, on_suspended: Callable[[str], None]) -> None:
         self.summary = SendSummary()
-        self._clock = clock
-        self._timer = timer
+        self._link = link
+        self._poller = poller
         self._on_suspended = on_suspended
-        self._on_study = on_study
-        self._agrees = agrees
-        self._on_silence = on_silence
+        self._suspended: set[str] = set()
+        self._problem = ""
         self._tried_next = False
         self._n_failures = 0
         self._resumes_at = 0.0
 
-    def hurry(self) -> None:
-        """Forget the pause: the server has answered something else."""
+    def retry_now(self) -> None:
+        """End the pause."""
         self._n_failures, self._resumes_at = 0, 0.0
 
     def step(self) -> None:
-        """Hand the next sketch to the network, if there is one and it is time."""
-        if self.network.is_busy or self._timer() < self._resumes_at:
+        """Offer the next sketch that is due, if it is time and no answer is outstanding."""
+        if self._link.network.is_busy or self._link.timer() < self._resumes_at:
             return
-        now = self._clock()
         sketch = first_due(
-            self.device.connection,
-            now=now,
-            longest_hold_s=LONGEST_HOLD_S,
+            self._link.device.connection,
+            now=self._link.clock(),
+            longest_hold_s=_LONGEST_HOLD_S,
             tried=self._tried_next,
         )
-        if sketch is None or not self._agrees():
+        if sketch is None or not self._poller.agrees():
             return
-        study, sketch_id = self.device.identity.study, sketch.sketch_id
         try:
-            self.device.shared.require_confirmed()
-            message = offer_sketch(self.device.connection, sketch_id, now=now)
+            self._offer(sketch)
         except (StoreError, ConfigError) as error:
             self._wait(error)
             return
         self._tried_next = not self._tried_next
 
-        def put(client: ServerClient) -> UploadOutcome:
-            return client.put_sketch(study=study, sketch_id=sketch_id, message=message)
+    def send_for(self, seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Send what waits in rounds, with full-jitter back-off between them, for some seconds.
 
-        self.network.submit(put, lambda outcome: self._note(sketch, outcome))
+        Each round offers each sketch at most once, and the first is made however few seconds there
+        are. What ends all sending stands in the summary.
+        """
+        deadline = self._link.timer() + seconds
+        n_rounds = 0
+        while True:
+            try:
+                self._send_round()
+            except SketchError as error:
+                self.summary.error = error
+                return
+            pause = draw_pause(n_rounds, _ROUND_CAP_S)
+            if not self._list_due(self._link.clock() + pause):
+                return
+            if self._link.timer() + pause > deadline:
+                if self._problem:
+                    self._link.report(logging.WARNING, self._problem, "")
+                return
+            sleep(pause)
+            n_rounds += 1
+
+    def _send_round(self) -> None:
+        self._problem = ""
+        for sketch in self._list_due(self._link.clock()):
+            if sketch.stream in self._suspended:
+                continue
+            if not self._poller.agrees():
+                self._problem = str(self._poller.silence or "")
+                return
+            if not self._poller.may_send:
+                return
+            self._offer(sketch)
+
+    def _list_due(self, now: float) -> list[OutboxSketch]:
+        connection = self._link.device.connection
+        return due_sketches(connection, now=now, longest_hold_s=_LONGEST_HOLD_S)
+
+    def _offer(self, sketch: OutboxSketch) -> None:
+        device, sketch_id = self._link.device, sketch.sketch_id
+        device.shared.require_confirmed()
+        message = offer_sketch(device.connection, sketch_id, now=self._link.clock())
+
+        def put(client: ServerClient) -> UploadOutcome:
+            return client.put_sketch(
+                study=device.identity.study, sketch_id=sketch_id, message=message
+            )
+
+        self._link.network.submit(put, lambda outcome: self._note(sketch, outcome))
 
     def _note(self, sketch: OutboxSketch, outcome: UploadOutcome) -> None:
-        outcome = self._doubt(sketch, outcome)
-        said = len(self.summary.messages)
         if not outcome.answered:
-            self._on_silence()
+            # Whether the server is away, or this sketch meets a fault on the way, says the next
+            # poll.
+            self._poller.distrust()
+        least_hold_s = 0.0
+        if self._link.is_patient:
+            outcome = self._hold_by_key(sketch, outcome)
+            least_hold_s = draw_pause(sketch.attempts, _SKETCH_CAP_S)
         try:
-            note_outcome(
-                self.device,
-                sketch,
-                outcome,
-                now=self._clock(),
-                summary=self.summary,
-                least_hold_s=draw_pause(sketch.attempts, _SKETCH_CAP_S),
-            )
+            self._note_outcome(sketch, outcome, least_hold_s)
         except StoreError as error:
             # It is sent again as it is, and the server knows it already.
+            if not self._link.is_patient:
+                raise
             self._wait(error)
             return
-        self._pause(outcome)
-        for message in self.summary.messages[said:]:
-            LOG.warning(message, extra={"stream": sketch.stream})
-        self.summary.messages.clear()
-        if outcome.action is None:
-            LOG.info("sketch %d sent", sketch.sequence, extra={"stream": sketch.stream})
+        if self._link.is_patient:
+            self._pause(outcome)
         if outcome.problem in (*_OF_STUDY, _OF_KEY):
-            self._on_study()
-        if outcome.action is DeviceAction.SUSPEND:
-            self._on_suspended(sketch.stream)
+            self._poller.poll_soon()
 
-    def _doubt(self, sketch: OutboxSketch, outcome: UploadOutcome) -> UploadOutcome:
-        """Hold what a server refuses that may just not know our present key: it is asked first."""
-        is_of_key = outcome.problem == _OF_KEY and bool(self.device.retired)
-        if not is_of_key or sketch.attempts >= _DOUBTS:
+    def _note_outcome(
+        self, sketch: OutboxSketch, outcome: UploadOutcome, least_hold_s: float
+    ) -> None:
+        """Note the result of an upload; a sketch that waits on does so for the least hold."""
+        device, now = self._link.device, self._link.clock()
+        connection = device.connection
+        where = f"sketch {sketch.sequence} of stream {sketch.stream}"
+        match outcome.action:
+            case None:
+                mark_sent(connection, sketch.sketch_id, now=now)
+                self.summary.sent += 1
+                self.summary.bytes_sent += sketch.n_bytes
+                self._link.report(logging.INFO, f"sketch {sketch.sequence} sent", sketch.stream)
+            case DeviceAction.RETRY | DeviceAction.HOLD:
+                hold = min(max(outcome.retry_after_s, least_hold_s), _LONGEST_HOLD_S)
+                mark_attempt(
+                    connection,
+                    sketch.sketch_id,
+                    now=now,
+                    problem=outcome.problem,
+                    not_before=now + hold if hold else 0.0,
+                )
+                self._problem = outcome.detail
+            case DeviceAction.SHELVE:
+                with transaction(connection):
+                    mark_shelved(connection, sketch.sketch_id, now=now, problem=outcome.problem)
+                self._link.report(
+                    logging.WARNING,
+                    f"{where} was refused and set aside: {outcome.detail}",
+                    sketch.stream,
+                )
+            case DeviceAction.SUSPEND:
+                with transaction(connection):
+                    mark_shelved(connection, sketch.sketch_id, now=now, problem=outcome.problem)
+                    known = load_copied(connection).get(sketch.stream, ())
+                    is_known = any(first <= sketch.sequence <= last for first, last in known)
+                    held = [] if is_known else [(sketch.sequence, sketch.sequence)]
+                    note_copied(connection, device.plan, sketch.stream, held, now=now)
+                    suspend_stream(connection, sketch.stream, outcome.problem)
+                self._suspended.add(sketch.stream)
+                self._link.report(
+                    logging.WARNING,
+                    f"{where} was refused and its stream is suspended, with what waits of it set "
+                    f"aside ({COPIED}): {outcome.detail}",
+                    sketch.stream,
+                )
+                self._on_suspended(sketch.stream)
+
+    def _hold_by_key(self, sketch: OutboxSketch, outcome: UploadOutcome) -> UploadOutcome:
+        """Hold a sketch if the server may only not know our present key: a poll tells it first."""
+        is_of_key = outcome.problem == _OF_KEY and bool(self._link.device.retired)
+        if not is_of_key or sketch.attempts >= _MOST_HELD:
             return outcome
         return replace(outcome, action=DeviceAction.HOLD)
 
-    def _wait(self, error: StoreError | ConfigError) -> None:
+    def _wait(self, error: SketchError) -> None:
         """Wait until the state can be written again, as on a full disk."""
         if self._n_failures == 0:
-            LOG.error("nothing is sent now: %s", error)
-        self._resumes_at = self._timer() + 1.0 + draw_pause(self._n_failures)
+            self._link.report(logging.ERROR, f"nothing is sent now: {error}", "")
+        self._resumes_at = self._link.timer() + 1.0 + draw_pause(self._n_failures)
         self._n_failures += 1
 
     def _pause(self, outcome: UploadOutcome) -> None:
@@ -157,7 +240,9 @@ class Sender:
             self._n_failures = 0
             return
         if self._n_failures == 0:
-            LOG.warning("the server does not take sketches now: %s", outcome.detail)
-        pause = max(draw_pause(self._n_failures), min(outcome.retry_after_s, LONGEST_HOLD_S))
-        self._resumes_at = self._timer() + pause
+            message = f"the server does not take sketches now: {outcome.detail}"
+            self._link.report(logging.WARNING, message, "")
+        retry_after_s = min(outcome.retry_after_s, _LONGEST_HOLD_S)
+        pause = max(draw_pause(self._n_failures), retry_after_s)
+        self._resumes_at = self._link.timer() + pause
         self._n_failures += 1

@@ -21,16 +21,16 @@ from device_agent.agent.reading import (
     make_statistic,
     open_stream_source,
     require_not_suspended,
+    restore_accumulator,
     store_changes,
 )
-from device_agent.agent.release import draw_release
+from device_agent.agent.release import release_window
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import Position, RecordBatch
 from device_agent.store import (
     SlotSum,
     StoredPosition,
     adding_to_slots,
-    commit_release,
     load_positions,
     load_slot,
     load_stream,
@@ -46,20 +46,6 @@ _MOST_OPENED = 8
 """Sums held in memory while reading; records come roughly in the order of their slots."""
 
 
-def read_slots(device: Device, stream: StreamSettings, *, clocks: Clocks) -> StreamSummary:
-    """Read a stream's new records, and release every slot that is over, empty ones too.
-
-    An error stands in the summary. One of the source ends the reading, but holds up no slot:
-    records that could not be read in time join a later one.
-    """
-    summary = StreamSummary(name=stream.name)
-    try:
-        _SlotReader(device, stream, clocks, summary).run()
-    except SketchError as error:
-        summary.error = error
-    return summary
-
-
 def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, int]:
     """Return the slots that are due, and the latest that records may join; see ``SlotSchedule``."""
     return SlotSchedule(rule=device.plan.window).plan(
@@ -69,14 +55,20 @@ def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, i
     )
 
 
-class _SlotReader:
-    def __init__(
-        self, device: Device, stream: StreamSettings, clocks: Clocks, summary: StreamSummary
-    ) -> None:
+class SlotReader:
+    """One stream's source and its slots, between two runs.
+
+    Parameters
+    ----------
+    clocks
+        The clocks at the beginning of the run: how long it takes must not show.
+    """
+
+    def __init__(self, device: Device, stream: StreamSettings, *, clocks: Clocks) -> None:
+        self.summary = StreamSummary(name=stream.name)
         self._device = device
         self._stream = stream
         self._clocks = clocks
-        self._summary = summary
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
@@ -85,7 +77,12 @@ class _SlotReader:
             device.identity.study, device.plan, stream.name, self._state.next_sequence
         )
 
-    def run(self) -> None:
+    def read_all(self) -> None:
+        """Add each new record to its slot, and release every slot that is over, empty ones too.
+
+        An error of the source ends the reading, but holds up no slot: records that could not be
+        read in time join a later one.
+        """
         require_not_suspended(self._state)
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
@@ -96,14 +93,14 @@ class _SlotReader:
                 self._device.require_all_affordable(self._stream.name, due, self._origins)
         except BudgetExceededError as error:
             # A file was released before, in another stream or study: nothing was added.
-            self._summary.error = error
+            self.summary.error = error
             return
         except SketchError as error:
-            self._summary.error = error
+            self.summary.error = error
         for slot in due:
             self._release(slot)
         if held := self._schedule.describe_held(due, self._clocks):
-            self._summary.messages.append(held)
+            self.summary.messages.append(held)
 
     def _read(self, *, next_slot: int, latest: int) -> None:
         """Add each new record to its slot, and note the positions behind them all."""
@@ -151,37 +148,25 @@ class _SlotReader:
 
     def _restore(self, slot: int) -> SketchAccumulator:
         stored = load_slot(self._device.connection, self._stream.name, slot)
-        engine = self._device.settings.engine
         if stored is None:
-            return SketchAccumulator(self._statistic, engine=engine)
-        return SketchAccumulator.restore(
-            self._statistic,
-            first_record=0,
-            sums=stored.sums,
-            n_records=stored.n_records,
-            n_unsketchable=0,
-            engine=engine,
+            return restore_accumulator(self._device, self._statistic)
+        return restore_accumulator(
+            self._device, self._statistic, sums=stored.sums, n_records=stored.n_records
         )
 
     def _release(self, slot: int) -> None:
         """Release a slot under its own number; an empty one is released as any other."""
-        accumulator = self._restore(slot)
-        event = replace(self._event, sequence=slot)
-        self._device.reserve(event, self._origins, now=self._clocks.device)
-        release = draw_release(
+        release = release_window(
             self._device,
-            state=self._state,
+            self._state,
+            self._restore(slot),
             closed=WindowState(first_slot=slot, last_slot=slot),
             following=WindowState(),
-            accumulator=accumulator,
             positions=(),
             origins=self._origins,
-            event=event,
+            event=replace(self._event, sequence=slot),
             # The time of the run, for how long reading took tells how much there was.
             now=self._clocks.device,
         )
-        commit_release(self._device.connection, release)
-        self._device.shared.confirm(event, self._origins, now=self._clocks.device)
         self._state = release.state
-        accumulator.sums.fill(0)
-        self._summary.released += 1
+        self.summary.released += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG, describe_defect, warn_of_values
-from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
+from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, WindowReader
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import RecordSource
 from device_agent.windows import Clocks
@@ -27,7 +27,7 @@ class StreamWorker:
     Parameters
     ----------
     clocks, clock
-        As ``StreamReader`` takes them.
+        As ``WindowReader`` takes them.
     timer
         Monotonic seconds.
     """
@@ -51,7 +51,7 @@ class StreamWorker:
         self._clocks = clocks
         self._clock = clock
         self._timer = timer
-        self._reader: StreamReader | None = None
+        self._reader: WindowReader | None = None
         self._source: RecordSource | None = None
         self._is_over = self._is_held_up = False
         self._retry_s = _FIRST_RETRY_S
@@ -128,7 +128,7 @@ class StreamWorker:
         )
 
     def _open(self) -> None:
-        reader = StreamReader(self._device, self.settings, clocks=self._clocks, clock=self._clock)
+        reader = WindowReader(self._device, self.settings, clocks=self._clocks, clock=self._clock)
         self._n_notes = self._n_unusable = 0
         self._source = reader.open()
         self._reader = reader

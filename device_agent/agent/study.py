@@ -1,98 +1,96 @@
-"""The study's life cycle as the device follows it, and what the device says of itself.
-
-Both depend on clocks and settings alone: neither tells anything about records.
-"""
+"""One study at work, in `once` and in the daemon: poll, finish a change of keys, send."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 
-from device_agent.agent.device import Device
-from device_agent.agent.presenting import make_device_question
-from device_agent.server.messages import DeviceAnswer, Heartbeat, StudyAnswer
+from device_agent.agent.device import Clock, Device
+from device_agent.agent.network import Link, Network
+from device_agent.agent.polling import Poller
+from device_agent.agent.rotation import KeyChanger
+from device_agent.agent.sender import Sender
 from device_agent.server.transport import ServerClient
-from device_agent.store import StudyNotice, count_sketches, save_notice
-from shared import __version__
-from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
-
-WITHDRAWN = StudyNotice(state="withdrawn")
+from device_agent.store import purge_sent
+from device_agent.windows import Clocks
+from shared.errors import StoreError
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerAnswer:
-    """The server's knowledge of the device, and news of the study; None if there is none."""
+class Study:
+    """A device's dealings with one server.
 
-    device: DeviceAnswer
-    notice: StudyNotice | None
-
-
-def make_question(
-    device: Device, notice: StudyNotice
-) -> Callable[[ServerClient], ServerAnswer | StudyNotice]:
-    """Return what asks about device and study and says how the device is; for any thread.
-
-    A study that was withdrawn is an answer; every other refusal is raised.
+    Parameters
+    ----------
+    make_network
+        Makes the network of a connection.
+    report, is_patient
+        See ``Link``.
     """
-    study = device.identity.study
-    heartbeat, ask_device = make_heartbeat(device), make_device_question(device)
 
-    def ask(client: ServerClient) -> ServerAnswer | StudyNotice:
-        try:
-            found = ask_device(client)
-            new = _ask_study(client, study, notice)
-            _tell(client, heartbeat)
-        except StudyWithdrawnError:
-            return WITHDRAWN
-        return ServerAnswer(device=found, notice=new)
+    def __init__(
+        self,
+        device: Device,
+        *,
+        clock: Clock,
+        make_network: Callable[[Callable[[], ServerClient]], Network],
+        report: Callable[[int, str, str], None],
+        is_patient: bool,
+    ) -> None:
+        self._make_network = make_network
+        self.link = Link(
+            device=device,
+            network=make_network(lambda: device.connect(clock)),
+            clock=clock,
+            timer=time.monotonic,
+            report=report,
+            is_patient=is_patient,
+        )
+        self._begin()
 
-    return ask
+    @property
+    def device(self) -> Device:
+        """The device under its present settings and key."""
+        return self.link.device
+
+    def use(self, device: Device) -> None:
+        """Go on under other settings or another key of the same device."""
+        before, self.link.device = self.link.device, device
+        self.sender.retry_now()
+        if _connection_of(device) != _connection_of(before):
+            self.link.network.close()
+            self.link.network = self._make_network(lambda: device.connect(self.link.clock))
+            self._begin()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.link.network.close()
+
+    def poll(self) -> bool:
+        """Finish a change of keys, then poll, if it is time; return whether sending must wait."""
+        return self.key_changer.step() or self.poller.step()
+
+    def read_clocks(self) -> Clocks:
+        """Return the clocks now."""
+        return self.poller.server_clock.read(self.link.clock())
+
+    def purge(self) -> None:
+        """Drop the bytes of sketches that were sent long ago."""
+        with suppress(StoreError):  # on a full disk: later
+            # A clock that jumped forward must not take from a restored server what it needs.
+            purge_sent(self.device.connection, now=self.read_clocks().earliest)
+
+    def stop_stream(self, name: str) -> None:
+        """Stop reading a stream that an answer has suspended."""
+
+    def _begin(self) -> None:
+        self.poller = Poller(self.link)
+        self.sender = Sender(self.link, self.poller, on_suspended=self.stop_stream)
+        self.key_changer = KeyChanger(
+            self.link, on_settled=self.use, on_silence=self.poller.note_silence
+        )
 
 
-def make_heartbeat(device: Device) -> Heartbeat:
-    """Return what the device says of itself now."""
-    return Heartbeat(
-        agent=__version__,
-        engine=device.settings.engine.name,
-        waiting_sketches=count_sketches(device.connection).waiting,
-    )
-
-
-def note_notice(device: Device, notice: StudyNotice | None, before: StudyNotice) -> StudyNotice:
-    """Keep what is new of the study, and return what is known of it now."""
-    if notice is None or notice == before:
-        return before
-    # On a full disk it is not kept: the next start asks again with the ETag of before.
-    with suppress(StoreError):
-        save_notice(device.connection, notice)
-    return notice
-
-
-def _ask_study(client: ServerClient, study: bytes, before: StudyNotice) -> StudyNotice | None:
-    try:
-        answer = client.ask_study(study, before.etag)
-    except (StudyWithdrawnError, TransportError):
-        raise
-    except SketchError:
-        # A server of before says nothing of it to devices.
-        return None
-    return None if answer is None else _read_notice(answer)
-
-
-def _read_notice(answer: StudyAnswer) -> StudyNotice:
-    until = None
-    if answer.accept_until is not None:
-        until = datetime.fromisoformat(answer.accept_until).timestamp()
-    return StudyNotice(state=answer.state, accept_until=until, etag=answer.etag)
-
-
-def _tell(client: ServerClient, heartbeat: Heartbeat) -> None:
-    """Send the heartbeat; that it was not heard changes nothing."""
-    try:
-        client.put_heartbeat(heartbeat)
-    except StudyWithdrawnError:
-        raise
-    except SketchError:
-        pass
+def _connection_of(device: Device) -> tuple[object, ...]:
+    """Return the values whose change needs another connection."""
+    return device.settings.server, device.settings.house.tls, device.key

@@ -42,6 +42,11 @@ class Connection(sqlite3.Connection):
     journal: Journal | None = None
     ledger: LedgerSums | None = None
 
+    def close(self) -> None:
+        """Close it, and with the last connection of a folder its journal."""
+        self.journal = None
+        super().close()
+
 
 def check_folder(folder: Path, *, create: bool) -> None:
     """Make sure that the state's folder exists and is closed to others.

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent import device, sending
+from device_agent.agent import device, sender
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
 from device_agent.server.messages import UploadOutcome
@@ -371,7 +371,7 @@ def _draw_again_before_sending(patch: pytest.MonkeyPatch) -> None:
     def offer(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> bytes:
         return offer_sketch(connection, sketch_id, now=now)[:-1] + bytes([next(count) % 256])
 
-    patch.setattr(sending, "offer_sketch", offer)
+    patch.setattr(sender, "offer_sketch", offer)
 
 
 def _ignore_the_budget(patch: pytest.MonkeyPatch) -> None:

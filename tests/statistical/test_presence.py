@@ -29,7 +29,7 @@ from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.settings.source_settings import FileSettings
-from device_agent.store import DeviceKey, load_slot, schema
+from device_agent.store import DeviceKey, NewRelease, commit_release, load_slot, schema
 from device_agent.store.database import Connection
 from device_agent.windows import Clocks
 from shared.core.engines import default_engine
@@ -106,8 +106,9 @@ class Stage:
         )
         device = _make_device(plan, self.folder)
         now = float(ORIGIN + n_slots * LENGTH)
-        summary = reading.read_slots(device, settings, clocks=Clocks(device=now, server=now))
-        assert summary.error is None, summary.error
+        reader = reading.SlotReader(device, settings, clocks=Clocks(device=now, server=now))
+        reader.read_all()
+        assert reader.summary.error is None, reader.summary.error
         kept = {row["sequence"]: row for row in device.connection.execute("SELECT * FROM outbox")}
         device.connection.close()
         return np.array([_show(plan, kept.get(slot)) for slot in range(n_slots)])
@@ -218,26 +219,29 @@ def plant_bound_by_count(stage: Stage) -> None:
 
 def plant_skipped_slot(stage: Stage) -> None:
     """Release nothing for a slot without records."""
-    right = reading._SlotReader._release
+    right = reading.SlotReader._release
 
     def release(self: Any, slot: int) -> None:
         if load_slot(self._device.connection, STREAM, slot) is not None:
             right(self, slot)
 
-    stage.patch.setattr(reading._SlotReader, "_release", release)
+    stage.patch.setattr(reading.SlotReader, "_release", release)
 
 
 def plant_kept_count(stage: Stage) -> None:
     """Keep the exact number of records beside the released bytes."""
-    right = releasing.draw_release
+    draw_payload, commit, numbers = releasing._draw_payload, commit_release, [0]
 
-    def draw(*arguments: Any, accumulator: Any, **options: Any) -> Any:
-        number = accumulator.n_records
-        release = right(*arguments, accumulator=accumulator, **options)
-        object.__setattr__(release, "n_records", number)
-        return release
+    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+        numbers[0] = accumulator.n_records
+        return draw_payload(device, accumulator, source)
 
-    stage.patch.setattr(reading, "draw_release", draw)
+    def keep(connection: Connection, release: NewRelease) -> None:
+        object.__setattr__(release, "n_records", numbers[0])
+        commit(connection, release)
+
+    stage.patch.setattr(releasing, "_draw_payload", draw)
+    stage.patch.setattr(releasing, "commit_release", keep)
 
 
 @pytest.mark.parametrize(
