@@ -28,12 +28,9 @@ from device_agent.server.certificates import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings, StreamSettings
 from device_agent.sources import RecordBatch
-from device_agent.store import (
-    DATABASE_NAME,
-    load_identity,
-    load_stream,
-    open_database,
-)
+from device_agent.store.database import DATABASE_NAME, open_database
+from device_agent.store.identity import load_identity
+from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError

@@ -17,21 +17,11 @@ from dataclasses import dataclass, field, replace
 from device_agent.agent.device import Device, make_event
 from device_agent.server.messages import DeviceAnswer
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    append_event,
-    list_acknowledged,
-    list_streams,
-    list_unoffered,
-    load_copied,
-    load_generation,
-    load_stream,
-    save_generation,
-    send_again,
-    shelve_waiting,
-    study_of,
-    suspend_stream,
-    transaction,
-)
+from device_agent.store.database import transaction
+from device_agent.store.identity import load_generation, save_generation
+from device_agent.store.ledger import append_event, load_copied, study_of
+from device_agent.store.outbox import list_acknowledged, list_unoffered, send_again, shelve_waiting
+from device_agent.store.streams import list_streams, load_stream, suspend_stream
 from shared.errors import LedgerError, StoreError
 from shared.plan import SketchPlan
 

@@ -14,20 +14,11 @@ from device_agent.server.certificates import make_context
 from device_agent.server.messages import Heartbeat, PlanRefusal
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings, StreamSettings
-from device_agent.store import (
-    DeviceKey,
-    Identity,
-    OutboxCounts,
-    check_folder,
-    count_sketches,
-    find_near,
-    key_folder,
-    load_keys,
-    load_retired,
-    open_database,
-    require_identity,
-    sum_ledger,
-)
+from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from device_agent.store.identity import Identity, require_identity
+from device_agent.store.key import DeviceKey, key_folder
+from device_agent.store.key_change import load_keys, load_retired
+from device_agent.store.outbox import OutboxCounts, count_sketches
 from shared import __version__
 from shared.errors import (
     ConfigError,

@@ -22,25 +22,24 @@ from device_agent.agent.policy import require_plan_allowed, require_server_allow
 from device_agent.server.messages import DeviceAnswer, PlanAnswer
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    DeviceKey,
-    Identity,
-    KeyState,
+from device_agent.store.database import (
     check_folder,
     create_database,
-    create_key,
     find_near,
-    holding,
-    key_folder,
-    list_studies,
-    load_identity,
-    load_key,
-    load_keys,
-    load_stream,
     open_database,
-    save_identity,
     sum_ledger,
 )
+from device_agent.store.identity import (
+    Identity,
+    KeyState,
+    list_studies,
+    load_identity,
+    save_identity,
+)
+from device_agent.store.key import DeviceKey, create_key, key_folder, load_key
+from device_agent.store.key_change import load_keys
+from device_agent.store.repair import holding
+from device_agent.store.streams import load_stream
 from shared.errors import (
     AccessError,
     ConfigError,

@@ -12,32 +12,20 @@ from device_agent.agent.comparing import COPIED
 from device_agent.agent.device import Clock
 from device_agent.agent.reading import require_not_suspended
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    KEY_FOLDERS,
-    OutboxSketch,
-    check_folder,
-    count_sketches,
+from device_agent.store.database import check_folder, open_database, sum_ledger, transaction
+from device_agent.store.forgetting import (
     erase_database,
     erase_device,
     erase_key,
     erase_set_aside,
-    find_sketch,
-    holding,
     is_forgotten,
-    key_folder,
-    list_streams,
-    list_studies,
-    load_identity,
-    load_stream,
-    lock_folder,
-    offer_sketch,
-    open_database,
-    repair,
-    require_identity,
-    resume_stream,
-    sum_ledger,
-    transaction,
 )
+from device_agent.store.identity import list_studies, load_identity, require_identity
+from device_agent.store.key import KEY_FOLDERS, key_folder
+from device_agent.store.lock import lock_folder
+from device_agent.store.outbox import OutboxSketch, count_sketches, find_sketch, offer_sketch
+from device_agent.store.repair import holding, repair
+from device_agent.store.streams import list_streams, load_stream, resume_stream
 from shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 
 

@@ -16,13 +16,9 @@ from device_agent.agent.sender import SendSummary
 from device_agent.agent.slots import SlotReader
 from device_agent.agent.study import Study
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    OutboxCounts,
-    check_folder,
-    count_sketches,
-    holding,
-    sum_ledger,
-)
+from device_agent.store.database import check_folder, sum_ledger
+from device_agent.store.outbox import OutboxCounts, count_sketches
+from device_agent.store.repair import holding
 from device_agent.windows import Clocks
 from shared.errors import SketchError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss

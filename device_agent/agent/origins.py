@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from device_agent.settings.agent_settings import StreamSettings
-from device_agent.store import StoredPosition
+from device_agent.store.positions import StoredPosition
 from shared.file_identity import identify
 from shared.privacy import Origin
 

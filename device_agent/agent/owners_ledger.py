@@ -10,15 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    Identity,
-    list_origins,
-    list_sketch_ids,
-    load_entries,
-    load_holder,
-    load_ledger_id,
-    save_ledger_id,
-)
+from device_agent.store.identity import Identity, load_holder, load_ledger_id, save_ledger_id
+from device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
 from shared.errors import LedgerError, SketchError
 from shared.ledger import OwnersLedger, Reservation
 from shared.privacy import Origin, PrivacyEvent

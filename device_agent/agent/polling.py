@@ -20,7 +20,8 @@ from device_agent.agent.network import Link, catch
 from device_agent.agent.presenting import make_device_question
 from device_agent.server.messages import DeviceAnswer, Heartbeat
 from device_agent.server.transport import ServerClient
-from device_agent.store import StudyNotice, count_sketches, load_notice, save_notice
+from device_agent.store.notice import StudyNotice, load_notice, save_notice
+from device_agent.store.outbox import count_sketches
 from shared import __version__
 from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
 

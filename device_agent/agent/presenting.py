@@ -15,7 +15,9 @@ from device_agent.agent.comparing import Offers, describe_copied, find_copied, l
 from device_agent.agent.device import Device
 from device_agent.server.messages import DeviceAnswer, KeyOffer
 from device_agent.server.transport import ServerClient
-from device_agent.store import DeviceKey, list_signed, load_generation
+from device_agent.store.identity import load_generation
+from device_agent.store.key import DeviceKey
+from device_agent.store.key_change import list_signed
 from shared.errors import LedgerError, SignatureError, SketchError, TransportError
 from shared.wire import encode_rotation_input
 

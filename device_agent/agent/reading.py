@@ -21,18 +21,12 @@ from device_agent.sources import (
     SourceChanges,
     open_source,
 )
-from device_agent.store import (
-    StoredPosition,
-    StreamState,
-    checkpoint,
-    count_waiting_bytes,
-    key_folder,
-    load_digest_key,
-    load_positions,
-    load_stream,
-    note_source_changes,
-    transaction,
-)
+from device_agent.store.database import transaction
+from device_agent.store.digest_key import load_digest_key
+from device_agent.store.key import key_folder
+from device_agent.store.outbox import count_waiting_bytes
+from device_agent.store.positions import StoredPosition, load_positions, note_source_changes
+from device_agent.store.streams import StreamState, checkpoint, load_stream
 from device_agent.windows import (
     Clocks,
     Cut,

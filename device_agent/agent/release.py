@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from device_agent.agent.device import Device
-from device_agent.store import NewRelease, StoredPosition, StreamState, commit_release
+from device_agent.store.positions import StoredPosition
+from device_agent.store.streams import NewRelease, StreamState, commit_release
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
 from shared.entropy import SystemSource

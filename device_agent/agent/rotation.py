@@ -16,19 +16,18 @@ from device_agent.agent.presenting import make_device_question, make_key_offer, 
 from device_agent.agent.reading import require_not_suspended
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
+from device_agent.store.database import check_folder
+from device_agent.store.key import key_folder
+from device_agent.store.key_change import (
     abandon_key_change,
     begin_key_change,
-    check_folder,
-    count_sketches,
     finish_key_change,
-    holding,
-    key_folder,
     list_signed,
-    list_streams,
     load_retired,
-    load_stream,
 )
+from device_agent.store.outbox import count_sketches
+from device_agent.store.repair import holding
+from device_agent.store.streams import list_streams, load_stream
 from shared.errors import SketchError, StoreError, TransportError
 
 _CAP_S = 300.0

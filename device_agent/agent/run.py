@@ -24,7 +24,9 @@ from device_agent.agent.stream_worker import StreamWorker
 from device_agent.agent.study import Study
 from device_agent.server.certificates import make_context
 from device_agent.settings.agent_settings import Settings, StreamSettings
-from device_agent.store import check_folder, count_sketches, holding
+from device_agent.store.database import check_folder
+from device_agent.store.outbox import count_sketches
+from device_agent.store.repair import holding
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError
 from shared.memory import give_back, share_one_heap

@@ -12,18 +12,18 @@ from device_agent.agent.network import Link
 from device_agent.agent.polling import Poller, draw_pause
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
-from device_agent.store import (
+from device_agent.store.database import transaction
+from device_agent.store.ledger import load_copied
+from device_agent.store.outbox import (
     OutboxSketch,
     due_sketches,
     first_due,
-    load_copied,
     mark_attempt,
     mark_sent,
     mark_shelved,
     offer_sketch,
-    suspend_stream,
-    transaction,
 )
+from device_agent.store.streams import suspend_stream
 from shared.errors import ConfigError, SketchError, StoreError
 from shared.wire import DeviceAction
 

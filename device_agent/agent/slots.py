@@ -27,17 +27,9 @@ from device_agent.agent.reading import (
 from device_agent.agent.release import release_window
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import Position, RecordBatch
-from device_agent.store import (
-    SlotSum,
-    StoredPosition,
-    adding_to_slots,
-    load_positions,
-    load_slot,
-    load_stream,
-    note_origins,
-    write_positions,
-    write_slot,
-)
+from device_agent.store.positions import StoredPosition, load_positions, write_positions
+from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
+from device_agent.store.streams import load_stream, note_origins
 from device_agent.windows import Clocks, SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError

@@ -12,7 +12,7 @@ from device_agent.agent.polling import Poller
 from device_agent.agent.rotation import KeyChanger
 from device_agent.agent.sender import Sender
 from device_agent.server.transport import ServerClient
-from device_agent.store import purge_sent
+from device_agent.store.outbox import purge_sent
 from device_agent.windows import Clocks
 from shared.errors import StoreError
 

@@ -8,7 +8,7 @@ import pytest
 from device_agent.agent import clocks
 from device_agent.agent.clocks import ServerClock
 from device_agent.agent.polling import draw_pause
-from device_agent.store import create_database
+from device_agent.store.database import create_database
 from device_agent.windows import Clocks, describe_difference
 
 START = 1_700_000_000.0

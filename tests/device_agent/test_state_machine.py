@@ -31,8 +31,9 @@ from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
-from device_agent.store import offer_sketch, streams
+from device_agent.store import streams
 from device_agent.store.journal import Journal, read_journal
+from device_agent.store.outbox import offer_sketch
 from shared.core import SketchAccumulator
 from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule

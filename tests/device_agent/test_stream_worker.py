@@ -18,7 +18,8 @@ from device_agent.sources import (
     RecordBatch,
     RecordSource,
 )
-from device_agent.store import load_positions, load_stream
+from device_agent.store.positions import load_positions
+from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks
 from shared.core import SketchAccumulator
 from tests.device_agent.conftest import Agent

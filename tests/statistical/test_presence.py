@@ -29,8 +29,11 @@ from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.settings.source_settings import FileSettings
-from device_agent.store import DeviceKey, NewRelease, commit_release, load_slot, schema
+from device_agent.store import schema
 from device_agent.store.database import Connection
+from device_agent.store.key import DeviceKey
+from device_agent.store.slots import load_slot
+from device_agent.store.streams import NewRelease, commit_release
 from device_agent.windows import Clocks
 from shared.core.engines import default_engine
 from shared.core.quantise import STEPS
