@@ -10,10 +10,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
@@ -22,8 +22,8 @@ from device_agent.agent.policy import (
     require_plan_allowed,
     require_server_allowed,
 )
-from device_agent.agent.reading import open_stream_source, require_not_suspended
-from device_agent.agent.slots import plan_slots
+from device_agent.agent.reading.slots import plan_slots
+from device_agent.agent.reading.windows import open_stream_source
 from device_agent.server.certificates import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings, StreamSettings
@@ -234,7 +234,7 @@ def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iter
     Nor is any shown, as under other plans a terminal shows the first few: of a source with one or
     none that would tell it.
     """
-    require_not_suspended(load_stream(device.connection, stream.name))
+    load_stream(device.connection, stream.name).require_not_suspended()
     due, _ = plan_slots(device, stream.name, clocks=clocks)
     with closing(open_stream_source(device, _without_lock(stream))) as source:
         for _ in source.read():

@@ -8,14 +8,14 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.comparing import require_no_copy
 from device_agent.agent.device import (
     Clock,
     connect,
     make_event,
     require_suitable,
 )
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.comparing import require_no_copy
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed

@@ -8,9 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.comparing import COPIED
 from device_agent.agent.device import Clock
-from device_agent.agent.reading import require_not_suspended
+from device_agent.agent.exchange.comparing import COPIED
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, open_database, sum_ledger, transaction
 from device_agent.store.forgetting import (
@@ -84,7 +83,7 @@ def export_sketch(
                     field=f"sketch {sequence} of stream {stream}",
                     fix="see `sfumato-agent status` and `budget`",
                 )
-            require_not_suspended(load_stream(connection, stream))
+            load_stream(connection, stream).require_not_suspended()
         # Whoever carries it may bring it to the server.
         message = offer_sketch(connection, sketch.sketch_id, now=clock())
     _write_new(path, message)

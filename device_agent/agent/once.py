@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.agent.comparing import known_streams
 from device_agent.agent.device import Clock, Device, open_device
-from device_agent.agent.network import Network
-from device_agent.agent.reading import StreamSummary, WindowReader
-from device_agent.agent.sender import SendSummary
-from device_agent.agent.slots import SlotReader
-from device_agent.agent.study import Study
+from device_agent.agent.exchange.comparing import known_streams
+from device_agent.agent.exchange.network import Network
+from device_agent.agent.exchange.sender import SendSummary
+from device_agent.agent.exchange.study import Study
+from device_agent.agent.reading.slots import SlotReader
+from device_agent.agent.reading.windows import StreamSummary, WindowReader
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, sum_ledger
 from device_agent.store.outbox import OutboxCounts, count_sketches

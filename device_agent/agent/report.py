@@ -13,8 +13,8 @@ from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
 from device_agent.store.identity import Identity, load_identity, require_identity
 from device_agent.store.ledger import LedgerEntry, load_entries
-from device_agent.store.notice import StudyNotice, load_notice
 from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches, list_sketches
+from device_agent.store.server_state import StudyNotice, load_notice
 from device_agent.store.streams import StreamState, list_streams, load_stream
 from device_agent.windows import format_time
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan

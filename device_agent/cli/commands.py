@@ -179,7 +179,7 @@ def _resume(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.rotation import rotate_key
+    from device_agent.agent.exchange.rotation import rotate_key
     from device_agent.cli.tables import show_rotation
 
     report = rotate_key(settings, clock=time.time)

@@ -12,11 +12,11 @@ from device_agent.windows import format_time
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from device_agent.agent.exchange.rotation import RotationReport
     from device_agent.agent.maintenance import ExportReport, ForgetReport
     from device_agent.agent.once import OnceReport
-    from device_agent.agent.reading import StreamSummary
+    from device_agent.agent.reading.windows import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
-    from device_agent.agent.rotation import RotationReport
     from shared.privacy import Budget, PrivacyLoss
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from device_agent.store.database import note_later, transaction
 from device_agent.store.ledger import study_of
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 from shared.errors import ConfigError
 
 _HOLDER = "holder"

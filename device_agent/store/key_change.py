@@ -9,8 +9,7 @@ Wherever that breaks off, both keys are here until the server has said which it 
 the same key again changes nothing.
 
 The old key is kept under another name, for a server that is restored from a backup of before the
-change (see ``device_agent.agent.presenting``). It needs no erasing: once it is replaced, it
-verifies nothing that it had not signed before.
+change. It needs no erasing: once it is replaced, it verifies nothing that it had not signed before.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ from device_agent.store.key_change import note_moved_key
 from device_agent.store.lock import lock_folder
 from device_agent.store.places import PLACES_NAME, Places, read_places, sync_folder
 from device_agent.store.rebuild import build_database
-from device_agent.store.schema import APPLICATION_ID, VERSION
-from device_agent.store.seals import find_broken_seals
+from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
 from shared.errors import LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from device_agent.store.database import transaction, truncate_log
 from device_agent.store.ledger import study_of
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 
 
 @dataclass(frozen=True, kw_only=True)

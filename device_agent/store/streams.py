@@ -13,10 +13,10 @@ from device_agent.store.database import note_later, transaction, truncate_log
 from device_agent.store.ledger import append_event, append_origins, load_copied, study_of
 from device_agent.store.outbox import insert_sketch
 from device_agent.store.positions import StoredPosition, write_positions
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 from device_agent.store.slots import erase_slot, erase_slots_before
 from device_agent.windows import WindowState
-from shared.errors import StoreError
+from shared.errors import LedgerError, StoreError
 from shared.privacy import Origin, PrivacyEvent
 
 
@@ -50,6 +50,15 @@ class StreamState:
     # Kept out of messages and tracebacks.
     sums: NDArray[np.int64] | None = field(default=None, repr=False)
     suspended: str | None = None
+
+    def require_not_suspended(self) -> None:
+        """Refuse a stream that was stopped, with a ``LedgerError``."""
+        if self.suspended:
+            raise LedgerError(
+                f"is suspended: {self.suspended}",
+                field=f"stream {self.name}",
+                fix=f"find out why, then see `sfumato-agent resume {self.name}`",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent import release
+from device_agent.agent.reading import release
 from device_agent.cli import main
 from shared.core.engines import default_engine
 from tests.device_agent.conftest import BASE, HOUR, Agent

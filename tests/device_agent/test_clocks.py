@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent import clocks
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.polling import draw_pause
+from device_agent.agent.exchange import clocks
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.polling import draw_pause
 from device_agent.store.database import create_database
 from device_agent.windows import Clocks, describe_difference
 

@@ -26,11 +26,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent import comparing, sender
 from device_agent.agent.enrol import enrol_device
+from device_agent.agent.exchange import comparing, sender
+from device_agent.agent.exchange.polling import Poller
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport, run_once
-from device_agent.agent.polling import Poller
 from device_agent.settings.agent_settings import Settings, load_settings
 from shared.errors import LedgerError, SketchError
 from shared.wire import SketchMessage, decode_message

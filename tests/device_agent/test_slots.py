@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent import clocks, slots
-from device_agent.agent.reading import open_stream_source
+from device_agent.agent.exchange import clocks
+from device_agent.agent.reading import slots
+from device_agent.agent.reading.windows import open_stream_source
 from device_agent.sources import RecordBatch, RecordSource
 from shared.errors import RecordError
 from shared.plan import SketchPlan, WindowRule

@@ -26,7 +26,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent import device, sender
+from device_agent.agent import device
+from device_agent.agent.exchange import sender
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
 from device_agent.server.messages import UploadOutcome

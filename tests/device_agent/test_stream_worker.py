@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from device_agent.agent.device import Device, open_device
-from device_agent.agent.reading import make_statistic
-from device_agent.agent.stream_worker import StreamWorker
+from device_agent.agent.reading.windows import make_statistic
+from device_agent.agent.reading.worker import StreamWorker
 from device_agent.settings.agent_settings import StreamSettings, load_settings
 from device_agent.sources import (
     Guarantee,

@@ -23,10 +23,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from device_agent.agent import release as releasing
-from device_agent.agent import slots as reading
 from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
+from device_agent.agent.reading import release as releasing
+from device_agent.agent.reading import slots as reading
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.settings.source_settings import FileSettings
 from device_agent.store import schema

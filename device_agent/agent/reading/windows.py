@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
-from device_agent.agent.release import release_window
+from device_agent.agent.reading.release import release_window
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import (
     KnownPosition,
@@ -26,7 +26,7 @@ from device_agent.store.digest_key import load_digest_key
 from device_agent.store.key import key_folder
 from device_agent.store.outbox import count_waiting_bytes
 from device_agent.store.positions import StoredPosition, load_positions, note_source_changes
-from device_agent.store.streams import StreamState, checkpoint, load_stream
+from device_agent.store.streams import checkpoint, load_stream
 from device_agent.windows import (
     Clocks,
     Cut,
@@ -79,16 +79,6 @@ class StreamSummary:
 def make_statistic(device: Device, stream: StreamSettings) -> FourierStatistic:
     """Return the statistic of a stream."""
     return device.plan.statistic_of(encode_stream_id(device.identity.device, stream.name))
-
-
-def require_not_suspended(state: StreamState) -> None:
-    """Refuse a stream that was stopped, with a ``LedgerError``."""
-    if state.suspended:
-        raise LedgerError(
-            f"is suspended: {state.suspended}",
-            field=f"stream {state.name}",
-            fix=f"find out why, then see `sfumato-agent resume {state.name}`",
-        )
 
 
 def require_sole_reader(device: Device, stream: StreamSettings) -> None:
@@ -240,7 +230,7 @@ class WindowReader:
 
     def open(self) -> RecordSource:
         """Open the source behind what was read, and return it."""
-        require_not_suspended(self._state)
+        self._state.require_not_suspended()
         self._require_begun()
         self._source = open_stream_source(self.device, self._stream)
         self.note_changes()

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from device_agent.store.agreed_time import AgreedTime, load_agreed_time, save_agreed_time
+from device_agent.store.server_state import AgreedTime, load_agreed_time, save_agreed_time
 from device_agent.windows import OLDER_THAN_THIS, Clocks
 from shared.errors import StoreError
 from shared.wire import CLOCK_LEEWAY_S

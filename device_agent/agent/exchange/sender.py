@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from device_agent.agent.comparing import COPIED, note_copied
-from device_agent.agent.network import Link
-from device_agent.agent.polling import Poller, draw_pause
+from device_agent.agent.exchange.comparing import COPIED, note_copied
+from device_agent.agent.exchange.network import Link
+from device_agent.agent.exchange.polling import Poller, draw_pause
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
 from device_agent.store.database import transaction

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from device_agent.agent.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.agent.device import Device
+from device_agent.agent.exchange.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.server.messages import DeviceAnswer, KeyOffer
 from device_agent.server.transport import ServerClient
 from device_agent.store.identity import load_generation

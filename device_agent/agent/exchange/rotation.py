@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
-from device_agent.agent.network import Link, catch
-from device_agent.agent.polling import draw_pause
-from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
-from device_agent.agent.reading import require_not_suspended
+from device_agent.agent.exchange.comparing import note_answer
+from device_agent.agent.exchange.network import Link, catch
+from device_agent.agent.exchange.polling import draw_pause
+from device_agent.agent.exchange.presenting import (
+    make_device_question,
+    make_key_offer,
+    make_presenting,
+)
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder
@@ -252,7 +255,7 @@ def _offer(device: Device, clock: Clock) -> Settled:
 def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:
     # A clone must not lock out the device that it was made of.
     for name in list_streams(device.connection):
-        require_not_suspended(load_stream(device.connection, name))
+        load_stream(device.connection, name).require_not_suspended()
     with device.connect(clock) as client:
         answer = make_device_question(device)(client)
         note_answer(device, answer, messages, now=clock())

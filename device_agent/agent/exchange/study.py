@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.network import Link, Network
-from device_agent.agent.polling import Poller
-from device_agent.agent.rotation import KeyChanger
-from device_agent.agent.sender import Sender
+from device_agent.agent.exchange.network import Link, Network
+from device_agent.agent.exchange.polling import Poller
+from device_agent.agent.exchange.rotation import KeyChanger
+from device_agent.agent.exchange.sender import Sender
 from device_agent.server.transport import ServerClient
 from device_agent.store.outbox import purge_sent
 from device_agent.windows import Clocks

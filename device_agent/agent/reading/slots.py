@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from device_agent.agent.device import Device, make_event
 from device_agent.agent.origins import find_origins, read_from
-from device_agent.agent.reading import (
+from device_agent.agent.reading.release import release_window
+from device_agent.agent.reading.windows import (
     StreamSummary,
     make_statistic,
     open_stream_source,
-    require_not_suspended,
     restore_accumulator,
     store_changes,
 )
-from device_agent.agent.release import release_window
 from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import Position, RecordBatch
 from device_agent.store.positions import StoredPosition, load_positions, write_positions
@@ -75,7 +74,7 @@ class SlotReader:
         An error of the source ends the reading, but holds up no slot: records that could not be
         read in time join a later one.
         """
-        require_not_suspended(self._state)
+        self._state.require_not_suspended()
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
             # As a whole or not at all: where a source breaks off among the batches, the number of

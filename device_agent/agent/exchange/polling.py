@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Device
-from device_agent.agent.network import Link, catch
-from device_agent.agent.presenting import make_device_question
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.comparing import note_answer
+from device_agent.agent.exchange.network import Link, catch
+from device_agent.agent.exchange.presenting import make_device_question
 from device_agent.server.messages import DeviceAnswer, Heartbeat
 from device_agent.server.transport import ServerClient
-from device_agent.store.notice import StudyNotice, load_notice, save_notice
 from device_agent.store.outbox import count_sketches
+from device_agent.store.server_state import StudyNotice, load_notice, save_notice
 from shared import __version__
 from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
 
