@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _PREFIX = "sfumato_agent_"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
+class Metric(NamedTuple):
     """One figure; ``samples`` pair a stream, or None, with a number."""
 
     name: str
@@ -46,12 +46,12 @@ def _escape(text: str) -> str:
 
 
 class Notifier:
-    """Speaks to the service manager, if there is one.
+    """Notifies the service manager, if there is one, by a datagram for each state; sd_notify(3).
 
     Parameters
     ----------
     environment
-        Of the process: ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are looked at.
+        The process's: ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are read.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -59,15 +59,16 @@ class Notifier:
         # A name that begins with @ lies in the abstract namespace.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         watchdog = environment.get("WATCHDOG_USEC", "")
-        self.watchdog_s = int(watchdog) / 2e6 if watchdog.isdigit() and self._address else None
-        """Seconds after which the manager should have heard of us; None if it does not mind."""
+        is_watched = watchdog.isdigit() and bool(self._address)
+        self.watchdog_s = int(watchdog) / 4e6 if is_watched else None
+        """Seconds between signs of life, half of what the manager allows; None without a limit."""
 
-    def tell(self, state: str) -> None:
+    def notify(self, state: str) -> None:
         """Send a state such as ``READY=1``; a manager that does not listen is no error."""
         if not self._address:
             return
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-                sender.sendto(state.encode(), self._address)
-        except OSError:
-            pass
+        with (
+            suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
+        ):
+            sender.sendto(state.encode(), self._address)

@@ -146,42 +146,42 @@ class _Daemon:
         self.is_stopping = False
         self._studies = studies
         self._notifier = Notifier()
-        self._told_at = 0.0
+        self._fed_at = 0.0
 
     def run(self) -> None:
         for study in self._studies:
             study.start()
-        self._notifier.tell("READY=1")
+        self._notifier.notify("READY=1")
         try:
             while not self.is_stopping:
                 for study in self._studies:
                     study.step()
-                self._tell_watchdog()
+                self._feed_watchdog()
                 self._make_calls(self._find_pause())
         finally:
-            self._notifier.tell("STOPPING=1")
+            self._notifier.notify("STOPPING=1")
             for study in self._studies:
                 study.close()
         LOG.info("stopped; nothing is lost")
 
     def reload(self) -> None:
         """Read the configurations again; a bad one changes nothing."""
-        self._notifier.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notifier.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         for study in self._studies:
             study.reload()
-        self._notifier.tell("READY=1")
+        self._notifier.notify("READY=1")
 
     def _find_pause(self) -> float:
         pause = min(study.find_pause() for study in self._studies)
         if self._notifier.watchdog_s is not None:
-            pause = min(pause, self._notifier.watchdog_s / 2)
+            pause = min(pause, self._notifier.watchdog_s)
         return max(pause, 0.0)
 
-    def _tell_watchdog(self) -> None:
+    def _feed_watchdog(self) -> None:
         now = time.monotonic()
-        if self._notifier.watchdog_s is not None and now >= self._told_at:
-            self._notifier.tell("WATCHDOG=1")
-            self._told_at = now + self._notifier.watchdog_s / 2
+        if self._notifier.watchdog_s is not None and now >= self._fed_at:
+            self._notifier.notify("WATCHDOG=1")
+            self._fed_at = now + self._notifier.watchdog_s
 
     def _make_calls(self, pause: float) -> None:
         """Make the calls that have come, waiting for the first one."""
@@ -330,45 +330,24 @@ class _RunningStudy(Study):
     def _gather(self) -> Iterator[Metric]:
         counts = count_sketches(self.device.connection)
         for state in ("waiting", "sent", "shelved"):
-            yield Metric(
-                name=f"sketches_{state}",
-                kind="gauge",
-                help=f"Sketches that are {state}.",
-                samples=[(None, getattr(counts, state))],
-            )
-        yield Metric(
-            name="server_answered_timestamp_seconds",
-            kind="gauge",
-            help="When the server last said what it knows of this device; 0 for never.",
-            samples=[(None, self.poller.answered_at or 0.0)],
-        )
-        yield Metric(
-            name="study_open",
-            kind="gauge",
-            help="Whether the study is open, as far as is known; else nothing is released.",
-            samples=[(None, float(self.poller.notice.may_release))],
-        )
-        yield Metric(
-            name="stream_ok",
-            kind="gauge",
-            help="Whether the stream can be read.",
-            samples=[(w.name, float(w.problem is None)) for w in self._workers],
-        )
-        yield Metric(
-            name="windows_released_total",
-            kind="counter",
-            help="Windows released since the start.",
-            samples=[(w.name, w.n_released) for w in self._workers],
-        )
-        for name in self._list_counted():
-            yield Metric(
-                name=f"{name}_total",
-                kind="counter",
-                help=f"Records since the start: {name.replace('_', ' ')}.",
-                samples=[(w.name, getattr(w.total(), name)) for w in self._workers],
-            )
-
-    def _list_counted(self) -> tuple[str, ...]:
-        # The latter two depend on values, are exact, and the file is there to be sent on.
-        with_values = self.device.settings.house.metrics_value_counts
-        return ("records_read", *(("unsketchable", "out_of_bounds") if with_values else ()))
+            name, text = f"sketches_{state}", f"Sketches that are {state}."
+            yield Metric(name, "gauge", text, [(None, getattr(counts, state))])
+        text = "When the server last said what it knows of this device; 0 for never."
+        answered_at = self.poller.answered_at or 0.0
+        yield Metric("server_answered_timestamp_seconds", "gauge", text, [(None, answered_at)])
+        text = "Whether the study is open, as far as is known; else nothing is released."
+        is_open = float(self.poller.notice.may_release)
+        yield Metric("study_open", "gauge", text, [(None, is_open)])
+        samples = [(w.name, float(w.problem is None)) for w in self._workers]
+        yield Metric("stream_ok", "gauge", "Whether the stream can be read.", samples)
+        samples = [(w.name, w.n_released) for w in self._workers]
+        text = "Windows released since the start."
+        yield Metric("windows_released_total", "counter", text, samples)
+        counted = ["records_read"]
+        # The latter depend on values, are exact, and the file is there to be sent on.
+        if self.device.settings.house.metrics_value_counts:
+            counted += ["unsketchable", "out_of_bounds"]
+        for name in counted:
+            text = f"Records since the start: {name.replace('_', ' ')}."
+            samples = [(w.name, getattr(w.total(), name)) for w in self._workers]
+            yield Metric(f"{name}_total", "counter", text, samples)

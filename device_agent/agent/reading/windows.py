@@ -1,10 +1,10 @@
-"""Reading one stream: records into windows, windows into releases, and a checkpoint at the end."""
+"""Reading of one stream under ``replace-one``: records into windows, and windows into releases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +56,15 @@ class ReadCounts:
     out_of_bounds: int = 0
     raw_bytes_read: int = 0
 
+    def __add__(self, other: ReadCounts) -> ReadCounts:
+        return ReadCounts(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
+
 
 @dataclass(kw_only=True)
 class StreamSummary:
     """Result of reading one stream; ``counts`` is None where the number of records is secret.
 
-    ``value_messages`` depend on values: they are for whoever asks for them, and no log.
+    ``value_messages`` depend on values: the owner may ask for them, and no log holds them.
     """
 
     name: str
@@ -84,7 +87,7 @@ def make_statistic(device: Device, stream: StreamSettings) -> FourierStatistic:
 def require_sole_reader(device: Device, stream: StreamSettings) -> None:
     """Refuse a source that another stream of the study has read, with a ``LedgerError``.
 
-    Under another study its records may be released again, and both releases are counted.
+    Another study may release its records again; both releases are counted.
     """
     study = device.identity.study
     others = sorted(name for of, name in device.find_near(stream.name) if of == study)
@@ -98,7 +101,7 @@ def require_sole_reader(device: Device, stream: StreamSettings) -> None:
 
 
 def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
-    """Open a stream's source behind what was read; close it.
+    """Open a stream's source where the last reader stopped; the caller closes it.
 
     Raises
     ------
@@ -115,10 +118,10 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
 
 
 def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:
-    """Store what a source has seen or lost apart from records; to be called in a transaction.
+    """Store the changes of a source's files; to be called in a transaction.
 
-    Only where all records that it gave before are stored: a file that took another's place is noted
-    as read up to where the other was.
+    All records that the source gave before must be stored: a file that took another's place is
+    noted as read up to where the other was.
     """
     note_source_changes(
         device.connection,
@@ -151,15 +154,15 @@ def restore_accumulator(
 
 
 class WindowReader:
-    """One stream's source, open window and place in the ledger, between two releases.
+    """Reader of one stream: counts are public, and a window is released as soon as it is complete.
 
-    Where a method raises, what was added since the last checkpoint may be incomplete in memory:
-    close the reader and make another, which begins at what is stored.
+    After an error the open window may be incomplete in memory: close the reader and make another,
+    which begins at the last checkpoint.
 
     Parameters
     ----------
     clocks
-        Gives the clocks that windows are closed by.
+        Reads the clocks that windows are closed by.
     clock
         The device's, seconds since 1970-01-01 UTC.
     """
@@ -200,13 +203,14 @@ class WindowReader:
         behind the last release are read again.
         """
         with closing(self):
-            source = self.open()
+            self.open()
+            found = self.source.report
             try:
-                self._add_all(source)
+                self._add_all()
             finally:
-                self.counts.raw_bytes_read = source.report.bytes_read
-                self.summary.messages += source.report.describe_reading()
-                self.summary.value_messages += source.report.describe_values()
+                self.counts.raw_bytes_read = found.bytes_read
+                self.summary.messages += found.describe_reading()
+                self.summary.value_messages += found.describe_values()
             self.summary.value_messages += self.take_warnings()
             if self.is_outbox_full():
                 self.summary.messages.append(OUTBOX_IS_FULL)
@@ -216,10 +220,10 @@ class WindowReader:
             if difference := self.describe_held_up():
                 self.summary.messages.append(difference)
 
-    def _add_all(self, source: RecordSource) -> None:
+    def _add_all(self) -> None:
         while not self.is_outbox_full():
             try:
-                batch = source.read_batch()
+                batch = self.source.read_batch()
             except RecordError:
                 if self.n_unsaved:
                     self.checkpoint()
@@ -228,12 +232,17 @@ class WindowReader:
                 return
             self.add(batch)
 
-    def open(self) -> RecordSource:
-        """Open the source behind what was read, and return it."""
+    def open(self) -> None:
+        """Open the source where the last reader stopped."""
         self._state.require_not_suspended()
         self._require_begun()
         self._source = open_stream_source(self.device, self._stream)
         self.note_changes()
+
+    @property
+    def source(self) -> RecordSource:
+        """The open source."""
+        assert self._source is not None
         return self._source
 
     def close(self) -> None:
@@ -243,7 +252,7 @@ class WindowReader:
             self._source = None
 
     def note_changes(self) -> None:
-        """Store what the source has seen apart from records, if all records are stored."""
+        """Store the changes of the source's files, if all its records are stored."""
         if self._source is None or self.n_unsaved:
             return
         changes = self._source.take_changes()
@@ -272,7 +281,7 @@ class WindowReader:
     def require_affordable(self) -> None:
         """Check, once for each window, that the owner's budget pays for the next release.
 
-        To be asked before the sum grows: what can never be released should not pile up on the disk.
+        Call it before the sum grows: what can never be released should not pile up on the disk.
         """
         if self._affordable != self._state.next_sequence:
             self.device.require_affordable(self._stream.name, self._state.next_sequence)
@@ -305,7 +314,7 @@ class WindowReader:
             self._state = replace(self._state, window=cut.state)
 
     def close_over(self) -> bool:
-        """Release the open window if its time is over by every clock; tell whether it was."""
+        """Release the open window if its time is over by every clock; return whether it was."""
         clocks = self._clocks()
         window = self._cutter.settle(self._state.window, now=clocks.latest_believable)
         self._state = replace(self._state, window=window)
@@ -395,7 +404,7 @@ class WindowReader:
         self.counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
     def take_warnings(self) -> list[str]:
-        """Return, in words, the dimensions that lay out of bounds too often since the last call."""
+        """Return a warning for each dimension that lay out of bounds often since the last call."""
         warnings = []
         for dimension, count in zip(self.device.plan.dimensions, self._outside, strict=True):
             share = int(count) / max(1, self._n_judged)
