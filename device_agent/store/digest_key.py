@@ -11,7 +11,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from device_agent.store.places import sync_folder
+from device_agent.store.disk import replace_file
 from shared.errors import ConfigError, StoreError
 
 DIGEST_KEY_NAME = "digest.key"
@@ -61,17 +61,9 @@ def _read(path: Path) -> bytes | None:
 
 def _create(path: Path) -> bytes:
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, secrets.token_bytes(_KEY_BYTES))
-        os.fsync(file)
-    finally:
-        os.close(file)
     # Where two make it at the same moment the last one stays: digests under the other are believed
     # by nobody, which harms nothing.
-    os.replace(part, path)
-    sync_folder(path.parent)
+    replace_file(path, secrets.token_bytes(_KEY_BYTES), part=f"{os.getpid()}.part")
     found = _read(path)
     assert found is not None
     return found

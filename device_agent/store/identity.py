@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from device_agent.store.database import note_later, transaction
 from device_agent.store.ledger import study_of
@@ -139,11 +140,9 @@ def load_holder(connection: sqlite3.Connection) -> bytes:
 
     It belongs to no study and outlives all of them, as the ledger does.
     """
-    found = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", _HOLDER)
-    ).fetchone()
+    found = _load_meta(connection, b"", _HOLDER)
     if found is not None:
-        return bytes(found["value"])
+        return bytes(found)
     holder = os.urandom(_HOLDER_BYTES)
     with transaction(connection):
         note_later(connection)
@@ -153,10 +152,8 @@ def load_holder(connection: sqlite3.Connection) -> bytes:
 
 def load_ledger_id(connection: sqlite3.Connection, path: Path) -> bytes | None:
     """Return the identity of the owner's ledger at a path; None before it was used first."""
-    row = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", f"ledger {path}")
-    ).fetchone()
-    return None if row is None else bytes(row["value"])
+    found = _load_meta(connection, b"", f"ledger {path}")
+    return None if found is None else bytes(found)
 
 
 def save_ledger_id(connection: sqlite3.Connection, path: Path, identity: bytes) -> None:
@@ -191,10 +188,7 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
 
 def load_generation(connection: sqlite3.Connection) -> str:
     """Load the server's generation, as it was noted last."""
-    row = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = 'generation'", (study_of(connection),)
-    ).fetchone()
-    return str(row["value"])
+    return str(_load_meta(connection, study_of(connection), "generation"))
 
 
 def save_generation(connection: sqlite3.Connection, generation: str) -> None:
@@ -221,3 +215,10 @@ def write_meta(
         " ON CONFLICT (study, key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
         [(study, key, value, compute_seal(study, key, value)) for key, value in rows],
     )
+
+
+def _load_meta(connection: sqlite3.Connection, study: bytes, key: str) -> Any:
+    row = connection.execute(
+        "SELECT value FROM meta WHERE study = ? AND key = ?", (study, key)
+    ).fetchone()
+    return None if row is None else row["value"]

@@ -19,17 +19,17 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file, sync_folder
 from device_agent.store.places import (
     Places,
     collect_places,
     read_places,
-    sync_folder,
     write_places,
 )
 from shared.errors import StoreError
@@ -110,15 +110,12 @@ class Noted:
         if self.path is None:
             return
         n_left = self.n_bytes
-        try:
-            with self.path.open("rb") as file:
-                for line in file:
-                    n_left -= len(line)
-                    if n_left < 0:
-                        return
-                    yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
-        except OSError as error:
-            raise _refuse(self.path.parent, error) from error
+        with _naming(self.path.parent), self.path.open("rb") as file:
+            for line in file:
+                n_left -= len(line)
+                if n_left < 0:
+                    return
+                yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
 
 
 def read_journal(folder: Path) -> Noted:
@@ -131,7 +128,9 @@ def read_journal(folder: Path) -> Noted:
     """
     path = folder / JOURNAL_NAME
     noted = Noted(path=path)
-    try:
+    with _naming(folder):
+        if not path.exists():
+            return Noted()
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -143,10 +142,6 @@ def read_journal(folder: Path) -> Noted:
                     break
                 noted.digest = digest
                 noted.n_bytes += len(line)
-    except FileNotFoundError:
-        return Noted()
-    except OSError as error:
-        raise _refuse(folder, error) from error
     return noted
 
 
@@ -180,10 +175,8 @@ class Journal:
         """Write the places of every stream as the database holds them now."""
         n_releases = int(connection.execute("SELECT COUNT(*) FROM events").fetchone()[0])
         self._places = collect_places(connection, n_releases)
-        try:
+        with _naming(self._folder):
             write_places(self._folder, self._places)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
 
     def rewrite(self, connection: sqlite3.Connection) -> None:
         """Note all that the database holds in a new file that takes the place of the old one."""
@@ -191,7 +184,7 @@ class Journal:
         self.rewrite_places(connection)
         entry = _collect(connection, noted, n_known=0)
         part = self._folder / f"{JOURNAL_NAME}.part"
-        try:
+        with _naming(self._folder):
             part.unlink(missing_ok=True)
             if entry is not None:
                 _write(part, 0, _encode(noted, entry))
@@ -199,8 +192,6 @@ class Journal:
             else:
                 self._path.unlink(missing_ok=True)
             sync_folder(self._folder)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
         self._noted = None
         self.is_behind = False
 
@@ -215,10 +206,8 @@ class Journal:
                 )
             if noted.is_torn:
                 # Half a line that a power cut left: what it was to say is in the database.
-                try:
+                with _naming(self._folder):
                     os.truncate(self._path, noted.n_bytes)
-                except OSError as error:
-                    raise _refuse(self._folder, error) from error
             self._noted = noted
         return self._noted
 
@@ -228,27 +217,24 @@ class Journal:
         """Note how far the released streams have read: before the releases, so never behind."""
         if not releases:
             return
-        try:
-            if self._places is None:
-                self._places = read_places(self._folder)
-            if self._places is None or self._places.n_releases < noted.n_releases:
-                self._places = collect_places(connection, 0)
-            self._places.take(connection, {(row["study"], row["stream"]) for row in releases})
-            self._places.n_releases = noted.n_releases + len(releases)
-            write_places(self._folder, self._places)
-        except OSError as error:
-            self._places = None
-            raise _refuse(self._folder, error) from error
+        # Where writing fails they are read anew.
+        places, self._places = self._places, None
+        with _naming(self._folder):
+            places = places or read_places(self._folder)
+            if places is None or places.n_releases < noted.n_releases:
+                places = collect_places(connection, 0)
+            places.take(connection, {(row["study"], row["stream"]) for row in releases})
+            places.n_releases = noted.n_releases + len(releases)
+            write_places(self._folder, places)
+        self._places = places
 
     def _append(self, noted: Noted, entry: dict[str, Any]) -> None:
         is_new = not self._path.exists()
         line = _encode(noted, entry)
-        try:
+        with _naming(self._folder):
             _write(self._path, noted.n_bytes, line)
             if is_new:
                 sync_folder(self._folder)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
         noted.digest = line[:_DIGEST_CHARACTERS].decode()
         noted.n_bytes += len(line)
         noted.apply(entry)
@@ -364,10 +350,6 @@ def _tagged(value: bytes | str) -> str:
     return f"hex:{value.hex()}" if isinstance(value, bytes) else f"text:{value}"
 
 
-def _refuse(folder: Path, error: OSError) -> StoreError:
-    return describe_failure(
-        error,
-        folder=folder,
-        field=str(folder / JOURNAL_NAME),
-        fix="make it writable for this user; nothing is sent that is not noted there",
-    )
+def _naming(folder: Path) -> AbstractContextManager[None]:
+    fix = "make it writable for this user; nothing is sent that is not noted there"
+    return naming_file(folder / JOURNAL_NAME, fix=fix)

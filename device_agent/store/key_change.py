@@ -15,13 +15,12 @@ change. It needs no erasing: once it is replaced, it verifies nothing that it ha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from device_agent.store.database import catch_up
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file
 from device_agent.store.identity import (
     Identity,
     KeyState,
@@ -70,7 +69,7 @@ def begin_key_change(
     connection: sqlite3.Connection, folder: Path, keys: KeyState
 ) -> tuple[KeyState, DeviceKey]:
     """Make the next key; when this returns, nothing can lose it any more."""
-    with _naming(folder, NEXT_KEY_NAME):
+    with naming_file(folder / NEXT_KEY_NAME):
         next_key = create_key(folder, NEXT_KEY_NAME)
     keys = save_keys(connection, replace(keys, following=next_key.public_bytes))
     # What is offered to the server must be in the journal too.
@@ -81,7 +80,7 @@ def begin_key_change(
 def finish_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
     """Take the next key, which the server has taken, for the present one."""
     assert keys.following is not None
-    with _naming(folder, KEY_NAME):
+    with naming_file(folder / KEY_NAME):
         keep_key(folder, key_id_of(keys.present))
         move_next_key(folder)
     return _note_successor(connection, folder, keys)
@@ -90,7 +89,7 @@ def finish_key_change(connection: sqlite3.Connection, folder: Path, keys: KeySta
 def abandon_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
     """Forget the next key, which the server does not take."""
     keys = save_keys(connection, replace(keys, following=None))
-    with _naming(folder, NEXT_KEY_NAME):
+    with naming_file(folder / NEXT_KEY_NAME):
         (folder / NEXT_KEY_NAME).unlink(missing_ok=True)
     return keys
 
@@ -152,16 +151,3 @@ def _missing(name: str) -> LedgerError:
         field="state_dir",
         fix="put the key back where it was, or use another state_dir",
     )
-
-
-@contextmanager
-def _naming(folder: Path, name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / name),
-            fix="make the folder writable for this user",
-        ) from error

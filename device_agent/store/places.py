@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from device_agent.store.disk import replace_file
 
 PLACES_NAME = "places"
 _DIGEST_CHARACTERS = 64
@@ -79,13 +80,7 @@ def read_places(folder: Path) -> Places | None:
 
 
 def write_places(folder: Path, places: Places) -> None:
-    """Replace the file; it is on the disk, whole, when this returns.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the one before is as it was.
-    """
+    """Replace the file; raises ``OSError`` as ``replace_file``."""
     rows = [
         [study, stream, source, place]
         for (study, stream), found in places.rows.items()
@@ -93,23 +88,5 @@ def write_places(folder: Path, places: Places) -> None:
     ]
     document = {"releases": places.n_releases, "places": rows}
     text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-    part = folder / f"{PLACES_NAME}.part"
-    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        rest = memoryview(hashlib.sha256(text).hexdigest().encode() + b" " + text)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-    os.replace(part, folder / PLACES_NAME)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    digest = hashlib.sha256(text).hexdigest().encode()
+    replace_file(folder / PLACES_NAME, digest + b" " + text)

@@ -23,7 +23,7 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file, sync_folder
 from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from device_agent.store.journal import (
     JOURNAL_NAME,
@@ -38,7 +38,7 @@ from device_agent.store.journal import (
 from device_agent.store.key import key_folder
 from device_agent.store.key_change import note_moved_key
 from device_agent.store.lock import lock_folder
-from device_agent.store.places import PLACES_NAME, Places, read_places, sync_folder
+from device_agent.store.places import PLACES_NAME, Places, read_places
 from device_agent.store.rebuild import build_database
 from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
 from shared.errors import LedgerError, StoreError
@@ -210,7 +210,7 @@ def _note_moved_keys(connection: Connection, folder: Path) -> None:
 
 def _load_places(folder: Path, noted: Noted) -> Places | None:
     """Return the places of the journal's last release, or later ones; None if they are lost."""
-    with naming_file(folder / PLACES_NAME):
+    with naming_file(folder / PLACES_NAME, fix="make it readable for this user"):
         places = read_places(folder)
     if places is None:
         return None if noted.n_releases else Places()
@@ -251,37 +251,24 @@ def _mend_journal(folder: Path, noted: Noted, places: Places | None) -> list[str
 
 
 def _require_whole(path: Path, noted: Noted, places: Places | None, damage: str) -> Places:
-    if not noted.is_empty and noted.damage is None and places is not None:
+    is_journal_whole = not noted.is_empty and noted.damage is None
+    if is_journal_whole and places is not None:
         return places
-    if not noted.is_empty and noted.damage is None:
-        raise LedgerError(
-            f"{damage}, and {PLACES_NAME} beside it is missing or damaged: how far the sources "
-            "were read is not known, so nothing is released until you decide",
-            field=str(path),
-            fix="put one of the two files back as it was. Only if you accept that records may be "
-            "released again: `sfumato-agent forget --yes --also-the-ledger "
-            "--records-may-be-released-again`, then `init`",
+    if is_journal_whole:
+        lacks = (
+            f"{PLACES_NAME} beside it is missing or damaged: how far the sources were read is not "
+            "known"
         )
-    what = noted.damage or "is missing"
+    else:
+        what = noted.damage or "is missing"
+        lacks = f"{JOURNAL_NAME} beside it {what}: the ledger cannot be trusted"
     raise LedgerError(
-        f"{damage}, and {JOURNAL_NAME} beside it {what}: the ledger cannot be trusted, so nothing "
-        "is released until you decide",
+        f"{damage}, and {lacks}, so nothing is released until you decide",
         field=str(path),
         fix="put one of the two files back as it was. Only if you accept that records may be "
         "released again: `sfumato-agent forget --yes --also-the-ledger "
         "--records-may-be-released-again`, then `init`",
     )
-
-
-@contextmanager
-def naming_file(path: Path) -> Iterator[None]:
-    """Turn the system's complaints about a file of the state into a ``StoreError``."""
-    try:
-        yield
-    except OSError as error:
-        raise describe_failure(
-            error, folder=path.parent, field=str(path), fix="make it readable for this user"
-        ) from error
 
 
 def _set_aside(folder: Path, name: str) -> Path | None:
@@ -293,7 +280,7 @@ def _set_aside(folder: Path, name: str) -> Path | None:
         number += 1
         kept = folder / f"{name}.damaged-{stamp}-{number}"
     found = False
-    try:
+    with naming_file(folder / name):
         # The log before its database: a new database beside an old log would take it for its own.
         for suffix in _SUFFIXES:
             path = folder / f"{name}{suffix}"
@@ -301,11 +288,4 @@ def _set_aside(folder: Path, name: str) -> Path | None:
                 path.rename(kept.with_name(kept.name + suffix))
                 found = True
         sync_folder(folder)
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / name),
-            fix="make its folder writable for this user",
-        ) from error
     return kept if found else None
