@@ -1,4 +1,4 @@
-"""A dry run: everything that can go wrong is looked at; no noise is drawn and no sum is made."""
+"""Dry run: examine state, server, plan and sources without noise, sums or a change of the state."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ _ENVELOPE_BYTES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one examination.
 
     Parameters
     ----------
     text
-        What was found, if it is well.
+        Description of what is in order.
     error
-        What is wrong with it.
+        The fault.
     values
-        Records, for the eyes of whoever sits at the terminal: never to be logged or stored.
-    tells_values
-        Whether the text depends on values: the same holds for it then.
+        Records to show on a terminal; never logged or stored.
+    depends_on_values
+        Whether the text depends on values, so that it too is for a terminal only.
     """
 
     text: str = ""
     error: SketchError | None = None
     values: tuple[str, ...] = field(default=(), repr=False)
-    tells_values: bool = False
+    depends_on_values: bool = False
 
 
 def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
-    """Look at state, server, plan and sources in turn, and yield what was found."""
+    """Examine state, server, plan and sources in turn, and yield the findings."""
     yield Finding(text=f"engine: {describe_engine(settings.engine)}")
     if warning := settings.describe_server():
         yield Finding(text=warning)
@@ -100,7 +100,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
 
 
 def _has_enrolled(folder: Path, study: bytes) -> bool:
-    """Return whether the folder holds a device; one that cannot be read is for others to report."""
+    """Return whether the folder holds a device; True also if it cannot be read."""
     if not (folder / DATABASE_NAME).exists():
         return False
     try:
@@ -165,7 +165,7 @@ def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
 
 
 def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
-    answer = client.ask_device()
+    answer = client.fetch_device()
     known = ServerClock(device.connection).read(clock())
     clocks = replace(known, server=answer.server_time)
     if copied := find_copied(load_offers(device.connection), answer):
@@ -184,7 +184,6 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
 
 
 def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Cut the new records into windows without adding them up."""
     if device.plan.releases_count:
         yield from _check_slots(device, stream, clocks)
         return
@@ -219,20 +218,18 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     for note in notes:
         yield Finding(text=f"stream {stream.name}: {note}")
     for note in value_notes:
-        yield Finding(text=f"stream {stream.name}: {note}", tells_values=True)
+        yield Finding(text=f"stream {stream.name}: {note}", depends_on_values=True)
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
 
 
 def _without_lock(stream: StreamSettings) -> StreamSettings:
-    """Return what reads beside a daemon, as whoever releases nothing may."""
     return replace(stream, source=replace(stream.source, lock=False))
 
 
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Look whether a source can be read, without telling how many records are in it.
+    """Read a source without telling how many records are in it.
 
-    Nor is any shown, as under other plans a terminal shows the first few: of a source with one or
-    none that would tell it.
+    No record is shown: of a source with one record or none, even that would tell.
     """
     load_stream(device.connection, stream.name).require_not_suspended()
     due, _ = plan_slots(device, stream.name, clocks=clocks)

@@ -1,4 +1,4 @@
-"""The daemon's signs of life: figures for Prometheus, states for systemd. No record's value."""
+"""Monitoring of the daemon: figures for Prometheus, states for systemd; never a record's value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: read what is new, release what is complete, send what waits."""
+"""One pass: read new records, release complete windows, send what waits, and end."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
 
 @dataclass(frozen=True, kw_only=True)
 class OnceReport:
-    """The report of one run, and the state of the device after it.
+    """Report of one pass, and the state of the device after it.
 
-    The losses are those of the stream that has spent most. ``unsent`` sketches were offered to the
-    server in vain. ``value_messages`` depend on values.
+    The losses are those of the stream that has spent most. ``unsent`` sketches were offered in
+    vain. ``value_messages`` depend on values.
     """
 
     streams: tuple[StreamSummary, ...]
@@ -56,10 +56,10 @@ class OnceReport:
         return sum(public) if len(public) == len(counts) else None
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
-        """Return it as JSON values; exact numbers are text.
+        """Return JSON values; exact numbers are text.
 
-        What depends on values, exact and without noise, is there only if ``value_counts``: a
-        report may be sent on.
+        Figures that depend on values are exact and without noise. They are included only if
+        ``value_counts``, because a report may be sent on.
         """
         names = ("records_read", *(_VALUE_COUNTS if value_counts else ()))
         return {
@@ -89,8 +89,8 @@ class OnceReport:
 def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock) -> OnceReport:
     """Read every stream, release complete windows, and send the outbox unless told not to.
 
-    Where presence is secret, what is released is sent by the next run, before it reads anything:
-    how long reading takes tells how much there was, and the server would see it.
+    If presence is secret, the next run sends what this one releases, before it reads anything: how
+    long reading takes tells how much there was, and the server would see it.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
     check_folder(settings.state_dir, create=False)
     with (
         holding(settings.state_dir) as mended,
-        open_device(settings, tell=clock) as opened,
+        open_device(settings, report_clock=clock) as opened,
     ):
         messages = [*mended]
         streams: tuple[StreamSummary, ...] = ()
@@ -129,7 +129,7 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
                 study.sender.send_for(send_for_s)
         unsent = count_sketches(device.connection).waiting if send else 0
         if is_secret and may_release:
-            # After the connection is closed: when it closes must not tell it either.
+            # After the connection is closed: when it closes must not show it either.
             streams = _read_streams(device, clocks, clock, messages)
         return _report(device, streams, study.sender.summary, messages, unsent)
 

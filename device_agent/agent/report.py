@@ -1,4 +1,4 @@
-"""State of a device: its streams and sketches, and what it has spent. Changes nothing."""
+"""State of a device, without changing it: its streams and sketches, and what it has spent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from shared.privacy.group import USUAL_GROUPS, compute_group_loss, show_up
 class StatusReport:
     """Streams and outbox; ``sketches`` are those that wait or were set aside.
 
-    Where ``is_secret``, the number of records is shown nowhere.
+    If ``is_secret``, the number of records is shown nowhere.
     """
 
     identity: Identity
@@ -52,7 +52,7 @@ class StatusReport:
     notice: StudyNotice
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
-        """Return it as JSON values, without any sum; what depends on values only if asked for."""
+        """Return JSON values, without any sum; figures that depend on values only on request."""
         return {
             "device_id": self.identity.device.hex(),
             "study_id": self.identity.study.hex(),
@@ -80,8 +80,8 @@ class GroupSpent:
 class StreamBudget:
     """Exact bounds on what was spent on the records of one stream; a limit of None is none.
 
-    ``shared_with`` are the streams that may have released the same records, whose releases are
-    counted too: as STREAM, or as STREAM of STUDY.
+    ``shared_with`` names the streams that may have released the same records, as STREAM or as
+    STREAM of STUDY; their releases are counted too.
     """
 
     study: bytes
@@ -95,7 +95,7 @@ class StreamBudget:
     people: tuple[GroupSpent, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; exact numbers are text."""
+        """Return JSON values; exact numbers are text."""
         return {
             "study": self.study.hex(),
             "stream": self.stream,
@@ -128,7 +128,7 @@ class BudgetReport:
     limits: Budget
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return JSON values."""
         return {
             "limits": {
                 "per_record": _show_limit(self.limits.per_record),
@@ -164,7 +164,7 @@ def report_status(settings: Settings) -> StatusReport:
 
 
 def report_budget(settings: Settings) -> BudgetReport:
-    """Report the ledger and what it amounts to; raises as :func:`report_status`."""
+    """Report the ledger and the losses that follow from it; raises as :func:`report_status`."""
     check_folder(settings.state_dir, create=False)
     with closing(open_database(settings.state_dir, settings.study)) as connection:
         entries = tuple(load_entries(connection))

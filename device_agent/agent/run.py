@@ -1,7 +1,7 @@
-"""The daemon: all streams of all studies in one thread that owns the state, the network in others.
+"""The daemon: one thread owns the state of all studies; the others carry bytes.
 
-Reading, releasing and every decision happen in the main thread; the others carry bytes. Signals and
-answers reach the main thread as calls in one queue, which it also sleeps on.
+Reading, releasing and every decision happen in the main thread. Signals and answers reach it as
+calls in one queue, on which it also sleeps.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _PURGE_S = 3600.0
 
 
 class _OutOfTimeError(BaseException):
-    """Stopping took too long: what was being done is broken off, as by a crash."""
+    """Stopping took too long; the current step is broken off, as by a crash."""
 
 
 def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None:
-    """Read, release and send until a signal says to stop.
+    """Read, release and send until a signal stops the process.
 
-    SIGTERM and SIGINT end it within five seconds; SIGHUP reads the configurations again.
+    SIGTERM and SIGINT end it within five seconds; SIGHUP reloads the configurations.
 
     Parameters
     ----------
     loads
-        Each loads the settings of one study; called again at SIGHUP.
+        Load the settings of one study each; called again at SIGHUP.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
         for folder in dict.fromkeys(settings.state_dir.resolve() for settings in every):
             for message in stack.enter_context(holding(folder)):
                 LOG.warning(message)
-        devices = [stack.enter_context(open_device(s, tell=clock)) for s in every]
+        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s in every]
         for device in devices:
             _require_runnable(device)
         # To verify a plan takes large arrays, once.
@@ -139,8 +139,6 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
 
 
 class _Daemon:
-    """Lets the studies take turns, and sleeps where none of them has anything to do."""
-
     def __init__(self, studies: Sequence[_RunningStudy], calls: SimpleQueue[Call]) -> None:
         self.calls = calls
         self.is_stopping = False
@@ -165,7 +163,6 @@ class _Daemon:
         LOG.info("stopped; nothing is lost")
 
     def reload(self) -> None:
-        """Read the configurations again; a bad one changes nothing."""
         self._notifier.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         for study in self._studies:
             study.reload()
@@ -184,7 +181,7 @@ class _Daemon:
             self._fed_at = now + self._notifier.watchdog_s
 
     def _make_calls(self, pause: float) -> None:
-        """Make the calls that have come, waiting for the first one."""
+        """Make the pending calls, waiting for the first one."""
         try:
             self.calls.get(timeout=pause)() if pause else self.calls.get_nowait()()
             while True:
@@ -194,8 +191,6 @@ class _Daemon:
 
 
 class _RunningStudy(Study):
-    """One study in the daemon: its streams are read for ever."""
-
     def __init__(
         self,
         device: Device,
@@ -226,7 +221,7 @@ class _RunningStudy(Study):
         self._write_metrics()
 
     def reload(self) -> None:
-        """Read the configuration again; a bad one changes nothing."""
+        """Reload the configuration; a bad one changes nothing."""
         try:
             settings = self._load()
             self._require_reloadable(settings)
@@ -257,7 +252,7 @@ class _RunningStudy(Study):
         return self.poller.may_release and not self.key_changer.is_offering
 
     def find_pause(self) -> float:
-        """Return for how many seconds nothing is due."""
+        """Return the seconds until something is due."""
         due = [worker.due_at for worker in self._workers] if self._may_read else []
         pause = min([_LONGEST_SLEEP_S, *(at - self.link.timer() for at in due)])
         return pause if self.link.network.is_busy else min(pause, 1.0)
@@ -294,7 +289,6 @@ class _RunningStudy(Study):
         self._metrics_at = 0.0
 
     def _replace_workers(self, settings: Settings) -> list[StreamWorker]:
-        """Keep the workers of streams that are as they were."""
         kept = {w.name: w for w in self._workers if w.settings in settings.streams}
         for worker in self._workers:
             if worker.name in kept:

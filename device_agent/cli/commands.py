@@ -100,7 +100,7 @@ def _check(settings: Settings, _: SimpleNamespace) -> int:
             continue
         # Values are for whoever sits here; a file or pipe may be kept or sent on.
         is_seen_here = sys.stdout.isatty()
-        if is_seen_here or not finding.tells_values:
+        if is_seen_here or not finding.depends_on_values:
             print(f"ok    {finding.text}")
         if is_seen_here:
             for i, record in enumerate(finding.values, start=1):

@@ -136,7 +136,7 @@ class ServerClient:
         answer = _read_json(self._request("POST", "/v1/enrolments", json=body))
         return ANSWERS.require(answer, "device_id", str)
 
-    def ask_device(self) -> DeviceAnswer:
+    def fetch_device(self) -> DeviceAnswer:
         """Request what the server knows of this device.
 
         A device whose clock is wrong must still learn whether the server is ahead, so a signature
@@ -159,7 +159,7 @@ class ServerClient:
         document = _read_json(_require_success(response))
         return read_device(document, device=self._device)
 
-    def ask_study(self, study: bytes, etag: str) -> StudyAnswer | None:
+    def fetch_study(self, study: bytes, etag: str) -> StudyAnswer | None:
         """Request a study's life cycle; None if it is as it was under ``etag``.
 
         Raises
@@ -178,7 +178,7 @@ class ServerClient:
         return read_study(document, etag=response.headers.get("ETag", ""))
 
     def change_key(self, offer: KeyOffer) -> None:
-        """Give the device another key; the same again is harmless. Raises as :meth:`ask_study`."""
+        """Give the device another key; repeating is harmless. Raises as :meth:`fetch_study`."""
         body = {
             "public_key": offer.public_key.hex(),
             "last_sequences": dict(offer.last_sequences),
@@ -197,7 +197,7 @@ class ServerClient:
             raise ANSWERS.refuse("device_id")
 
     def put_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Send a heartbeat; raises as :meth:`ask_study`."""
+        """Send a heartbeat; raises as :meth:`fetch_study`."""
         body = json.dumps(heartbeat.to_json()).encode()
         headers = {"Content-Type": "application/json"}
         path = f"{_DEVICE_PATH}/heartbeat"

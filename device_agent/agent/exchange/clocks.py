@@ -19,7 +19,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ServerClock:
-    """Estimate of the time between the server's answers, and after a new start."""
+    """Estimate of the server's time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -27,7 +27,7 @@ class ServerClock:
         self._agreed = load_agreed_time(connection)
 
     def note(self, server_time: float, device: float) -> Clocks:
-        """Note an answer that came just now, and return the clocks by it."""
+        """Note an answer that came just now, and return the clocks."""
         before = self.read(device)
         self._answered = server_time, _boot_time()
         clocks = Clocks(
@@ -38,7 +38,7 @@ class ServerClock:
         return clocks
 
     def read(self, device: float) -> Clocks:
-        """Return the clocks now; an answer of more than a day ago says nothing any more."""
+        """Return the clocks now; an answer older than a day is not used."""
         certain, is_exact = self._find_certain()
         server = None
         if self._answered is not None:
@@ -51,7 +51,7 @@ class ServerClock:
         return Clocks(device=device, server=server, certain=certain, is_exact=is_exact)
 
     def keep(self) -> None:
-        """Save the time that is certain now, for a start of the machine that is to come."""
+        """Save the certain time for the next start of the machine."""
         if self._agreed is not None:
             self._save(self._find_certain()[0], None)
 
@@ -67,7 +67,7 @@ class ServerClock:
         return agreed.seconds + passed, is_exact
 
     def _save(self, seconds: float, known: float | None) -> None:
-        """Save a time that has come; not each time, for disks wear out by it."""
+        """Save a time that has come; rarely, because disks wear out."""
         now = AgreedTime(seconds=seconds, boot=_boot_id(), since_boot=_boot_time())
         before, self._agreed = self._agreed, now
         if before is not None and known is not None:

@@ -174,7 +174,7 @@ class Poller:
         if notice is None or notice == self.notice:
             return
         self.notice = notice
-        # On a full disk it is not kept: the next start asks again with the ETag of before.
+        # On a full disk it is not kept: the next start polls again with the old ETag.
         with suppress(StoreError):
             save_notice(self._link.device.connection, notice)
         self.report_notice()
@@ -198,28 +198,28 @@ def _make_question(
     A study that was withdrawn is an answer; every other refusal is raised.
     """
     study = device.identity.study
-    ask_device = make_device_question(device)
+    poll_device = make_device_question(device)
     heartbeat = Heartbeat(
         agent=__version__,
         engine=device.settings.engine.name,
         waiting_sketches=count_sketches(device.connection).waiting,
     )
 
-    def ask(client: ServerClient) -> ServerAnswer | StudyNotice:
+    def request(client: ServerClient) -> ServerAnswer | StudyNotice:
         try:
-            found = ask_device(client)
-            new = _ask_study(client, study, notice)
+            found = poll_device(client)
+            new = _fetch_study(client, study, notice)
             _send_heartbeat(client, heartbeat)
         except StudyWithdrawnError:
             return StudyNotice(state="withdrawn")
         return ServerAnswer(device=found, notice=new)
 
-    return ask
+    return request
 
 
-def _ask_study(client: ServerClient, study: bytes, before: StudyNotice) -> StudyNotice | None:
+def _fetch_study(client: ServerClient, study: bytes, before: StudyNotice) -> StudyNotice | None:
     try:
-        answer = client.ask_study(study, before.etag)
+        answer = client.fetch_study(study, before.etag)
     except (StudyWithdrawnError, TransportError):
         raise
     except SketchError:

@@ -1,4 +1,4 @@
-"""Changing the key of a device: offered to the server until it is known which key it takes."""
+"""Key change: offer the next key to the server until it is known which key it takes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _REFUSED_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """Which key the server takes: the next one, or the present one, with why ``refusal`` says."""
+    """The key that the server takes: the next one, or the present one because of ``refusal``."""
 
     refusal: SketchError | None = None
 
     def describe(self) -> str:
-        """Describe how a change of keys that was begun earlier has ended."""
+        """Describe the end of a key change that was begun earlier."""
         if self.refusal is None:
             return "a change of keys that was begun is finished; the device signs with its new key"
         return f"the server does not take the new key, so the device keeps its own: {self.refusal}"
@@ -52,18 +52,18 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class RotationReport:
-    """A change of keys that the server has taken.
+    """A key change that the server has taken.
 
     Parameters
     ----------
     device, key_id, old_key_id
-        The identity, which stays; the SHA-256 of the present key, and of the one before.
+        The identity, which stays; the SHA-256 of the present key and of its predecessor.
     was_begun
         Whether an earlier attempt had begun it.
     n_waiting
-        Sketches that were not sent yet; the old key has signed them.
+        Unsent sketches, which the old key has signed.
     messages
-        What else the owner should know.
+        Further messages for the owner.
     """
 
     device: bytes
@@ -74,7 +74,7 @@ class RotationReport:
     messages: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return JSON values."""
         return {
             "device_id": self.device.hex(),
             "key_id": self.key_id.hex(),
@@ -93,7 +93,7 @@ class KeyChanger:
     Parameters
     ----------
     on_settled
-        Called with the device as it is then.
+        Called with the device and its new key.
     on_silence
         Called when the server does not answer.
     """
@@ -160,12 +160,12 @@ class KeyChanger:
 def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
     """Give the device another key, or finish a change that was begun.
 
-    The next key is on the disk, and noted, before the server hears of it; asking again is harmless.
+    The next key is on the disk, and noted, before it is offered; offering it again is harmless.
 
     Raises
     ------
     TransportError
-        The server did not answer. Where a change was begun it waits, and so does the outbox.
+        The server did not answer. A change that was begun waits, and so does the outbox.
     LedgerError
         Another agent is at work, or the server knows more than this ledger.
     SketchError
@@ -198,17 +198,17 @@ def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
 
 
 def _make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
-    """Return what offers the next key; for any thread, while nothing else is signed.
+    """Return a request that offers the next key; for any thread, while nothing else is signed.
 
-    It raises ``TransportError`` where it cannot be known now which key the server takes, and what
-    the server says if it takes neither.
+    It raises ``TransportError`` if it cannot be known now which key the server takes, and the
+    server's error if it takes neither.
     """
     next_key, identity, settings = device.next_key, device.identity, device.settings
     assert next_key is not None
     offer = make_key_offer(identity.device, next_key, list_signed(device.connection))
     present = make_presenting(device)
 
-    def ask(client: ServerClient) -> Settled:
+    def request(client: ServerClient) -> Settled:
         is_present = _is_taken(client) or present(client)
         try:
             client.change_key(offer)
@@ -226,17 +226,11 @@ def _make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settle
                     raise
         return Settled()
 
-    return ask
+    return request
 
 
 def _settle(device: Device, settled: Settled) -> Device:
-    """Do what the answer to an offer says; return the device with the key that is taken.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written; the same answer comes again.
-    """
+    """Apply the answer to an offer; return the device with the key that is taken."""
     folder, keys = _key_folder(device), device.identity.keys
     assert device.next_key is not None
     is_taken = settled.refusal is None
@@ -269,9 +263,8 @@ def _key_folder(device: Device) -> Path:
 
 
 def _is_taken(client: ServerClient) -> bool:
-    """Return whether the server takes requests of this client's key now."""
     try:
-        client.ask_device()
+        client.fetch_device()
     except TransportError:
         raise
     except SketchError:

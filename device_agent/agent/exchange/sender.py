@@ -222,7 +222,7 @@ class Sender:
                 self._on_suspended(sketch.stream)
 
     def _hold_by_key(self, sketch: OutboxSketch, outcome: UploadOutcome) -> UploadOutcome:
-        """Hold a sketch if the server may only not know our present key: a poll tells it first."""
+        """Hold a sketch if the server may not know our present key yet: a poll presents it."""
         is_of_key = outcome.problem == _OF_KEY and bool(self._link.device.retired)
         if not is_of_key or sketch.attempts >= _MOST_HELD:
             return outcome

@@ -1,8 +1,8 @@
-"""Reading one stream where presence is secret: the clock alone decides what is released, and when.
+"""Reading of one stream under ``add-remove-one``: the clock alone decides what is released when.
 
 Nothing that a run reports, stores for good or does on the network depends on how many records there
-were: neither their number nor what was unusable about them, and no error of a source holds up a
-slot. What stays on the device is the position in each source, and sums until their slot is over.
+were, or on what was unusable about them, and no error of a source holds up a slot. Only positions,
+and sums until their slot is over, stay on the device.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, i
 
 
 class SlotReader:
-    """One stream's source and its slots, between two runs.
+    """Reader of one stream: counts are secret, and every slot that is over is released.
 
     Parameters
     ----------
@@ -94,7 +94,6 @@ class SlotReader:
             self.summary.messages.append(held)
 
     def _read(self, *, next_slot: int, latest: int) -> None:
-        """Add each new record to its slot, and note the positions behind them all."""
         opened: dict[int, SketchAccumulator] = {}
         positions: dict[str, Position] = {}
         with closing(open_stream_source(self._device, self._stream)) as source:

@@ -21,7 +21,7 @@ _SAVE_S_ONCE, _SAVE_RECORDS_ONCE = 1.0, 10_000
 
 
 class StreamWorker:
-    """Takes turns with other streams; no error of one ends another.
+    """Reads one stream in turns with others; no error of one ends another.
 
     Parameters
     ----------
@@ -63,28 +63,28 @@ class StreamWorker:
 
     @property
     def due_at(self) -> float:
-        """When the next turn is worth it, by the timer."""
+        """Time of the next turn that is worth it, by the timer."""
         if self._is_over and self._reader is None:
             return float("inf")
         return min(self._reads_at, self._tends_at) if self._reader else self._reads_at
 
     @property
     def consumes(self) -> bool:
-        """True if what was read of the source cannot be read again."""
+        """True if records that were read cannot be read again."""
         return self._reader is not None and self._reader.source.guarantee.consumes
 
     def use(self, device: Device) -> None:
-        """Go on under other settings of the same device, and soon."""
+        """Apply other settings of the same device, and read soon."""
         self._device = device
         if self._reader is not None:
             self._reader.use(device)
         self._reads_at = self._timer()
 
     def turn(self) -> None:
-        """Read one batch if there is one, close what is over, and save what is due.
+        """Read one batch if there is one, close windows that are over, checkpoint if it is time.
 
-        Whatever breaks it off, what is half done is dropped and never saved: a sum with records
-        whose position was not noted yet would count them twice.
+        After any error the half-done sum is dropped and never saved: records whose position was not
+        noted yet would be counted twice.
         """
         try:
             reader = self._reader or self._open()
