@@ -1,4 +1,4 @@
-"""The commands: each calls one use case and shows its report."""
+"""Commands: each calls one use case and shows its report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The secret under which digests of raw records are kept, in a file of mode 0600.
+"""Secret of the digests of raw records, in a file of mode 0600.
 
-Without it nobody who finds a position can try out which records it was made from. So it goes when
-the device is forgotten; what was noted under it can then be checked by nobody.
+Without it nobody who finds a position can try out which records it was made from. It is erased when
+the device is forgotten, and then nobody can check a digest.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _KEY_BYTES = 32
 
 
 def load_digest_key(folder: Path) -> bytes:
-    """Return the secret of a study's folder, 32 bytes; made where there is none.
+    """Return the secret of a study's folder, 32 bytes; make it if it is missing.
 
-    One that is damaged is made anew: files are known by their identity then, and no digest under
-    the old one is believed.
+    A damaged one is made anew: files are known by their identity then, and no old digest is
+    believed.
 
     Raises
     ------

@@ -27,19 +27,19 @@ _LEAST_FREE = 1 << 16
 def describe_failure(
     error: OSError | sqlite3.Error, *, folder: Path | None, field: str, fix: str
 ) -> StoreError:
-    """Return the error that stands for a file that could not be read or written.
+    """Return the error for a file that could not be read or written.
 
     Parameters
     ----------
     folder
-        The folder of the file, to look how much space there is; None if it is not known.
+        The folder of the file, whose free space is looked up; None if it is not known.
     field, fix
-        The name of the file, and what helps where the disk is not at fault.
+        The name of the file, and the fix if the disk is not at fault.
 
     Returns
     -------
     StoreError
-        A ``DiskError`` where the same may succeed later, as soon as there is space.
+        A ``DiskError`` if the same may succeed later.
     """
     text = error.strerror if isinstance(error, OSError) else str(error)
     if not _may_pass(error):
@@ -77,7 +77,7 @@ def _is_full(error: OSError | sqlite3.Error, folder: Path | None) -> bool:
 def naming_file(
     path: Path, *, fix: str = "make its folder writable for this user"
 ) -> Iterator[None]:
-    """Turn the system's complaints about a file of the state into a ``StoreError``."""
+    """Translate system errors about a file of the state into ``StoreError``."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ def replace_file(path: Path, data: bytes, *, part: str = "part") -> None:
     Raises
     ------
     OSError
-        It cannot be written; the one before is as it was.
+        It cannot be written; the old file is unchanged.
     """
     written = path.with_name(f"{path.name}.{part}")
     file = os.open(written, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)

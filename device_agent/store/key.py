@@ -52,7 +52,7 @@ def key_id_of(public_key: bytes) -> bytes:
 
 
 def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
-    """Load a key of a folder; None if there is none.
+    """Load a key of a folder; None if it is missing.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
 
 
 def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
-    """Make a key and save it; the file appears whole or not at all, and nothing of it stays.
+    """Make and save a key; after a failure nothing of it stays.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
 
 
 def keep_key(folder: Path, key_id: bytes) -> None:
-    """Keep a copy of the present key, which another is to replace; again is harmless."""
+    """Copy the present key before another replaces it; repeating is harmless."""
     _save(folder, retired_name(key_id), (folder / KEY_NAME).read_bytes())
 
 
@@ -105,7 +105,7 @@ def _save(folder: Path, name: str, data: bytes) -> None:
 
 
 def move_next_key(folder: Path) -> None:
-    """Let the next key take the place of the present one, at once and for good."""
+    """Replace the present key by the next one, atomically and durably."""
     os.replace(folder / NEXT_KEY_NAME, folder / KEY_NAME)
     # The name too must survive a power cut, or an enrolled key would be gone.
     sync_folder(folder)

@@ -1,8 +1,8 @@
-"""Places that each stream had read to at its last release: beside the journal, no history.
+"""Places that each stream had read to at its last release; the journal's companion.
 
-The journal alone could not say where to go on after the database is lost, and a history of places
+After a loss of the database the journal alone could not say where to go on, and a history of places
 would tell how much was read at each run. So the last places stand in one small file, replaced as a
-whole before the journal notes the release that they belong to.
+whole before the journal notes their release.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ StreamKey = tuple[str, str]
 
 @dataclass(kw_only=True)
 class Places:
-    """The places of every stream, and of which release they are.
+    """The places of every stream, and their release.
 
     Parameters
     ----------
     n_releases
-        How many releases, of all streams, had happened.
+        Number of releases so far, of all streams.
     rows
         By stream and source: the place, as the database holds it.
     """
@@ -58,13 +58,7 @@ def collect_places(connection: sqlite3.Connection, n_releases: int) -> Places:
 
 
 def read_places(folder: Path) -> Places | None:
-    """Read the places of a folder; None where they are missing or damaged.
-
-    Raises
-    ------
-    OSError
-        The file is there and cannot be read.
-    """
+    """Read the places of a folder; None if they are missing or damaged. May raise ``OSError``."""
     try:
         data = (folder / PLACES_NAME).read_bytes()
     except FileNotFoundError:

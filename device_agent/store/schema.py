@@ -185,7 +185,7 @@ def compute_seal(*values: bytes | str | int | None) -> bytes:
 
 
 def find_broken_seals(connection: sqlite3.Connection) -> Iterator[str]:
-    """Yield the tables that hold a row which is not as it was written."""
+    """Yield the tables with a row that does not match its seal."""
     for table, columns in _SEALED.items():
         for row in connection.execute(f"SELECT {', '.join(columns)}, seal FROM {table}"):
             if compute_seal(*row[:-1]) != row[-1]:

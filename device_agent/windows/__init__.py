@@ -1,7 +1,7 @@
-"""Windows: which records one sketch covers, decided by counts and times alone.
+"""Windows: the records that one sketch covers, decided by counts and times alone.
 
 Pure: no clock, no files, no network. ``WindowCutter`` serves ``replace-one``, ``SlotSchedule``
-``add-remove-one``; ``Clocks`` says by which time either may close.
+``add-remove-one``; ``Clocks`` holds the times by which either may close.
 """
 
 from device_agent.windows.clocks import (

@@ -1,4 +1,4 @@
-"""Clocks that windows are closed by: the device's, the server's, and the certain time.
+"""Clocks that close windows: the device's, the server's, and the certain time.
 
 Device and server agree on a time; the machine's uptime, which nobody can set, carries it on. So a
 wrong clock is told from a right one, and without the server no clock that jumps ahead spends.

@@ -18,15 +18,15 @@ from shared.plan import SketchPlan, WindowRule
 
 @dataclass(frozen=True, kw_only=True)
 class WindowState:
-    """The state that a stream's next decision depends on.
+    """State of a stream that its next decision depends on.
 
     Parameters
     ----------
     n_records
         Records in the open window; 0 when none is open.
     first_slot, last_slot
-        What the open window covers. None with windows by count, when no window is open, and while
-        no record of the stream has had a readable time yet.
+        Slots of the open window. None with windows by count, when no window is open, and while no
+        record of the stream has had a readable time yet.
     floor_slot
         The lowest slot at which the next window may begin; None before the first is closed.
     """
@@ -46,7 +46,7 @@ class Cut:
     start, stop
         The records ``start .. stop - 1`` of those given; may be none.
     closed
-        The window that is complete with them, or None when it stays open.
+        The window that they complete, or None when it stays open.
     state
         The state after it.
     """
@@ -136,7 +136,6 @@ class WindowCutter:
         return self.most_records if self.by_time else self.rule.length
 
     def _slots(self, timestamps: NDArray[np.float64], now: float) -> Iterator[int | None]:
-        """Yield each record's slot, never beyond that of now; None when it says nothing."""
         if not self.by_time:
             yield from (None for _ in timestamps)
             return
@@ -146,7 +145,6 @@ class WindowCutter:
             yield min(self.rule.slot_of(timestamp), latest) if readable else None
 
     def _completes(self, state: WindowState, slot: int | None) -> bool:
-        """Return whether a record of this slot closes the open window before it is added."""
         return (
             slot is not None
             and state.last_slot is not None

@@ -15,7 +15,7 @@ from shared.plan import WindowRule
 
 @dataclass(frozen=True, kw_only=True)
 class SlotSchedule:
-    """Which slots get a sketch when, and which of them a record joins, where presence is secret.
+    """Schedule of slots if presence is secret: which slots are due, and which one a record joins.
 
     Guarantees
     ----------
