@@ -81,20 +81,22 @@ endif
 		echo "error: '$(PYTHON)' cannot make virtual environments. Install the module (Debian: apt install python3-venv)." >&2; exit 1; }
 	@echo 'setting up .venv' >&2
 	@'$(PYTHON)' -m venv --clear .venv >&2
+	@# 25.1 is the first that installs dependency groups.
+	@$(VENV) -m pip install --quiet 'pip>=25.1' >&2
 	@touch $@
 
 .venv/.stamp-demo: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the demo needs into .venv' >&2
-	@$(VENV) -m pip install --quiet --editable '.[demo]' >&2
+	@$(VENV) -m pip install --quiet --editable '.[all]' --group demo >&2
 	@touch $@
 
 .venv/.stamp-docs: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the site needs into .venv' >&2
-	@$(VENV) -m pip install --quiet --editable '.[docs]' >&2
+	@$(VENV) -m pip install --quiet --editable '.[all]' --group docs >&2
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what development needs into .venv' >&2
-	@$(VENV) -m pip install --quiet --editable '.[dev]' >&2
+	@$(VENV) -m pip install --quiet --editable '.[all,mqtt,parquet]' --group dev >&2
 	@# All that the demo needs is part of it.
 	@touch .venv/.stamp-demo $@

@@ -5,7 +5,7 @@ It may import every package, none may import it, and it does not ship in the whe
 
 import os
 
-# Every figure is of one thread. The libraries read these when they are loaded, and whatever is run
-# from here loads this package first.
+# Every figure is of one thread. The libraries read these variables when they are loaded, and every
+# benchmark imports this package first.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")

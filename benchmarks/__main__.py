@@ -10,12 +10,12 @@ from benchmarks import (
     honesty,
     noise,
     real_sets,
-    service,
     sketching,
     sketching_files,
     utility,
 )
 from benchmarks.rows import Row, run_benchmark
+from benchmarks.service import __main__ as service
 
 
 def measure(quick: bool) -> Iterator[Row]:

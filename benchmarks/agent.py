@@ -1,10 +1,10 @@
-"""What the device agent needs: memory, time to start, processor while reading, bytes for a window.
+"""Cost of the device agent: memory, time to start, processor time, bytes of a window.
 
-Run as ``python -m benchmarks.agent [--quick] [--json]``. Everything is measured on the daemon as a
-process of its own, which speaks TLS with a real aggregator on this machine. It has run once before,
-unmeasured and up to an upload, so that its modules are compiled as the installer leaves them: a
-process that compiles them itself is slower to start and keeps 1.5 MB more. What others publish of
-their agents stands in rows of its own, with no runs.
+Run as ``python -m benchmarks.agent [--quick] [--json]``. Everything is measured on the daemon in
+its own process, which speaks TLS with a real aggregator on this machine. One unmeasured run up to
+an upload comes first, so that the modules are compiled as the installer leaves them: a process that
+compiles them itself starts slower and keeps 1.5 MB more. Published figures of other agents have
+their own rows, with no runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.agent_devices import (
+    NAME,
     Aggregator,
     enrol,
     make_lines,
+    row,
     running_aggregator,
     running_daemon,
 )
@@ -28,9 +30,8 @@ from benchmarks.agent_outbox import measure_recovery
 from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
 from benchmarks.rows import Row, run_benchmark
 
-NAME = "agent"
 _TICK_S = 0.05
-# From their own documentation; the Collector's are the limits of its own tests of an idle one.
+# From their documentation; the Collector's are the limits of its own tests of an idle one.
 _PUBLISHED = (
     ("Telegraf, as published", "mb", 245.0, "MB"),
     ("Telegraf, as published", "rss_mb", 70.0, "MB"),
@@ -54,25 +55,25 @@ def measure(quick: bool) -> Iterator[Row]:
 
 
 def list_published() -> Iterator[Row]:
-    """List what others publish of their agents; nothing is measured here."""
+    """List the published figures of other agents; nothing is measured here."""
     for case, figure, value, unit in _PUBLISHED:
-        yield _row(case, figure, value, unit, 0, "not measured here")
+        yield row(case, figure, value, unit, 0, "not measured here")
 
 
 def measure_installed() -> Iterator[Row]:
-    """Tell what the agent takes on the disk, each package and their sum; Python itself apart."""
+    """Measure the agent's size on disk: each package and their sum, without Python itself."""
     packages = list(measure_packages())
     for name, n_bytes in packages:
-        yield _row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
+        yield row(f"installed {name}", "mb", n_bytes / 1e6, "MB", 1, "none")
     total = sum(n_bytes for _, n_bytes in packages)
-    yield _row("installed", "mb", total / 1e6, "MB", 1, "Telegraf 245")
+    yield row("installed", "mb", total / 1e6, "MB", 1, "Telegraf 245")
 
 
 def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Row]:
-    """Measure a small device: its memory, its start, and what it uploads."""
+    """Measure a small device: its memory, its start, and its uploads."""
     device = enrol(folder / "small", aggregator, d=2, m=500, length=1000)
     seconds, idle, used = [], [], []
-    # The first run compiles, and is not counted.
+    # The first run compiles, and does not count.
     for run in range(runs + 1):
         with running_daemon(device) as daemon:
             seconds.append(daemon.seconds)
@@ -82,18 +83,18 @@ def measure_size(folder: Path, aggregator: Aggregator, runs: int) -> Iterator[Ro
             daemon.wait_until_sent(1000 * (run + 1))
             used.append(daemon.rss_mb())
     seconds, idle, used = seconds[1:], idle[1:], used[1:]
-    yield _row("idle", "rss_mb", max(idle), "MB", runs, "Telegraf 70, Collector 83")
-    yield _row("after-first-upload", "rss_mb", max(used), "MB", runs, "at most 55")
-    yield _row("start", "seconds", float(np.median(seconds)), "s", runs, "at most 0.4")
+    yield row("idle", "rss_mb", max(idle), "MB", runs, "Telegraf 70, Collector 83")
+    yield row("after-first-upload", "rss_mb", max(used), "MB", runs, "at most 55")
+    yield row("start", "seconds", float(np.median(seconds)), "s", runs, "at most 0.4")
     n_bytes = device.query("SELECT MAX(n_bytes) FROM outbox")
-    yield _row("window m=500", "bytes", n_bytes, "B", runs, "less than 5000")
+    yield row("window m=500", "bytes", n_bytes, "B", runs, "less than 5000")
 
 
 def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: int) -> Iterator[Row]:
     """Measure the daemon on a file that grows by ``rate`` records a second.
 
-    First as many records lie there at once, so that what it does once is done. How far it is behind
-    is the time from the last record to the acknowledged window, with its release and its upload.
+    As many records are there at the start, so that one-time work is done first. The delay is the
+    time from the last record to the acknowledged window, including release and upload.
     """
     name = "tail-csv d=10 m=1000"
     case, n_records = (name if rate == 100_000 else f"{name} at {rate}/s"), rate * seconds
@@ -108,7 +109,7 @@ def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: in
         daemon.wait_until_sent(n_records)
         took = time.perf_counter() - before
         if rate == 100_000:
-            yield _row(case, "records_per_second", n_records / took, "1/s", 1, "at least 1e5")
+            yield row(case, "records_per_second", n_records / took, "1/s", 1, "at least 1e5")
         cpu, start = daemon.cpu_seconds(), time.perf_counter()
         for i in range(n_parts):
             device.append(lines)
@@ -118,21 +119,9 @@ def measure_tail(folder: Path, aggregator: Aggregator, *, rate: int, seconds: in
         ended = time.perf_counter()
         share = (daemon.cpu_seconds() - cpu) / (ended - start)
         unit = f"of a core at {n_records / (written - start):.4g} records/s"
-        yield _row(case, "cpu_fraction", share, unit, 1, "less than 0.6; Collector idle 0.2")
-        yield _row(case, "behind_seconds", ended - written, "s", 1, "0")
-        yield _row(case, "rss_mb", daemon.rss_mb(), "MB", 1, "Telegraf 70, Collector 83 when idle")
-
-
-def _row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
+        yield row(case, "cpu_fraction", share, unit, 1, "less than 0.6; Collector idle 0.2")
+        yield row(case, "behind_seconds", ended - written, "s", 1, "0")
+        yield row(case, "rss_mb", daemon.rss_mb(), "MB", 1, "Telegraf 70, Collector 83 when idle")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Devices and aggregators of the agent's benchmarks, as the processes that operators run.
+"""Devices and aggregators of the agent's benchmarks, in the processes that operators run.
 
-The daemon runs as on a device, where nothing is installed that only other extras bring: httpx loads
-click, rich and pygments where it finds them, for a command line of its own.
+The daemon runs as on a device, with only the agent's extra: httpx imports click, rich and pygments
+where it finds them, for its own command line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from analyst import Client
+from benchmarks.rows import Row
+from deploy.demo.cluster import find_port
 from shared.plan import SketchPlan, plan_from_spec
+
+NAME = "agent"
+row = partial(Row, NAME)
+"""A row of the agent's benchmark."""
 
 ROOT = Path(__file__).parents[1]
 _BIN = Path(sys.executable).parent
@@ -36,7 +43,7 @@ _DAEMON = (
     "import sys; sys.modules.update(click=None, rich=None, pygments=None);"
     "from device_agent.cli import main; sys.exit(main())"
 )
-# Without what an environment for development hooks into the interpreter; else as the unit does it.
+# A development environment hooks into the interpreter; leave that out. Otherwise as the unit does.
 _INSTALLED = {
     "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
     "PYTHONOPTIMIZE": "2",
@@ -80,7 +87,7 @@ class Aggregator:
                 time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stop it; what it has stored stays."""
+        """Stop it; its stored data stay."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait()
@@ -89,23 +96,23 @@ class Aggregator:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """An enrolled device in a folder of its own."""
+    """An enrolled device in its own folder."""
 
     folder: Path
     study: str
 
     @property
     def config(self) -> Path:
-        """Its configuration."""
+        """Path of its configuration."""
         return self.folder / "agent.toml"
 
     @property
     def records(self) -> Path:
-        """The file that it reads unless another source was given."""
+        """The file that it reads by default."""
         return self.folder / "records.csv"
 
     def append(self, lines: str) -> None:
-        """Add lines to that file."""
+        """Append lines to its file of records."""
         with self.records.open("a") as file:
             file.write(lines)
 
@@ -117,7 +124,7 @@ class Device:
             raise RuntimeError(f"sfumato-agent {arguments[0]}: {done.stderr}")
 
     def query(self, statement: str) -> int:
-        """Ask its database for one number."""
+        """Query its database for one number."""
         connection = sqlite3.connect(self.folder / "state" / "agent.sqlite", timeout=30)
         try:
             return int(connection.execute(statement).fetchone()[0] or 0)
@@ -131,7 +138,7 @@ class Daemon:
 
     process: subprocess.Popen[bytes]
     seconds: float
-    """From its start to its word that it is ready."""
+    """Time from its start until it reports that it is ready."""
     device: Device = field(repr=False)
 
     def rss_mb(self) -> float:
@@ -147,7 +154,7 @@ class Daemon:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def wait_until_sent(self, n: int, *, what: str = "SUM(n_records)") -> None:
-        """Wait until the server has acknowledged so many records, or other things."""
+        """Wait until the server has acknowledged a number of records, or of other items."""
         while self.device.query(f"SELECT {what} FROM outbox WHERE state = 'sent'") < n:
             _require_running(self.process, "the agent")
             time.sleep(0.02)
@@ -178,7 +185,7 @@ def enrol(
     length: int,
     source: str = _CSV,
 ) -> Device:
-    """Publish a study whose windows have ``length`` records, and enrol a device in it."""
+    """Publish a study with windows of ``length`` records, and enrol a device in it."""
     folder.mkdir()
     with Client(aggregator.url, key=aggregator.key) as client:
         plan = _make_plan(d, m, length)
@@ -209,7 +216,7 @@ def _make_plan(d: int, m: int, length: int) -> SketchPlan:
 
 @contextmanager
 def running_daemon(device: Device, *, stdin: Path | None = None) -> Iterator[Daemon]:
-    """Run the daemon of a device from its word that it is ready; ``stdin`` is a file to feed it."""
+    """Run the daemon of a device from readiness on; ``stdin`` is a file to feed it."""
     address = str(device.folder / "notify")
     environment = {**os.environ, **_INSTALLED, "NOTIFY_SOCKET": address}
     # Compiled as an installation is, and kept from one run to the next.
@@ -235,10 +242,10 @@ def running_daemon(device: Device, *, stdin: Path | None = None) -> Iterator[Dae
 
 @contextmanager
 def running_aggregator(folder: Path, **environment: str) -> Iterator[Aggregator]:
-    """Run an aggregator that speaks TLS, under a certificate that this process trusts."""
+    """Run an aggregator that speaks TLS, with a certificate that this process trusts."""
     certificate, key = _make_certificate(folder)
     before = os.environ.get("SSL_CERT_FILE")
-    # For the clients in this process and for those that it starts.
+    # For the clients in this process and in its children.
     os.environ["SSL_CERT_FILE"] = str(certificate)
     database = ["--database", str(folder / "aggregator.sqlite")]
     create: list[str | Path] = [_BIN / "sfumato", "key", "create", "--scope", "operator"]
@@ -263,20 +270,13 @@ def running_aggregator(folder: Path, **environment: str) -> Iterator[Aggregator]
             os.environ["SSL_CERT_FILE"] = before
 
 
-def find_port() -> int:
-    """Find a port of the loopback address that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _require_running(process: subprocess.Popen[bytes], what: str) -> None:
     if process.poll() is not None:
         raise RuntimeError(f"{what} ended with status {process.returncode}")
 
 
 def _make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of 127.0.0.1 that signs itself."""
+    """Make a self-signed certificate of 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""What the device agent takes on the disk, package by package, as pip records its files."""
+"""Size of the device agent on disk, package by package, as pip records its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = ("shared", "device_agent", "aggregator", "analyst")
 def measure_packages(extra: str = "agent") -> Iterator[tuple[str, int]]:
     """Yield each package that the agent needs, with its bytes; the largest first."""
     sizes = {name: _measure(distribution(name)) for name in _find_needed(extra)}
-    # Here it is installed as a link to this tree, so its files are counted where they are.
+    # Installed here as a link to this tree, so its files are counted in place.
     sizes[_OURS] = sum(
         path.stat().st_size
         for package in _PACKAGES
@@ -43,6 +43,6 @@ def _find_needed(extra: str) -> set[str]:
 
 
 def _measure(package: Distribution) -> int:
-    """Return the bytes of a package's files, without what is compiled anew at each start."""
+    """Return the bytes of a package's files, without compiled modules."""
     paths = [Path(str(package.locate_file(file))) for file in package.files or ()]
     return sum(p.stat().st_size for p in paths if p.suffix != ".pyc" and p.is_file())

@@ -1,4 +1,4 @@
-"""How long a full outbox takes to reach a server that is back after an outage."""
+"""Time that a full outbox takes to reach a server that is back after an outage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analyst import Client
-from benchmarks.agent_devices import enrol, make_lines, running_aggregator, running_daemon
+from benchmarks.agent_devices import enrol, make_lines, row, running_aggregator, running_daemon
 from benchmarks.rows import Row
 
 _RATE = 100_000
@@ -16,10 +16,10 @@ _RECORDS = 10
 
 
 def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
-    """Let one device send what waits once its server is back, and count at the server.
+    """Let one device send its outbox once its server is back, and count at the server.
 
-    The daemon runs through the outage, so that the pause it has backed off to counts. The server
-    may be asked more often than its default allows one device.
+    The daemon runs through the outage, so that its current back-off counts. The server's limit for
+    one device is raised.
     """
     case = f"recovery waiting={n_sketches} m=50"
     limits = {"SFUMATO_DEVICE_RATE": str(_RATE), "SFUMATO_DEVICE_BURST": str(_RATE)}
@@ -40,24 +40,12 @@ def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
         with Client(server.url, key=server.key) as client:
             study = client.study(device.study)
     limit = f"none; {waiting / 20:.4g} at the server's default device_rate of 20/s, here {_RATE}/s"
-    yield _make_row(f"release windows={n_sketches} m=50", "seconds", released, "s", "none")
-    yield _make_row(case, "seconds", took, "s", limit)
-    yield _make_row(case, "sketches_per_second", waiting / took, "1/s", "none")
-    yield _make_row(case, "waiting", waiting, "sketches", f"{n_sketches} windows were read")
+    yield row(f"release windows={n_sketches} m=50", "seconds", released, "s", 1, "none")
+    yield row(case, "seconds", took, "s", 1, limit)
+    yield row(case, "sketches_per_second", waiting / took, "1/s", 1, "none")
+    yield row(case, "waiting", waiting, "sketches", 1, f"{n_sketches} windows were read")
     stored, records = study["n_sketches"], study["n_records"]
-    yield _make_row(case, "stored", stored, "sketches at the server", f"exactly {waiting}")
-    yield _make_row(
-        case, "stored_records", records, "records at the server", f"exactly {_RECORDS * waiting}"
-    )
-
-
-def _make_row(case: str, figure: str, value: float, unit: str, baseline: str) -> Row:
-    return Row(
-        benchmark="agent",
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=1,
-        baseline=baseline,
+    yield row(case, "stored", stored, "sketches at the server", 1, f"exactly {waiting}")
+    yield row(
+        case, "stored_records", records, "records at the server", 1, f"exactly {_RECORDS * waiting}"
     )

@@ -1,6 +1,6 @@
-"""Records a second that the agent takes from each kind of source, up to the acknowledged sketch.
+"""Records a second that the agent reads from each kind of source, up to the acknowledged sketch.
 
-The records lie there when the daemon starts, and make one window; its release and upload count.
+The records are there when the daemon starts, and make one window; its release and upload count.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from benchmarks.agent_devices import (
     Aggregator,
     enrol,
-    find_port,
     make_header,
     make_texts,
+    row,
     running_daemon,
 )
 from benchmarks.rows import Row
+from deploy.demo.cluster import find_port
 
 if TYPE_CHECKING:
     import paho.mqtt.client as mqtt
@@ -41,7 +42,7 @@ _TOPIC, _CLIENT = "records", "sfumato-bench"
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """A kind of source: its table in the configuration, and what writes records into a folder."""
+    """A kind of source: its table in the configuration, and the writer of its records."""
 
     name: str
     table: str
@@ -50,7 +51,7 @@ class _Kind:
 
 
 def measure_sources(folder: Path, aggregator: Aggregator, n_records: int) -> Iterator[Row]:
-    """Measure every kind of source that needs no other server, and MQTT where a broker is."""
+    """Measure every kind of source that needs no other server, and MQTT if there is a broker."""
     texts = make_texts(n_records, _D)
     for kind in _KINDS:
         if kind.name == "parquet" and find_spec("pyarrow") is None:
@@ -82,7 +83,7 @@ def measure_sources(folder: Path, aggregator: Aggregator, n_records: int) -> Ite
 
 
 def measure_mqtt_memory(folder: Path, aggregator: Aggregator) -> Iterator[Row]:
-    """Measure the memory of a small device that reads a topic, where a broker is."""
+    """Measure the memory of a small device that reads a topic, if there is a broker."""
     with _running_broker(folder) as port:
         if port is None:
             return
@@ -94,24 +95,12 @@ def measure_mqtt_memory(folder: Path, aggregator: Aggregator) -> Iterator[Row]:
             with running_daemon(device) as daemon:
                 daemon.wait_until_sent(1000 * run)
                 used = daemon.rss_mb()
-        yield _make_row("after-first-upload mqtt", "rss_mb", used, "MB", "at most 60")
+        yield row("after-first-upload mqtt", "rss_mb", used, "MB", 1, "at most 60")
 
 
 def _make_rate(kind: str, rate: float) -> Row:
     case = f"source {kind} d={_D} m={_M}"
-    return _make_row(case, "records_per_second", rate, "1/s", "none")
-
-
-def _make_row(case: str, figure: str, value: float, unit: str, baseline: str) -> Row:
-    return Row(
-        benchmark="agent",
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=1,
-        baseline=baseline,
-    )
+    return row(case, "records_per_second", rate, "1/s", 1, "none")
 
 
 def _write_csv(path: Path, texts: list[list[str]]) -> None:
@@ -198,14 +187,14 @@ def _make_mqtt_table(port: int) -> str:
 
 @contextmanager
 def _running_broker(folder: Path) -> Iterator[int | None]:
-    """Run a Mosquitto of our own and yield its port; None where it or its client is missing."""
+    """Run a Mosquitto and yield its port; None if it or its client is missing."""
     program = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if program is None or find_spec("paho") is None:
         print("no rows for MQTT: mosquitto or the extra mqtt is not installed", file=sys.stderr)
         yield None
         return
     port, config = find_port(), folder / "mosquitto.conf"
-    # It keeps a thousand messages for a client that is away unless told otherwise.
+    # By default it keeps only a thousand messages for a client that is away.
     config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n")
     process = subprocess.Popen(
         [program, "-c", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -218,7 +207,7 @@ def _running_broker(folder: Path) -> Iterator[int | None]:
 
 
 def _publish(port: int, texts: list[list[str]]) -> None:
-    """Leave messages at the broker for the device, whose session is made first."""
+    """Create the device's session, then leave messages for it at the broker."""
     import paho.mqtt.client as mqtt  # noqa: PLC0415
     from paho.mqtt.enums import CallbackAPIVersion  # noqa: PLC0415
 
@@ -242,7 +231,7 @@ def _connect(client: mqtt.Client, port: int) -> None:
         try:
             client.connect("127.0.0.1", port)
         except ConnectionRefusedError:
-            # The broker is starting.
+            # The broker is still starting.
             time.sleep(0.05)
         else:
             client.loop_start()

@@ -1,4 +1,4 @@
-"""The cases of the benchmark ``decoding``, and how cases are named."""
+"""Cases of the benchmark ``decoding``, and their names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchmarks.trials import Case
 
 DELTA = Fraction(1, 10**6)
 TEN = Mixture(n_dimensions=10, n_clusters=10)
-# Real data are the same for every seed, only the frequencies and the noise are drawn again.
+# Real data are the same for every seed; only the frequencies and the noise are drawn again.
 REAL_RUNS = 5
 FEW_RUNS = 3
 MANY_RUNS = 20
-# Laplace and K-norm noise are pure, the Gaussian needs a delta.
+# Laplace and K-norm noise are pure; the Gaussian needs a delta.
 MECHANISMS: dict[str, tuple[str, Fraction]] = {
     "knorm": ("discrete-knorm", Fraction(0)),
     "laplace": ("discrete-laplace", Fraction(0)),
@@ -23,7 +23,7 @@ MECHANISMS: dict[str, tuple[str, Fraction]] = {
 
 
 def list_decoding_cases() -> tuple[Case, ...]:
-    """List what a decoder is judged on."""
+    """List the cases of the decoder."""
     return (
         *_noiseless(),
         *_wrong_scales(),
@@ -33,13 +33,13 @@ def list_decoding_cases() -> tuple[Case, ...]:
 
 
 def make_noise(name: str, epsilon: Fraction) -> Noise:
-    """Make the noise that a name and an epsilon mean."""
+    """Make the noise of a name and an epsilon."""
     mechanism, delta = MECHANISMS[name]
     return Noise(mechanism=mechanism, epsilon=epsilon, delta=delta)
 
 
 def describe_noise(name: str, n_epsilon: str) -> str:
-    """Write a noise and its budget as case names do."""
+    """Describe a noise and its budget as case names do."""
     words = f"{name} delta=1e-6" if MECHANISMS[name][1] else name
     return f"{words} n_eps={n_epsilon}"
 
@@ -52,7 +52,7 @@ def _noiseless() -> tuple[Case, ...]:
         (10, 50, 5, MANY_RUNS, 0),
         (5, 100, 5, MANY_RUNS, 0),
         (10, 10, 2, MANY_RUNS, 0),
-        # These take half a minute each.
+        # Each of these takes half a minute.
         (10, 100, 5, FEW_RUNS, 0),
         (10, 200, 5, FEW_RUNS, 0),
     )
@@ -121,7 +121,7 @@ def _private_mixtures() -> tuple[Case, ...]:
         )
         for name, n_epsilon, n_sketches, quick in choices
     )
-    # How long the smallest and the largest decodes under noise take.
+    # Time of the smallest and the largest decodes under noise.
     others = tuple(
         Case(
             name=f"{describe_noise('knorm', n_epsilon)} d={d} k={k} L=1",

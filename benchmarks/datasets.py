@@ -1,6 +1,11 @@
-"""The records that decoders are judged on, each in a fixed public box.
+"""Records for judging decoders, each set in a fixed public box.
 
-Records outside their box are clipped to it, as a sketch clips them, before anything is measured.
+Records outside their box are clipped to it, as in a sketch, before anything is measured. Synthetic
+data are the seed paper's mixtures of round Gaussian clusters,
+
+    x ~ (1/k) sum_i N(mu_i, I_d),    mu_i ~ N(0, (1.5 k^(1/d))^2 I_d)
+
+(Schellekens et al., ICASSP 2019, section 5): the scale within a cluster is 1 by construction.
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.mixtures import SPREAD, draw_mixture, public_half_width
 from benchmarks.packages import RIVER, read_member
 from shared.plan import plan_from_spec
 
@@ -23,26 +27,28 @@ Floats = NDArray[np.float64]
 
 DEMO = Path(__file__).resolve().parents[1] / "deploy" / "demo"
 AIRPORTS = ("EWR", "JFK", "LGA")
+SPREAD = 1.0
+"""Standard deviation within a cluster, per dimension."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """Records and what is publicly known of them.
+    """Records with the public knowledge of them.
 
     Parameters
     ----------
     name
-        Names the records, seed included.
+        Name of the records, seed included.
     records
         Shape ``(n, d)``, data units, inside the box.
     lower, upper
         The public box, data units, the same in each dimension.
     n_clusters
-        k to look for.
+        The number k of clusters to find.
     true_means
         Shape ``(k, d)``; None for real data.
     spread
-        Standard deviation within a cluster, per dimension; None where only k-means can tell.
+        Standard deviation within a cluster, per dimension; None where only k-means can estimate it.
     """
 
     name: str
@@ -60,11 +66,11 @@ class Dataset:
 
 
 class Source(Protocol):
-    """Where the records of a trial come from."""
+    """Source of the records of a trial."""
 
     @property
     def n_records(self) -> int:
-        """The number of records n, of every seed."""
+        """The number of records n, equal for every seed."""
 
     def load(self, seed: int) -> Dataset:
         """Return the records of one seed; real data are the same for all."""
@@ -72,7 +78,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Another mixture for each seed; see :mod:`benchmarks.mixtures`."""
+    """A different mixture for each seed; see :func:`draw_mixture`."""
 
     n_dimensions: int
     n_clusters: int
@@ -95,11 +101,32 @@ class RealData:
         return len(_load_real(self.name).records)
 
     def load(self, seed: int) -> Dataset:
-        """Return the records, whatever the seed."""
+        """Return the records; the seed has no effect."""
         return _load_real(self.name)
 
 
-# The two last: a trial asks for its records more than once.
+def draw_mixture(
+    n_dimensions: int, n_clusters: int, n_records: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Draw means of shape ``(k, d)`` and records of shape ``(n, d)``, the same for a same seed."""
+    rng = np.random.default_rng((seed, n_dimensions, n_clusters))
+    width = 1.5 * n_clusters ** (1.0 / n_dimensions)
+    means = rng.normal(0.0, width, size=(n_clusters, n_dimensions))
+    records = rng.normal(0.0, SPREAD, size=(n_records, n_dimensions))
+    records += means[rng.integers(n_clusters, size=n_records)]
+    return means, records
+
+
+def public_half_width(n_dimensions: int) -> float:
+    """Half width of the public box: fixed, never read off the data.
+
+    Means have standard deviation 4.7 per dimension at (d, k) = (2, 10), and at most 3.8 at the
+    other sizes that are measured.
+    """
+    return 25.0 if n_dimensions < 5 else 20.0
+
+
+# Two, because a trial loads its records more than once.
 @lru_cache(maxsize=2)
 def _load_mixture(mixture: Mixture, seed: int) -> Dataset:
     d, k = mixture.n_dimensions, mixture.n_clusters
@@ -124,7 +151,7 @@ def _load_real(name: str) -> Dataset:
 
 def _load_weather() -> Dataset:
     """Load the demo's records, inside the demo's public box, standardised; its k = 5 too."""
-    # Here, for it brings scikit-learn.
+    # Imported here, because it loads scikit-learn.
     from deploy.demo.baseline import compute_baseline  # noqa: PLC0415
 
     plan = plan_from_spec(tomllib.loads((DEMO / "plan.toml").read_text(encoding="utf-8")))
@@ -138,7 +165,7 @@ def _load_shuttle() -> Dataset:
     Raises
     ------
     PackageUnavailableError
-        The wheel that holds them cannot be fetched.
+        The wheel with the data cannot be fetched.
     """
     text = gzip.decompress(read_member(RIVER, "river/datasets/shuttle.csv.gz")).decode()
     table = np.loadtxt(text.splitlines(), delimiter=",", skiprows=1)

@@ -1,17 +1,17 @@
-"""How good centroids from a sketch are, beside k-means on the records, and how soon they come.
+"""Quality of centroids from a sketch, relative to k-means on the records, and decoding time.
 
-Run as ``python -m benchmarks.decoding [--quick] [--json] [--plot FILE]``; ``--help`` lists what
-experiments may vary. Relative SSE is the SSE of the centroids over that of the best k-means with
-the records in hand (:mod:`benchmarks.reference`). The solver is the default one with its default
-settings; it is given the public box, the frequencies and the variance of the noise, never records.
-Quality and seconds come from the same runs; seconds are CPU time of the solver, one BLAS thread.
-``truth_start_*`` judges round clusters fitted by descent alone from the clusters of that k-means:
-where the solver is no worse, it is the sketch that sets the limit and not the search.
+Run as ``python -m benchmarks.decoding [--quick] [--json] [--plot FILE]``; ``--help`` lists the
+options of experiments. Relative SSE is the SSE of the centroids over that of the best k-means on
+the records (:mod:`benchmarks.reference`). The solver is the default one with its default settings;
+it receives the public box, the frequencies and the variance of the noise, never records. Quality
+and seconds come from the same runs; seconds are CPU time of the solver, one BLAS thread.
+``truth_start_*`` is the quality of round clusters fitted by descent alone from the clusters of that
+k-means: where the solver is no worse, the sketch sets the limit and not the search.
 
-Synthetic data are the seed paper's mixtures, n = 2e5, another for each seed. The scale of a plan is
-the standard deviation within a cluster: 1 for mixtures, that of the best k-means for real data;
-``scale x0.5`` means a plan that states half of it. The radius law is the planner's choice, and so
-is m where none is stated: what it gives when asked for the best predicted quality with that noise.
+Synthetic data are the seed paper's mixtures, n = 2e5, a different one for each seed. The scale of a
+plan is the standard deviation within a cluster: 1 for mixtures, that of the best k-means for real
+data; ``scale x0.5`` means a plan that states half of it. The radius law is the planner's choice. So
+is m where none is stated: the choice for the best predicted quality with that noise.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ PEERS = Case(name="peers d=10 k=10 m=5kd", source=TEN, features=5, quick_runs=1)
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row, of few seeds and cases if ``quick``."""
+    """Yield every row; few seeds and cases if ``quick``."""
     yield from measure_cases(Bench(options=Options(quick=quick)))
 
 
 def measure_cases(bench: Bench) -> Iterator[Row]:
-    """Yield the rows of the cases that were asked for."""
+    """Yield the rows of the requested cases."""
     options = bench.options
     for case in leave_out_missing(select_cases(list_decoding_cases(), options)):
         for law in options.laws:
             trials = bench.run(case, law)
             yield from summarise(NAME, options.extend_name(case.name, law), trials)
-    if options.wants(PEERS.name):
+    if options.includes(PEERS.name):
         yield from _measure_peers(bench)
 
 
@@ -84,15 +84,7 @@ def _median_ratio(slower: Sequence[Trial], faster: Sequence[Trial]) -> float:
 
 
 def _row(figure: str, value: float, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=PEERS.name,
-        figure=figure,
-        value=value,
-        unit="1",
-        runs=runs,
-        baseline=baseline,
-    )
+    return Row(NAME, PEERS.name, figure, value, "1", runs, baseline)
 
 
 def _list_names() -> list[str]:
@@ -100,16 +92,16 @@ def _list_names() -> list[str]:
 
 
 def _count(options: Options) -> int:
-    """Count the trials; pycle is taken to be there."""
+    """Count the trials, including pycle's."""
     chosen = select_cases(list_decoding_cases(), options)
     runs = sum(len(options.list_seeds(case.runs, case.quick_runs)) for case in chosen)
-    peers = len(options.list_seeds(PEERS.runs, PEERS.quick_runs)) * options.wants(PEERS.name)
+    peers = len(options.list_seeds(PEERS.runs, PEERS.quick_runs)) * options.includes(PEERS.name)
     same = options.create_solver().name == create_solver(BASELINE_SOLVER).name
     return runs * len(options.laws) + peers * (2 if same else 3)
 
 
 def _draw(rows: Sequence[Row], path: Path) -> None:
-    # Here, for matplotlib takes a second.
+    # Imported here, because matplotlib takes a second to load.
     from benchmarks.figures import draw_decoding  # noqa: PLC0415
 
     draw_decoding(rows, path)

@@ -1,7 +1,7 @@
 """Pictures of the decoder at work: ``python -m benchmarks.decoding_pictures FILE.png``.
 
-Two-dimensional records, of which some lie on an arc that no round cluster fits, are sketched, and
-each step of the decoder is drawn as it happens. Everything is seeded.
+Two-dimensional records, some of them on an arc that no round cluster fits, are sketched, and each
+step of the decoder is drawn as it happens. Everything is seeded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def draw_records(rng: np.random.Generator) -> Floats:
 
 
 def pose_problem(records: Floats) -> DecodingProblem:
-    """Sketch records without noise, and pose what an aggregator would be asked."""
+    """Sketch records without noise, and pose the aggregator's problem."""
     quantiser = Quantiser.from_bounds([-HALF_WIDTH] * 2, [HALF_WIDTH] * 2)
     frequencies = draw_frequencies(
         bytes(32),
@@ -138,7 +138,7 @@ def _draw_points(axes: Axes, points: Floats, title: str) -> None:
 
 
 def _draw_objective(axes: Axes, problem: DecodingProblem, target: Target) -> None:
-    """Shade what one atom of a cluster's width explains, by where it is put."""
+    """Shade by place the energy that one atom of a cluster's width explains."""
     side = np.linspace(-HALF_WIDTH, HALF_WIDTH, 140)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     log_variances = np.full(len(grid), 2.0 * np.log(0.8 / problem.unit[0]))
@@ -153,7 +153,7 @@ def _draw_objective(axes: Axes, problem: DecodingProblem, target: Target) -> Non
 def _draw_growth(
     axes: Axes, problem: DecodingProblem, target: Target, rng: np.random.Generator
 ) -> None:
-    """Draw the atoms after each round of growth, the later the darker."""
+    """Draw the atoms after each round of growth; later ones are darker."""
     fitted = find_first_atom(target, rng, Monitor())
     for n_atoms in range(1, N_CLUSTERS + 1):
         if n_atoms > 1:
@@ -178,7 +178,7 @@ def _draw_atoms(
 
 
 def main() -> None:
-    """Read where to draw, draw, and say how good the answer was."""
+    """Read the file name, draw, and print the quality of the answer."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decoding_pictures", description="Draw the decoder at work."
     )

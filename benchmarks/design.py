@@ -18,7 +18,7 @@ _TARGET_SSE = 1.1
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is chosen before there are data: m, and the radius law."""
+    """Choices before any data exist: m, and the radius law."""
 
     n_frequencies: int
     law: RadiusLaw
@@ -32,7 +32,7 @@ def choose_design(
     mask_groups: int = 1,
     features: int | None = None,
 ) -> Design:
-    """Choose as the planner does with one noise, k being the largest number that is wanted.
+    """Choose as the planner does for one noise, with k the largest number of clusters wanted.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def choose_design(
     n_sketches, mask_groups
         L and m / r.
     features
-        m / (k d) where it is not the planner's to choose; 5 for the exact sketch.
+        m / (k d) if the planner does not choose it; 5 for the exact sketch.
     """
     n, d, k = len(dataset.records), dataset.n_dimensions, dataset.n_clusters
     if noise is None:

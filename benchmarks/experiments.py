@@ -1,4 +1,4 @@
-"""What the benchmarks of quality share: their options, and the choice and running of cases."""
+"""Shared parts of the benchmarks of quality: options, and selection and running of cases."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shared.core import RadiusLaw
 from shared.errors import ConfigError, SketchError
 
 FIRST_SEED = 1000
-"""Apart from the seeds that decoders and laws are tuned on."""
+"""Distinct from the seeds that decoders and laws are tuned on."""
 _QUICK_RUNS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What was asked for.
+    """The options of a run.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Options:
     cases
         Parts of the names of the cases to run; all if empty.
     seeds, first_seed
-        How many, in place of the case's own number, and from where.
+        Number of seeds, in place of the case's own, and the first of them.
     solver
         Its name in the registry; None for the default.
     laws
@@ -54,8 +54,8 @@ class Options:
         """Create the solver with its default settings."""
         return create_solver(self.solver) if self.solver else create_solver()
 
-    def wants(self, name: str, *, in_quick: bool = True) -> bool:
-        """Tell whether a case is to run."""
+    def includes(self, name: str, *, in_quick: bool = True) -> bool:
+        """Return whether a case is to run."""
         if self.cases:
             return any(part in name for part in self.cases)
         return in_quick or not self.quick
@@ -66,18 +66,18 @@ class Options:
         return range(self.first_seed, self.first_seed + (self.seeds or asked))
 
     def extend_name(self, name: str, law: RadiusLaw | None) -> str:
-        """Append what differs from the defaults to the name of a case."""
+        """Append to the name of a case the options that differ from the defaults."""
         solver = f" solver={self.solver}" if self.solver else ""
         return name + solver + (f" law={format_law(law)}" if law else "")
 
 
 @dataclass(kw_only=True)
 class Bench:
-    """Runs trials of one solver, one after the other, and tells how far it is."""
+    """Runs trials of one solver in sequence, and shows its progress."""
 
     options: Options
     sketcher: Sketcher = field(default_factory=Sketcher)
-    tell: Callable[[str, int], None] = lambda words, advance: None
+    report: Callable[[str, int], None] = lambda words, advance: None
 
     def run(
         self, case: Case, law: RadiusLaw | None = None, recover: Recover | None = None
@@ -86,19 +86,19 @@ class Bench:
         recover = recover or recover_with(self.options.create_solver())
         trials = []
         for seed in self.options.list_seeds(case.runs, case.quick_runs):
-            self.tell(self.options.extend_name(case.name, law), 0)
+            self.report(self.options.extend_name(case.name, law), 0)
             trials.append(run_trial(case, seed, recover=recover, sketcher=self.sketcher, law=law))
-            self.tell(case.name, 1)
+            self.report(case.name, 1)
         return trials
 
 
 def select_cases(cases: Sequence[Case], options: Options) -> list[Case]:
-    """Choose the cases to run, in their order."""
-    return [case for case in cases if options.wants(case.name, in_quick=case.quick_runs > 0)]
+    """Select the cases to run, in their order."""
+    return [case for case in cases if options.includes(case.name, in_quick=case.quick_runs > 0)]
 
 
 def leave_out_missing(cases: Sequence[Case]) -> list[Case]:
-    """Drop cases whose data cannot be had, and say so on standard error."""
+    """Drop cases whose data are unavailable, and report them on standard error."""
     present = []
     missing: dict[str, str] = {}
     for case in cases:
@@ -122,16 +122,16 @@ def run_experiment(
     count: Callable[[Options], int],
     draw: Callable[[Sequence[Row], Path], None],
 ) -> int:
-    """Read the options, print the rows that ``measure`` yields, and draw them if asked to.
+    """Read the options, print the rows that ``measure`` yields, and draw them on request.
 
     Parameters
     ----------
     name, describe
-        Of the benchmark.
+        Name and description of the benchmark.
     list_names
-        Names of all cases, to show when none is chosen.
+        Names of all cases, shown when none is chosen.
     measure, count
-        Yields the rows; and says how many trials that will take.
+        Yields the rows; and returns the number of trials.
     draw
         Draws rows into a PNG file.
 
@@ -143,13 +143,13 @@ def run_experiment(
     given = _create_parser(name, describe).parse_args()
     try:
         options = read_options(given)
-        if options.cases and not any(map(options.wants, list_names())):
+        if options.cases and not any(map(options.includes, list_names())):
             raise ConfigError(
                 "matches no case", field="--case", fix=f"choose from: {'; '.join(list_names())}"
             )
         kept: list[Row] = []
         with show_progress(count(options)) as bar:
-            rows = measure(Bench(options=options, tell=bar.tell))
+            rows = measure(Bench(options=options, report=bar.report))
             print_rows(_keep(rows, kept, bar), as_json=given.json)
         if given.plot:
             draw(kept, given.plot)
@@ -165,7 +165,7 @@ def read_options(given: argparse.Namespace) -> Options:
     Raises
     ------
     ConfigError, PlanError, DecodingError
-        A law or a number cannot be used, or there is no such solver.
+        A law or a number cannot be used, or the solver does not exist.
     """
     if given.seeds is not None and given.seeds < 1:
         raise ConfigError("must be at least 1", field="--seeds", fix="leave it out for the default")

@@ -14,7 +14,7 @@ from benchmarks.rows import Row
 from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#9AA0A6"
-# Top of the picture: where a band has no upper end.
+# Top of the picture, for bands without an upper end.
 _NO_BOUND = 6.0
 
 
@@ -31,7 +31,7 @@ def collect(rows: Sequence[Row], *figures: str) -> dict[str, tuple[float, ...]]:
 
 
 def draw_decoding(rows: Sequence[Row], path: Path) -> None:
-    """Draw median and 90th percentile of relative SSE, and seconds, a line for each case."""
+    """Draw median and 90th percentile of relative SSE, and seconds, one line for each case."""
     cases = collect(rows, "median_relative_sse", "p90_relative_sse", "median_seconds")
     figure = Figure(figsize=(11.0, 1.6 + 0.3 * len(cases)), layout="constrained", facecolor="white")
     quality, seconds = figure.subplots(1, 2, sharey=True, gridspec_kw={"width_ratios": [3, 2]})
@@ -54,16 +54,16 @@ def draw_decoding(rows: Sequence[Row], path: Path) -> None:
 
 
 def draw_utility(rows: Sequence[Row], places: Mapping[str, tuple[str, float]], path: Path) -> None:
-    """Draw relative SSE against n epsilon: measured, predicted, and what the seed paper states.
+    """Draw relative SSE against n epsilon: measured, predicted, and the seed paper's statement.
 
     Parameters
     ----------
     rows
-        Of the benchmark; cases with an unknown name, or on no curve, are left out.
+        Rows of the benchmark; cases with an unknown name, or on no curve, are left out.
     places
         Name of a case to the name of its curve and n epsilon.
     path
-        Of the PNG file.
+        The PNG file.
     """
     measured = collect(rows, "median_relative_sse", "p90_relative_sse", "predicted_low")
     highs = collect(rows, "predicted_high")
@@ -100,17 +100,17 @@ def _find_top(measured: Mapping[str, tuple[float, ...]]) -> float:
 
 
 def find_rule_budget(n_sketches: int, *, n_clusters: int = 10, n_dimensions: int = 10) -> float:
-    """Find the n epsilon from which the seed paper's rule promises a relative SSE of 1.2.
+    """Find the n epsilon at which the seed paper's rule starts to promise a relative SSE of 1.2.
 
-    Its m = 10 k d, Laplace noise, ``|z|^2 = 0.35``: SNR m / (k d) = 100 where
-    ``V = 32 m^2 L / (n epsilon)^2`` is ``|z|^2 / 10``; sampling is neglected, its n is 10^7.
+    With its m = 10 k d, Laplace noise and ``|z|^2 = 0.35``, SNR m / (k d) = 100 where
+    ``V = 32 m^2 L / (n epsilon)^2`` is ``|z|^2 / 10``; sampling is neglected, as its n is 10^7.
     """
     m = 10 * n_clusters * n_dimensions
     return m * math.sqrt(32.0 * n_sketches * 10.0 / DEFAULT_SIGNAL_ENERGY)
 
 
 def _draw_paper(axes: Axes) -> None:
-    """Mark what the seed paper states: its figure 3 in words, and where its rule begins."""
+    """Mark the seed paper's statements: its figure 3, and where its rule begins."""
     axes.plot([1e5], [1.2], "*", color="black", markersize=13, label="paper: 1.2 or less, L=1")
     for n_sketches, marker in ((1, ">"), (100, "D")):
         axes.plot(

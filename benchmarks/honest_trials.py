@@ -1,4 +1,4 @@
-"""Decodes of shapes that nobody tuned to, each with what it was worth and what was said of it."""
+"""Decodes of shapes that no decoder was tuned to, each with its quality, verdict and evidence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from learning.decoding.solution import Solution
 
 N_RECORDS = 20_000
 LEVELS = (None, 100_000, 20_000, 5_000)
-"""n epsilon under K-norm noise, and none."""
+"""n epsilon under K-norm noise; None is no noise."""
 UNUSABLE = "do not use"
 _PHANTOM_DEVIATIONS = 3.0
 
@@ -36,11 +36,11 @@ class Situation:
     Parameters
     ----------
     name
-        In words.
+        Name in words.
     n_epsilon
         n times epsilon, None without noise.
     scale, bounds, clusters
-        What was stated over what is honest.
+        The stated value over the honest one.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Situation:
 
 
 def list_situations(index: int) -> tuple[Situation, ...]:
-    """List what happens to the shape of a number: two noise levels, and two wrongs, in turn."""
+    """List the situations of a numbered shape: two noise levels, and two wrong choices, in turn."""
     first, second = LEVELS[index % 4], LEVELS[(index + 1 + index // 4 % 3) % 4]
     honest = [
         Situation(name="no noise" if n is None else f"n eps {n:g}", n_epsilon=n)
@@ -72,18 +72,18 @@ def list_situations(index: int) -> tuple[Situation, ...]:
         Situation(name="bounds x 100", n_epsilon=100_000, bounds=100.0),
         Situation(name="scale / 10", n_epsilon=100_000, scale=0.1),
     )
-    # Two different ones; 27 families and 8 wrongs share no factor, so that all meet in time.
+    # Two different ones; 27 families and 8 wrong choices share no factor, so all pairs occur.
     return (*honest, wrong[index % 8], wrong[(index + 1 + index // 8 % 7) % 8])
 
 
 @dataclass(frozen=True, kw_only=True)
 class HonestTrial:
-    """One decode, what it was worth, and what was said of it.
+    """One decode with its quality, its evidence and its verdict.
 
     Parameters
     ----------
     family, size, situation
-        Of the records; (d, k, m); and what was done.
+        Family and situation of the records; (d, k, m).
     is_mixture
         Whether the records are clusters of Gaussian records.
     ratio, ideal
@@ -92,7 +92,7 @@ class HonestTrial:
         Weight of each centroid, and whether no record lies within three standard deviations of its
         cluster.
     evidence
-        Of the answer.
+        Evidence for the verdict.
     word, low, high
         The verdict, and the band.
     """
@@ -112,20 +112,20 @@ class HonestTrial:
 
     @property
     def is_real(self) -> bool:
-        """Whether the records were not made by a recipe."""
+        """Whether the records are real rather than synthetic."""
         return self.family in REAL_SETS
 
     @property
     def shows_phantom(self) -> bool:
-        """Whether a centroid without records is shown as if it were one."""
+        """Whether a centroid without records is presented as a cluster."""
         is_shown = self.word != UNUSABLE
         return is_shown and bool(np.any(self.phantoms & self.evidence.resolved))
 
 
 def digest_decoder() -> str:
-    """Digest what the decoder's source does, so that nobody can have looked at what it draws.
+    """Compute a digest of the decoder's code, so that nobody can have seen the shapes it draws.
 
-    Its words (comments and docstrings) are left out: to write them better draws nothing anew.
+    Comments and docstrings are left out: rewriting them draws no new shapes.
     """
     folder = Path(learning.decoding.__file__).parent
     digest = hashlib.sha256()
@@ -141,7 +141,7 @@ def digest_decoder() -> str:
 
 
 def list_shapes(text: str, n_shapes: int) -> Iterator[tuple[str, str]]:
-    """Yield families in turn, each with the text that its parameters are drawn from."""
+    """Yield families in turn, each with the text that determines its parameters."""
     families = [*FAMILIES, *REAL_SETS]
     for i in range(n_shapes):
         yield families[i % len(families)], f"{text} {i // len(families)}"
@@ -155,7 +155,7 @@ def run_shape(family: str, text: str, situations: tuple[Situation, ...]) -> Iter
 
 
 def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
-    """Decode a shape in one situation by the path that a study takes."""
+    """Decode a shape in one situation through all steps of a study."""
     seed = int.from_bytes(hashlib.sha256(f"{text} {situation.name}".encode()).digest()[:4], "big")
     k = max(1, round(situation.clusters * shape.dataset.n_clusters))
     dataset = replace(

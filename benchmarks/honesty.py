@@ -1,16 +1,15 @@
-"""Honesty of answers: quality, verdicts and bands on data that nobody tuned to.
+"""Honesty of answers: quality, verdicts and bands on data that no decoder was tuned to.
 
-Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; with
-``--keep FILE`` a run that ends early goes on where it stood, with ``--page FILE`` the tables are
-written as Markdown too, and ``--fit`` makes the coefficients of ``learning/decoding/judging.py``
-anew. The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones
-from wheels. Half of them fit the band and half judge it. The judging half draws its parameters,
-records, frequencies and noise from a digest of the decoder's own source, so that whoever changes
-the decoder has not seen them.
+Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; ``--keep
+FILE`` resumes an interrupted run, ``--page FILE`` also writes the tables as Markdown, and ``--fit``
+computes the coefficients of ``learning/decoding/judging.py`` anew. The shapes are those of
+:mod:`benchmarks.shapes`: families of synthetic records, and real ones from wheels. Half of them fit
+the band and half judge it. The judging half draws its parameters, records, frequencies and noise
+from a digest of the decoder's own source, so that nobody who changes the decoder has seen them.
 
 Every shape is decoded in four situations: two noise levels with honest guesses of scale and bounds,
-and two in which something is wrong. Worst rows come first. Relative SSE compares with k-means on
-the raw records; ``truth_start`` with round clusters by descent from them.
+and two with something wrong. Worst rows come first. Relative SSE compares with k-means on the raw
+records; ``truth_start`` with round clusters by descent from its clusters.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _QUICK_SHAPES = 3
 _N_WORST = 12
 BASELINE = "kmeans++ n_init=10 on the records"
 _FITTED_FROM = "fit"
-# What the figures speak of: an answer that is good, and one that is bad.
+# Limits of a good answer and of a bad one.
 _GOOD, _BAD = 1.05, 1.3
 _LOW_QUANTILE, _HIGH_QUANTILE = 0.05, 0.95
 _PENALTY = 0.002
@@ -62,16 +61,16 @@ _LARGEST = 3.0
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Yield the rows of the judging half, of few shapes if ``quick``."""
+    """Yield the rows of the judging half; few shapes if ``quick``."""
     yield from describe(collect(digest_decoder(), _QUICK_SHAPES if quick else N_SHAPES))
 
 
 def collect(
     text: str, n_shapes: int, *, n_processes: int = 1, kept: Path | None = None
 ) -> list[HonestTrial]:
-    """Decode shapes that a text determines; those whose wheels cannot be fetched are left out.
+    """Decode the shapes that a text determines, except those whose wheels cannot be fetched.
 
-    What a file keeps of an earlier run is not decoded again.
+    Decodes kept in the file by an earlier run are not repeated.
     """
     tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
     found: dict[Task, list[HonestTrial]] = {}
@@ -79,9 +78,9 @@ def collect(
         found = pickle.loads(kept.read_bytes())
     left = [task for task in tasks if task not in found]
     with show_progress(n_shapes) as bar, _open_pool(n_processes) as run:
-        bar.tell("", n_shapes - len(left))
+        bar.report("", n_shapes - len(left))
         for task, trials in zip(left, run(_run_task, left), strict=True):
-            bar.tell(task[1], 1)
+            bar.report(task[1], 1)
             found[task] = trials
             if kept is not None:
                 kept.write_bytes(pickle.dumps(found))
@@ -107,14 +106,14 @@ def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[list[HonestT
     if n_processes == 1:
         yield map
         return
-    # Read by the libraries of the processes that are started, which would fight for the cores.
+    # Read by the libraries of the child processes, which would compete for the cores.
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
         yield pool.map
 
 
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    """Yield worst answers, quality, coverage of the band, and what verdicts were worth."""
+    """Yield worst answers, quality, coverage of the band, and accuracy of the verdicts."""
     yield from list_answers(NAME, trials, n_most=_N_WORST)
     mistakes = [t for t in trials if t.ratio > _BAD and t.word in ("sound", "rough")]
     yield from list_answers(NAME, mistakes, prefix="mistaken")
@@ -137,7 +136,7 @@ def list_answers(
     n_most: int | None = None,
     prefix: str = "worst",
 ) -> Iterator[Row]:
-    """Yield answers as rows, the worst first, and what was said of them."""
+    """Yield answers with their verdicts as rows, the worst first."""
     for trial in sorted(trials, key=lambda trial: -trial.ratio)[:n_most]:
         d, k, m = trial.size
         yield Row(
@@ -160,7 +159,7 @@ def _summarise_quality(trials: Sequence[HonestTrial]) -> Iterator[Row]:
             ("p90_relative_sse", np.quantile(ratios, 0.9)),
             ("truth_start_median", np.median(ideals)),
             ("truth_start_p90", np.quantile(ideals, 0.9)),
-            # The issue of a wrong search: worse by a hundredth than descent from the truth.
+            # A wrong search is worse by a hundredth than descent from the truth.
             ("share_within_truth_start", np.mean(ratios <= np.maximum(1.01, ideals + 0.01))),
             ("phantoms_shown", sum(trial.shows_phantom for trial in chosen)),
         ):
@@ -168,7 +167,7 @@ def _summarise_quality(trials: Sequence[HonestTrial]) -> Iterator[Row]:
 
 
 def _split(trials: Sequence[HonestTrial]) -> Iterator[tuple[str, list[HonestTrial]]]:
-    """Yield kinds of data by what was done to them."""
+    """Yield kinds of data by situation."""
     for situation in sorted({trial.situation.name for trial in trials}):
         own = [trial for trial in trials if trial.situation.name == situation]
         for name, is_chosen in KINDS:
@@ -178,7 +177,7 @@ def _split(trials: Sequence[HonestTrial]) -> Iterator[tuple[str, list[HonestTria
 
 
 def _summarise_sizes(trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    """Yield the quality of mixtures by (d, k), at the noise levels where all is to be found."""
+    """Yield the quality of mixtures by (d, k), at the noise levels where all can be found."""
     easy = [t for t in trials if t.is_mixture and t.situation.name in ("no noise", "n eps 100000")]
     for d, k in sorted({t.size[:2] for t in easy}):
         own = [t for t in easy if t.size[:2] == (d, k)]
@@ -196,7 +195,7 @@ def judge_verdicts(benchmark: str, name: str, trials: Sequence[HonestTrial]) -> 
     """Yield coverage and width of the band, and the shares of the verdicts by quality."""
     yield _row(name, "coverage", _compute_coverage(trials), len(trials), benchmark)
     width = float(np.median([trial.high - trial.low for trial in trials]))
-    # JSON has no infinity: where most bands have no upper end there is no row for their width.
+    # JSON has no infinity: no row for the width where most bands have no upper end.
     if math.isfinite(width):
         yield _row(name, "median_width", width, len(trials), benchmark)
     for kind, chosen in (
@@ -210,28 +209,19 @@ def judge_verdicts(benchmark: str, name: str, trials: Sequence[HonestTrial]) -> 
 
 
 def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
-    # A low end of 1 also holds answers that beat k-means.
+    # A low end of 1 also includes answers that beat k-means.
     inside = [(t.low <= 1.0 + OFFSET or t.low <= t.ratio) and t.ratio <= t.high for t in trials]
     return float(np.mean(inside))
 
 
 def _row(case: str, figure: str, value: float, runs: int, benchmark: str = NAME) -> Row:
-    return Row(
-        benchmark=benchmark,
-        case=case,
-        figure=figure,
-        value=value,
-        unit="1",
-        runs=runs,
-        baseline=BASELINE,
-    )
+    return Row(benchmark, case, figure, value, "1", runs, BASELINE)
 
 
 def fit(trials: Sequence[HonestTrial]) -> dict[str, tuple[float, ...]]:
     """Fit both ends of the band: coefficients in the order of ``FEATURES``, none below 0.
 
-    Each feature says that an answer may be worse the larger it is; one that seems to say the
-    opposite says nothing, and is left out.
+    A larger feature means a possibly worse answer; one that seems to mean the opposite is left out.
     """
     features = np.array([compute_features(trial.evidence) for trial in trials])
     ratios = np.array([trial.ratio for trial in trials])

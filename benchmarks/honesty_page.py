@@ -1,4 +1,4 @@
-"""Pages of the documents that show what verdicts were worth, worst rows first."""
+"""Markdown pages on the accuracy of verdicts, worst rows first."""
 
 from __future__ import annotations
 

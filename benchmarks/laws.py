@@ -1,4 +1,4 @@
-"""Radius laws on a command line, to compare them with what the planner chooses."""
+"""Radius laws on the command line, for comparison with the planner's choice."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What exact noise costs: time, random bytes and variance of each mechanism for one sketch.
+"""Cost of exact noise: time, random bytes and variance of each mechanism for one sketch.
 
 Run as ``python -m benchmarks.noise [--quick] [--json]``. One thread, thread CPU time. Cases are
-named by mechanism, number of frequencies and epsilon, under replace-one; the Gaussian has delta
-1e-6 besides. Variances of the other mechanisms are relative to discrete Laplace noise at the same
-epsilon, both measured in this run; the standard error is a figure of its own.
+named by mechanism, number of frequencies and epsilon, under replace-one; the Gaussian also has
+delta 1e-6. Variances of the other mechanisms are relative to discrete Laplace noise at the same
+epsilon, both measured in this run; the standard error is a separate figure.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_cpu_seconds, run_benchmark
 from shared.core import AMPLITUDE
-from shared.entropy import SystemSource
 from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.system import SystemSource
 
 NAME = "noise"
+_row = partial(Row, NAME)
 MECHANISMS = {
     "laplace": ("discrete-laplace", Fraction(0)),
     "knorm": ("discrete-knorm", Fraction(0)),
@@ -31,7 +33,7 @@ EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(10))
 
 
 class CountingSource(SystemSource):
-    """The operating system's generator, counting what is drawn from it."""
+    """The operating system's generator, with a count of the bytes drawn."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -44,7 +46,7 @@ class CountingSource(SystemSource):
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """What some draws of one mechanism showed.
+    """Statistics of some draws of one mechanism.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class Draws:
         Mean of one draw.
     energies
         Shape ``(n_draws,)``: mean square of each noise vector. Coordinates may share a radius, so
-        draws, not coordinates, are what is independent.
+        only the draws are independent.
     """
 
     seconds: float
@@ -68,7 +70,7 @@ class Draws:
 
     @property
     def relative_error(self) -> float:
-        """Standard error of the variance, as a share of it."""
+        """Standard error of the variance, relative to the variance."""
         return float(self.energies.std(ddof=1)) / math.sqrt(self.energies.size) / self.variance
 
 
@@ -88,7 +90,7 @@ def calibrate(name: str, m: int, epsilon: Fraction) -> Mechanism:
 
 
 def draw_repeatedly(mechanism: Mechanism, m: int, runs: int) -> Draws:
-    """Draw the noise of ``runs`` sketches, after one that is not timed."""
+    """Draw the noise of ``runs`` sketches, after one untimed draw."""
     source, sums = CountingSource(), np.zeros(2 * m, dtype=np.int64)
     energies: list[float] = []
 
@@ -128,18 +130,6 @@ def measure(quick: bool) -> Iterator[Row]:
                     ratio = draws.variance / laplace.variance
                 yield _row(case, "relative_variance", ratio, "1", runs, against)
                 yield _row(case, "relative_variance_stderr", ratio * error, "1", runs, against)
-
-
-def _row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
 
 
 if __name__ == "__main__":

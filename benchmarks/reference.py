@@ -1,4 +1,4 @@
-"""What a decoder is judged against: the best k-means that the records themselves allow."""
+"""Reference for decoders: the best k-means on the records themselves."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from learning.decoding.density import GaussianMixture
 Floats = NDArray[np.float64]
 
 MANY_CLUSTERS = 50
-"""From here on k-means++ starts on part of the records, for it would take most of the time."""
+"""From this k on, k-means++ starts on part of the records to save time."""
 _ROWS = 1 << 14
-# Far below the differences that are reported; scikit-learn's own 1e-4 is not.
+# Far below the reported differences; scikit-learn's default, 1e-4, is not.
 _TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The lowest SSE found with the records in hand.
+    """The lowest SSE found on the records.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Reference:
     centroids
         Shape ``(k, d)``, data units, as nested lists.
     method
-        In words.
+        Description in words.
     """
 
     sse: float
@@ -56,7 +56,7 @@ def compute_sse(records: Floats, centroids: Floats) -> float:
     records, centroids
         Shapes ``(n, d)`` and ``(k, d)``, data units.
     """
-    # Around a point near the records, so that little cancels in |x|^2 - 2 x.c + |c|^2.
+    # Relative to a point near the records, so that little cancels in |x|^2 - 2 x.c + |c|^2.
     origin = centroids.mean(axis=0)
     moved = centroids - origin
     squares = np.sum(moved**2, axis=1)
@@ -69,9 +69,9 @@ def compute_sse(records: Floats, centroids: Floats) -> float:
 
 
 def describe_clusters(records: Floats, centroids: Floats) -> GaussianMixture:
-    """Describe records as a mixture of the clusters about given centroids.
+    """Describe records as a mixture of the clusters around given centroids.
 
-    An empty cluster has no weight and the variances of all records.
+    An empty cluster has weight zero and the variances of all records.
     """
     k, d = centroids.shape
     counts, sums, squares = np.zeros(k), np.zeros((k, d)), np.zeros((k, d))
@@ -96,7 +96,7 @@ def describe_clusters(records: Floats, centroids: Floats) -> GaussianMixture:
 def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
     """Find the best of k-means++ starts and, where they are known, a start at the true means.
 
-    It is kept in ``folder`` (the cache) under the digest of all that it depends on.
+    The result is kept in ``folder`` (the cache) under the digest of all its inputs.
     """
     method = _describe_method(dataset)
     path = (folder or packages.CACHE) / "references" / f"{_digest(dataset, method)}.json"
@@ -112,7 +112,7 @@ def find_reference(dataset: Dataset, folder: Path | None = None) -> Reference:
         method=method,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Moved into place whole: two benchmarks may run at the same time.
+    # Renamed when complete: two benchmarks may run at the same time.
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(asdict(reference)), encoding="utf-8")
     part.replace(path)

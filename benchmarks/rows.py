@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
-    """One figure of one case, with what it is measured against."""
+    """One figure of one case, with its baseline."""
 
     benchmark: str
     case: str
@@ -30,13 +30,13 @@ class Row:
     baseline: str
 
     def to_json(self) -> str:
-        """Return the row as one line of JSON, with the commit and machine it was measured on."""
+        """Return the row as one line of JSON, with the commit and machine of the measurement."""
         return json.dumps({**asdict(self), "commit": find_commit(), "machine": describe_machine()})
 
 
 @cache
 def find_commit() -> str:
-    """Return the abbreviated commit, marked when the tree differs from it."""
+    """Return the abbreviated commit, marked if the tree differs from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -60,7 +60,7 @@ def describe_machine() -> str:
 
 
 def measure_cpu_seconds(work: Callable[[], object], runs: int) -> float:
-    """Return the median thread CPU time of some runs, after one that is not counted."""
+    """Return the median thread CPU time of some runs, after one uncounted run."""
     work()
     seconds = []
     for _ in range(runs):
@@ -77,9 +77,8 @@ def measure_in_turn(
 ) -> NDArray[np.float64]:
     """Return the seconds of each of some works in each run: shape ``(works, runs)``.
 
-    The works take turns, so that what else the machine does meets all of them; ratios are to be
-    taken run by run. Each runs once uncounted just before, so that none pays for the caches that
-    another left.
+    The works take turns, so that other load on the machine affects all of them; compute ratios run
+    by run. Each work first runs once uncounted, so that none pays for the caches that another left.
     """
     seconds = np.empty((len(works), runs))
     for run in range(runs):
@@ -98,7 +97,7 @@ def run_benchmark(name: str, describe: str, measure: Callable[[bool], Iterator[R
 
 
 def read_count(text: str) -> int:
-    """Read a number of things to do, for ``argparse``.
+    """Read a count of at least 1, for ``argparse``.
 
     Raises
     ------
@@ -111,7 +110,7 @@ def read_count(text: str) -> int:
 
 
 def read_page(text: str) -> Path:
-    """Read the path of a page to write, for ``argparse``: before the run, which takes minutes.
+    """Read the path of a page to write, for ``argparse``; checked before the run, which is long.
 
     Raises
     ------
@@ -127,7 +126,7 @@ def read_page(text: str) -> Path:
 
 
 def create_parser(name: str, describe: str) -> argparse.ArgumentParser:
-    """Create a parser of what every benchmark understands: ``--quick`` and ``--json``."""
+    """Create a parser with the options of every benchmark: ``--quick`` and ``--json``."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=describe)
     parser.add_argument("--quick", action="store_true", help="fewer runs and cases")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
@@ -135,7 +134,7 @@ def create_parser(name: str, describe: str) -> argparse.ArgumentParser:
 
 
 def print_rows(rows: Iterable[Row], *, as_json: bool) -> None:
-    """Print rows as they come."""
+    """Print each row as it comes."""
     if not as_json:
         print(f"{'case':<48} {'figure':<24} {'value':>12} unit  (against)")
     for row in rows:

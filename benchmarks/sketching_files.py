@@ -1,9 +1,9 @@
-"""How fast files of records are sketched, end to end, and in how much memory.
+"""Speed of sketching files of records, end to end, and memory.
 
 Run as ``python -m benchmarks.sketching_files [--quick] [--json]``. Every figure is of fresh
-processes that run ``sfumato sketch``, start of the interpreter and imports included. ``seconds``
-are of the clock, as a person waits; beside them ``cpu_seconds``, which other work on the machine
-changes less. Runs with one thread and with two take turns.
+processes that run ``sfumato sketch``, including the start of the interpreter and imports.
+``seconds`` are wall-clock time; ``cpu_seconds`` depend less on other work on the machine. Runs with
+one thread and with two take turns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ scale = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one run took: seconds of the clock and of processors, and the most memory resident."""
+    """Cost of one run: wall-clock and processor seconds, and the largest resident memory."""
 
     seconds: float
     cpu_seconds: float
@@ -94,7 +94,7 @@ def write_plan(path: Path, *, n_frequencies: int) -> None:
 
 
 def run_command(path: Path, threads: int) -> Cost:
-    """Sketch a file in a fresh process, by the plan beside it, and say what it cost."""
+    """Sketch a file in a fresh process, by the plan beside it, and return the cost."""
     output = path.with_suffix(".sketch")
     output.unlink(missing_ok=True)
     plan = path.with_name("plan.toml")
@@ -155,7 +155,7 @@ def _list_formats(
 
 
 def _draw(n: int) -> Iterator[NDArray[np.float64]]:
-    """Yield n records in chunks, so that making a file takes no more memory than sketching it."""
+    """Yield n records in chunks, so that writing a file takes no more memory than sketching it."""
     generator = np.random.default_rng(0)
     for start in range(0, n, _CHUNK_RECORDS):
         yield generator.normal(size=(min(_CHUNK_RECORDS, n - start), _D))

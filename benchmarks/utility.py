@@ -1,12 +1,12 @@
-"""What privacy costs: predicted and measured relative SSE over n epsilon, for each noise.
+"""Cost of privacy: predicted and measured relative SSE over n epsilon, for each noise.
 
-Run as ``python -m benchmarks.utility [--quick] [--json] [--plot FILE]``; ``--help`` lists what
-experiments may vary. Relative SSE as in :mod:`benchmarks.decoding`, on the seed paper's mixtures
-with d = k = 10 and n = 2e5. The predicted band is that of ``learning.planning.quality`` at the SNR
-that the server estimates from the sketch, median over the runs; ``share_within_band`` counts the
-runs that ended inside their own. Noise is spread over L sketches of equal size, or of log-normal
-sizes under either weighting; ``alpha=0.1`` are the seed paper's masks. m and the radius law are
-the planner's choice for each noise, as in :mod:`benchmarks.decoding`.
+Run as ``python -m benchmarks.utility [--quick] [--json] [--plot FILE]``; ``--help`` lists the
+options of experiments. Relative SSE is as in :mod:`benchmarks.decoding`, on the seed paper's
+mixtures with d = k = 10 and n = 2e5. The predicted band is that of ``learning.planning.quality`` at
+the SNR that the server estimates from the sketch, median over the runs; ``share_within_band``
+counts the runs that ended inside their own. Noise is spread over L sketches of equal size, or of
+log-normal sizes under either weighting; ``alpha=0.1`` are the seed paper's masks. m and the radius
+law are the planner's choice for each noise, as in :mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PREDICTED = "learning.planning.quality at the estimated SNR"
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A case, and where it stands in the picture.
+    """A case, and its position in the picture.
 
     Parameters
     ----------
     case
-        What is measured.
+        The case.
     curve
-        Name of the curve it is on; empty if on none.
+        Name of its curve; empty if it is on none.
     n_epsilon
         n times epsilon.
     """
@@ -66,12 +66,12 @@ def list_points() -> tuple[Point, ...]:
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row, of few seeds and cases if ``quick``."""
+    """Yield every row; few seeds and cases if ``quick``."""
     yield from measure_cases(Bench(options=Options(quick=quick)))
 
 
 def measure_cases(bench: Bench) -> Iterator[Row]:
-    """Yield the rows of the cases that were asked for."""
+    """Yield the rows of the requested cases."""
     options = bench.options
     for case in _select(options):
         for law in options.laws:
@@ -118,7 +118,7 @@ def _weightings(noise: str, n_epsilon: str, *, quick_runs: int = 0) -> Iterator[
 
 
 def _features() -> Iterator[Point]:
-    """Yield what the predicted band rests on: under Gaussian noise SNR m hardly depends on m."""
+    """Yield the basis of the predicted band: under Gaussian noise SNR m hardly depends on m."""
     for n_epsilon in ("7e2", "1e3", "1.5e3", "2e3", "3e3", "4e3", "1e4"):
         for features in (2, 3, 5):
             case = Case(
@@ -131,7 +131,7 @@ def _features() -> Iterator[Point]:
 
 
 def _compare(name: str, trials: Sequence[Trial]) -> Iterator[Row]:
-    """Yield the predicted band, and how many runs lie inside it."""
+    """Yield the predicted band, and the number of runs inside it."""
     bands = [_predict(trial) for trial in trials]
     inside = [
         band.low <= trial.relative_sse <= band.high
@@ -145,7 +145,7 @@ def _compare(name: str, trials: Sequence[Trial]) -> Iterator[Row]:
         "share_within_band": float(np.mean(inside)),
     }
     for figure, value in figures.items():
-        # JSON has no infinity: without an upper bound there is no row for it.
+        # JSON has no infinity: no row without an upper bound.
         if math.isfinite(value):
             yield Row(
                 benchmark=NAME,
@@ -178,7 +178,7 @@ def _count(options: Options) -> int:
 
 
 def _draw(rows: Sequence[Row], path: Path) -> None:
-    # Here, for matplotlib takes a second.
+    # Imported here, because matplotlib takes a second to load.
     from benchmarks.figures import draw_utility  # noqa: PLC0415
 
     places = {point.case.name: (point.curve, point.n_epsilon) for point in list_points()}

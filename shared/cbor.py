@@ -1,6 +1,6 @@
 """Deterministic CBOR (RFC 8949, section 4.2): one value, one encoding.
 
-Whatever is hashed or signed goes through here, so that a digest never depends on who encoded it.
+Everything that is hashed or signed is encoded here, so a digest never depends on the encoder.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import cbor2
 
 from shared.errors import MalformedMessageError
 
-# Deeper than anything of this protocol.
+# Deeper than any message of this protocol.
 _MOST_DEEP = 16
 _RATIONAL_TAG = 30
-# Tags that the library would turn into other values: shared references of a few bytes that unfold
-# to gigabytes, expressions to compile, numbers with huge exponents. Only big integers (2, 3) and
-# rationals (30) are ours. Tags that it does not know stay tags.
+# Tags that the library would convert: shared references of a few bytes that unfold to gigabytes,
+# expressions to compile, numbers with huge exponents. This protocol uses only big integers (2, 3)
+# and rationals (30). Tags that the library does not know stay tags.
 _FOREIGN_TAGS = (
     *(0, 1, 4, 5, 25, 28, 29, 35, 36, 37, 52, 54, 100),
     *(256, 258, 260, 261, 1004, 43000, 55799),
@@ -32,14 +32,14 @@ _DECODERS = dict.fromkeys(_FOREIGN_TAGS, _refuse_tag)
 
 
 def encode_deterministic(value: Any) -> bytes:
-    """Encode a value in its only allowed form: shortest lengths and floats, sorted keys."""
+    """Encode a value in its only valid form: shortest lengths and floats, sorted keys."""
     return bytes(cbor2.dumps(_tag_rationals(value), canonical=True))
 
 
 def _tag_rationals(value: Any) -> Any:
     """Write each rational as its tag, as the library would.
 
-    To find that out it would load all that it could write, modules for mail included.
+    The library would first import every module whose types it can encode, ``email`` included.
     """
     if isinstance(value, Fraction):
         return cbor2.CBORTag(_RATIONAL_TAG, [value.numerator, value.denominator])
@@ -51,20 +51,20 @@ def _tag_rationals(value: Any) -> Any:
 
 
 def decode_deterministic(data: bytes, *, what: str) -> Any:
-    """Decode bytes, refusing any that are not the deterministic encoding of their value.
+    """Decode bytes; refuse any other than the deterministic encoding of their value.
 
     Parameters
     ----------
     data
         The whole encoding; trailing bytes are refused.
     what
-        The name of the thing, for messages.
+        The name of the object, for error messages.
 
     Raises
     ------
     MalformedMessageError
-        Not CBOR, something follows, nested deeper than 16, a tag that is not used here, or not
-        deterministically encoded.
+        Not CBOR, followed by other bytes, nested deeper than 16, with a tag that the protocol does
+        not use, or not deterministically encoded.
 
     Guarantees
     ----------

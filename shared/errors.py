@@ -1,15 +1,15 @@
-"""The whole error tree of Sfumato.
+"""The error tree of Sfumato.
 
 ::
 
     SketchError                      everything this project raises on purpose
     ├── ConfigError                  a setting or command-line argument is wrong
-    │   ├── MethodError              a resource cannot be called in this way
-    │   └── UnpreparedError          a database has no tables yet
-    ├── RecordError                  a source of records cannot be read as the plan asks
+    │   ├── MethodError              the resource does not support this method
+    │   └── UnpreparedError          the database has no tables yet
+    ├── RecordError                  a source of records cannot be read as the plan requires
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   └── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
-    ├── PrivacyError                 a mechanism or guarantee cannot be given as asked
+    ├── PrivacyError                 the requested guarantee is not possible
     │   ├── BudgetExceededError      releasing would exceed the owner's budget
     │   └── LedgerError              the ledger cannot be trusted, or disagrees with the server
     ├── WireError                    bytes are not what the protocol says
@@ -17,21 +17,21 @@
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
-    │   ├── TooEarlyError            of a window that has not begun by the receiver's clock
-    │   ├── TooLargeError            longer than what is read
-    │   └── MediaTypeError           of a type or encoding that is not read
-    ├── StoreError                   what is stored, or would be
+    │   ├── TooEarlyError            the window has not begun by the receiver's clock
+    │   ├── TooLargeError            the message exceeds the size limit
+    │   └── MediaTypeError           the media type or encoding is not supported
+    ├── StoreError                   the store's content forbids the request
     │   ├── NotFoundError            no such study, device, sketch or decode
-    │   ├── DuplicateUploadError     other bytes under an identity that is already taken
-    │   ├── StudyClosedError         the study does not accept this any more
-    │   ├── StudyWithdrawnError      the study was deleted, and its identity is not used again
+    │   ├── DuplicateUploadError     other bytes are stored under this identity
+    │   ├── StudyClosedError         the study no longer accepts this request
+    │   ├── StudyWithdrawnError      the study was deleted; its identity is not used again
     │   ├── DiskError                a disk is full, or cannot be written now
-    │   ├── StaleVersionError        what was to be changed has changed since it was read
-    │   └── UnreadVersionError       the request does not say what it read before
+    │   ├── StaleVersionError        the object has changed since the caller read it
+    │   └── UnreadVersionError       the request does not state the version that it changes
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
-    │   └── ForbiddenError           a known key may not do this
+    │   └── ForbiddenError           the key is valid, but does not permit this
     ├── TransportError               the server did not answer, or refused
-    │   ├── OverloadedError          too much was asked at once, or by one sender
+    │   ├── OverloadedError          too many requests in all, or from one sender
     │   └── SlowRequestError         a request did not arrive in time
     └── DecodingError                a decoding problem is ill-posed
         └── DecodingCancelledError   the caller asked to stop
@@ -44,7 +44,7 @@ from __future__ import annotations
 
 
 class SketchError(Exception):
-    """An input was refused, and nothing was changed by the attempt.
+    """An input was refused, and the attempt changed nothing.
 
     Parameters
     ----------
@@ -53,13 +53,23 @@ class SketchError(Exception):
     field
         The name of the field, option, column or line at fault.
     fix
-        What the reader can do about it.
+        The remedy, as an imperative.
+    retry_after_s
+        Seconds to wait before a retry, for errors that time resolves.
     """
 
-    def __init__(self, rule: str, *, field: str | None = None, fix: str | None = None) -> None:
+    def __init__(
+        self,
+        rule: str,
+        *,
+        field: str | None = None,
+        fix: str | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
         self.rule = rule
         self.field = field
         self.fix = fix
+        self.retry_after_s = retry_after_s
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -73,15 +83,15 @@ class ConfigError(SketchError):
 
 
 class MethodError(ConfigError):
-    """A resource cannot be called in this way."""
+    """The resource does not support this method."""
 
 
 class UnpreparedError(ConfigError):
-    """A database has no tables yet; whoever makes them may be about to."""
+    """The database has no tables yet; another process may be creating them."""
 
 
 class RecordError(SketchError):
-    """A source of records cannot be read as the plan asks."""
+    """A source of records cannot be read as the plan requires."""
 
 
 class PlanError(SketchError):
@@ -93,11 +103,11 @@ class PlanMismatchError(PlanError):
 
 
 class PrivacyError(SketchError):
-    """A mechanism or guarantee cannot be given as asked."""
+    """The requested guarantee is not possible."""
 
 
 class BudgetExceededError(PrivacyError):
-    """Releasing would exceed the owner's budget; nothing was released."""
+    """The release would exceed the owner's budget; nothing was released."""
 
 
 class LedgerError(PrivacyError):
@@ -125,38 +135,19 @@ class ImplausibleSketchError(WireError):
 
 
 class TooEarlyError(WireError):
-    """A window has not begun by the receiver's clock.
-
-    Parameters
-    ----------
-    rule, field, fix
-        As in :class:`SketchError`.
-    retry_after_s
-        Seconds after which it has.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        *,
-        field: str | None = None,
-        fix: str | None = None,
-        retry_after_s: float = 1.0,
-    ) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(rule, field=field, fix=fix)
+    """A window has not begun by the receiver's clock."""
 
 
 class TooLargeError(WireError):
-    """Longer than what is read; the rest was not looked at."""
+    """The message exceeds the size limit; the rest was not read."""
 
 
 class MediaTypeError(WireError):
-    """A media type or a content encoding is not read here."""
+    """The media type or content encoding is not supported."""
 
 
 class StoreError(SketchError):
-    """The store's content, present or requested, forbids the request."""
+    """The store's content forbids the request."""
 
 
 class NotFoundError(StoreError):
@@ -164,11 +155,11 @@ class NotFoundError(StoreError):
 
 
 class DuplicateUploadError(StoreError):
-    """Other bytes under an identity that is already taken."""
+    """Other bytes are stored under this identity."""
 
 
 class StudyClosedError(StoreError):
-    """The study does not accept this any more."""
+    """The study no longer accepts this request."""
 
 
 class StudyWithdrawnError(StoreError):
@@ -176,15 +167,15 @@ class StudyWithdrawnError(StoreError):
 
 
 class DiskError(StoreError):
-    """A disk is full, or cannot be written now; the same may succeed later."""
+    """A disk is full or cannot be written now; a retry may succeed."""
 
 
 class StaleVersionError(StoreError):
-    """The object of a change has changed since it was read."""
+    """The object has changed since the caller read it."""
 
 
 class UnreadVersionError(StoreError):
-    """The request does not say which version of what it changes was read before."""
+    """The request does not state the version of the object that it changes."""
 
 
 class AccessError(SketchError):
@@ -192,7 +183,7 @@ class AccessError(SketchError):
 
 
 class ForbiddenError(AccessError):
-    """A key is known and in use, and may not do this."""
+    """The key is valid, but does not permit this."""
 
 
 class TransportError(SketchError):
@@ -200,26 +191,7 @@ class TransportError(SketchError):
 
 
 class OverloadedError(TransportError):
-    """Too much was asked at once, or by one sender.
-
-    Parameters
-    ----------
-    rule, field, fix
-        As in :class:`SketchError`.
-    retry_after_s
-        Seconds after which it makes sense to ask again.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        *,
-        field: str | None = None,
-        fix: str | None = None,
-        retry_after_s: float = 1.0,
-    ) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(rule, field=field, fix=fix)
+    """Too many requests in all, or from one sender."""
 
 
 class SlowRequestError(TransportError):

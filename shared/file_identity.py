@@ -1,8 +1,8 @@
-"""Which file a file is, by public facts: never by what it holds, nor by its path.
+"""Identity of a file by public facts: never its content, nor its path.
 
-A file is its inode and the time at which it was made. That stays through renaming and appending;
-a copy, or a file that is written anew, has another. Where the file system keeps no time of making,
-the number of the device stands in its place, and an inode may be used again when its file is gone.
+The identity is the inode with the file's birth time. It survives renaming and appending; a copy or
+a rewritten file has another. Where the file system keeps no birth time, the number of the device
+replaces it, and the inode may be reused after the file is deleted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class FileIdentity:
     Parameters
     ----------
     device, inode
-        As ``stat`` gives them.
+        As ``stat`` reports them.
     birth_ns
-        When it was made, ns since 1970-01-01 UTC; None where the file system does not tell.
+        Birth time, ns since 1970-01-01 UTC; None where the file system keeps none.
     """
 
     device: int
@@ -44,10 +44,10 @@ class FileIdentity:
 
     @property
     def source(self) -> str:
-        """The source of its positions."""
+        """Name of the file as the source of stream positions."""
         if self.birth_ns is None:
             return f"file:{self.device}/{self.inode}"
-        # Numbers of devices change from one start of the machine to the next.
+        # Device numbers change when the machine restarts.
         return f"file:{self.inode}:{self.birth_ns}"
 
 
@@ -57,7 +57,7 @@ def identify(file: int | Path) -> FileIdentity:
     Raises
     ------
     OSError
-        There is none, or it may not be looked at.
+        The file does not exist, or may not be inspected.
     """
     for _ in range(_TRIES):
         status = os.stat(file)
@@ -70,7 +70,7 @@ def identify(file: int | Path) -> FileIdentity:
 
 
 def inode_of(source: str) -> int | None:
-    """Return the inode in the source of a file's positions; None if it is no such source."""
+    """Return the inode in a file's source name; None for other sources."""
     if match := _WITH_BIRTH.fullmatch(source):
         return int(match[1])
     match = _WITH_DEVICE.fullmatch(source)
@@ -78,19 +78,19 @@ def inode_of(source: str) -> int | None:
 
 
 def birth_of(source: str) -> int | None:
-    """Return when the file of a source was made, ns; None where that is not known."""
+    """Return the birth time in a file's source name, ns; None if there is none."""
     match = _WITH_BIRTH.fullmatch(source)
     return int(match[2]) if match else None
 
 
 def device_of(source: str) -> int | None:
-    """Return the device of a source whose file has no time of making, else None."""
+    """Return the device in the source name of a file without birth time, else None."""
     match = _WITH_DEVICE.fullmatch(source)
     return int(match[1]) if match else None
 
 
 def _find_birth(file: int | Path) -> tuple[int, int] | None:
-    """Return inode and time of making, or None where nothing tells."""
+    """Return inode and birth time, or None where the file system keeps none."""
     statx = _find_statx()
     if statx is None:
         return None

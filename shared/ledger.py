@@ -1,10 +1,10 @@
-"""An owner's ledger in a file of its own, for programs that keep their state apart.
+"""The owner's ledger: one privacy budget in a file, shared by programs with separate state.
 
 Agents with different state folders, and ``sfumato sketch``, share one budget through it. Two files
 cannot change in one transaction, so a release is *reserved* here before its noise is drawn, and
-*confirmed* once its bytes are stored. A crash between the two leaves a reservation: the same
-sketch takes it up again and pays nothing more. A sketch that is confirmed here and unknown to its
-own state means that the state was put back from a backup: nothing is released then.
+*confirmed* once its bytes are stored. A crash between the two leaves a reservation; a retry of the
+same sketch uses it and costs nothing more. If the ledger has confirmed a sketch that the program's
+own state does not know, that state was restored from a backup, and nothing is released.
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ _PASSING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """A release that is about to be drawn, or was.
+    """A release about to be drawn, or drawn.
 
     Parameters
     ----------
     sketch_id
         32 bytes, the same at every attempt.
     holder
-        Whose state it belongs to, 16 random bytes that a state keeps for life.
+        Identity of the state folder: 16 random bytes, fixed for its life.
     event
-        What it costs; its ``count`` is 1.
+        The cost; its ``count`` is 1.
     origins
-        Where its records come from.
+        Where the records come from.
     """
 
     sketch_id: bytes
@@ -103,31 +103,31 @@ class Reservation:
 
     @property
     def reader(self) -> Reader:
-        """The stream, apart from those of other states with the same name."""
+        """The stream, with its holder: streams of other states may have the same name."""
         return _name_reader(self.holder, self.event.study, self.event.stream)
 
 
 class OwnersLedger:
-    """The ledger of one file, which is made when it is not there.
+    """The ledger in one file, created if missing.
 
     Parameters
     ----------
     path
         The file.
     known
-        The identity of the ledger that was used there before; None at the first time.
+        The identity of the ledger that was used there before; None the first time.
 
-    Every call opens the file, does one transaction and closes it, so that many programs can share
-    it. A file that is on a network file system without locks must not be shared.
+    Every call opens the file, runs one transaction and closes it, so that many programs can share
+    it. Do not share a ledger on a network file system without locks.
 
     Raises
     ------
     LedgerError
-        The ledger that is known is not there.
+        The known ledger is not there.
     ConfigError
-        It cannot be made or opened, others may read it, or it is something else.
+        The file cannot be created or opened, others may read it, or it is not a ledger.
     StoreError
-        It is damaged, or the disk is full; nothing was changed.
+        The file is damaged, or the disk is full; nothing was changed.
     """
 
     def __init__(self, path: Path, *, known: bytes | None = None) -> None:
@@ -137,7 +137,7 @@ class OwnersLedger:
         with self._open() as connection:
             found = connection.execute("SELECT id FROM identity").fetchone()
         self.identity: bytes = found["id"]
-        """16 random bytes that a ledger keeps for life."""
+        """Identity of the ledger: 16 random bytes, fixed for its life."""
         if known not in (None, self.identity):
             raise self._lost("is not the one that was used here before")
 
@@ -150,12 +150,12 @@ class OwnersLedger:
         )
 
     def require_affordable(self, reservation: Reservation, budget: Budget) -> None:
-        """Check that a release would be within the budget, and reserve nothing.
+        """Check that the budget covers a release, and reserve nothing.
 
         Raises
         ------
         BudgetExceededError
-            It would not.
+            The budget does not cover it.
         LedgerError
             It was confirmed before.
         """
@@ -164,19 +164,19 @@ class OwnersLedger:
             self._require_within(connection, reservation, budget)
 
     def reserve(self, reservation: Reservation, budget: Budget, *, now: float) -> None:
-        """Reserve a release; it is on the disk when this returns. Again, it costs nothing more.
+        """Reserve a release durably; a repeated reservation costs nothing more.
 
         Raises
         ------
         BudgetExceededError
-            The budget does not pay for it; nothing was changed.
+            The budget does not cover it; nothing was changed.
         LedgerError
             It was confirmed before, or reserved at another cost.
         """
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             is_new = self._require_new(connection, reservation)
-            # One that is taken up may have other origins by now.
+            # The origins of a repeated reservation may have changed.
             self._require_within(connection, reservation, budget)
             if is_new:
                 _insert(connection, reservation, now, is_confirmed=False)
@@ -184,9 +184,9 @@ class OwnersLedger:
             connection.execute("COMMIT")
 
     def confirm(self, reservations: Iterable[Reservation], *, now: float) -> None:
-        """Note that the bytes of these releases are stored; those not reserved are added.
+        """Record that the bytes of these releases are stored; add those that were not reserved.
 
-        What has happened is counted, whatever the budget says.
+        The budget is not checked: what has happened is counted.
         """
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -197,7 +197,7 @@ class OwnersLedger:
             connection.execute("COMMIT")
 
     def find_confirmed(self, holder: bytes, study: bytes) -> list[PrivacyEvent]:
-        """Return the confirmed releases of a state to a study, one event each."""
+        """Return the confirmed releases from one state to one study, one event each."""
         with self._open() as connection:
             rows = connection.execute(
                 "SELECT * FROM entries WHERE holder = ? AND study = ? AND is_confirmed"
@@ -207,12 +207,12 @@ class OwnersLedger:
             return [_to_event(row) for row in rows]
 
     def load(self) -> tuple[list[PrivacyEvent], OriginIndex]:
-        """Return every release, with readers that tell states apart, and who shares what."""
+        """Return every release, with readers that distinguish states, and their shared origins."""
         with self._open() as connection:
             return _load(connection)
 
     def _require_new(self, connection: sqlite3.Connection, reservation: Reservation) -> bool:
-        """Return whether nothing is known of a release; False where it was reserved before."""
+        """Return True if the release is new, False if it was reserved before."""
         row = connection.execute(
             "SELECT * FROM entries WHERE sketch_id = ?", (reservation.sketch_id,)
         ).fetchone()
@@ -246,7 +246,7 @@ class OwnersLedger:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            # Made by us, for SQLite would give it the mode that the umask leaves.
+            # Created here, because SQLite would leave its mode to the umask.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             mode = os.stat(self.path).st_mode
         except OSError as error:
@@ -266,14 +266,14 @@ class OwnersLedger:
                 self._prepare(connection)
                 yield connection
             finally:
-                # What was begun and not committed is rolled back.
+                # Closing rolls back an open transaction.
                 connection.close()
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", -1) & 0xFF in _PASSING:
                 raise DiskError(
                     f"cannot be written now ({error})",
                     field=str(self.path),
-                    fix="free space on its disk; nothing is lost, and it goes on then",
+                    fix="free space on its disk; nothing is lost, and the program then continues",
                 ) from error
             raise StoreError(
                 f"cannot be read or written ({error})",
@@ -296,7 +296,7 @@ class OwnersLedger:
                 fix="name another file, or update this software",
             )
         connection.execute("BEGIN IMMEDIATE")
-        # Another program may have made the tables since.
+        # Another program may have created the tables meanwhile.
         if not _pragma(connection, "user_version"):
             for statement in _TABLES:
                 connection.execute(statement)
@@ -331,7 +331,7 @@ def _cost(event: PrivacyEvent) -> tuple[object, ...]:
 
 
 def _is_counted(connection: sqlite3.Connection, reservation: Reservation) -> bool:
-    """Return whether a release is there under another identity: its device was forgotten since."""
+    """Return whether the release is stored under another identity of a device since forgotten."""
     event = reservation.event
     row = connection.execute(
         "SELECT 1 FROM entries WHERE holder = ? AND study = ? AND stream = ? AND sequence = ?"
@@ -354,7 +354,7 @@ def _load(
     for row in connection.execute("SELECT * FROM origins"):
         reader = _name_reader(row["holder"], row["study"], row["stream"])
         index.add(reader, Origin(kind=row["kind"], name=row["name"], part=row["part"]))
-    # Of one cost together: a ledger of years is read for each release.
+    # Grouped by cost: years of entries are read for each release.
     rows = connection.execute(
         "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, epsilon, delta, rho,"
         " COUNT(*) AS n FROM entries WHERE sketch_id != ?"

@@ -26,7 +26,7 @@ from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import open_store, prepare_database
 from shared.errors import ConfigError, TransportError, UnpreparedError
-from shared.memory import share_one_heap
+from shared.system import share_one_heap
 
 _EXAMPLES = """\
   sfumato serve                                  # SQLite file sfumato.db, http://127.0.0.1:8750

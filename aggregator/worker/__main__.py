@@ -10,7 +10,7 @@ from aggregator.logs import configure_logging
 from aggregator.settings import Settings
 from aggregator.worker.process import run_worker
 from shared.errors import SketchError
-from shared.memory import share_one_heap
+from shared.system import share_one_heap
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from shared.errors import ConfigError
 from shared.plan import SketchPlan, compute_plan_digest, make_statement
 from shared.plan.statement import show_level
 from shared.privacy import get_mechanism
-from shared.privacy.group import compute_group_loss, show_up
+from shared.privacy.group import compute_group_loss, format_upper
 
 _YEAR_S = 365 * 86400
 _TARGET_SSE = 1.1
@@ -178,7 +178,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
 
 def _year_to_json(plan: SketchPlan, windows: int) -> dict[str, Any]:
     loss = compute_group_loss(plan.mechanism, n_records=1, n_windows=windows)
-    return {"epsilon": show_up(loss.epsilon), "delta": show_up(loss.delta)}
+    return {"epsilon": format_upper(loss.epsilon), "delta": format_upper(loss.delta)}
 
 
 def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from analyst.sketching.watched import WatchedFile
 from shared.core import Records, SketchAccumulator
 from shared.core.engines import SketchEngine
 from shared.core.parallel import sketch_batches
-from shared.entropy import SystemSource
 from shared.errors import ConfigError, PrivacyError, RecordError
 from shared.plan import SketchPlan, compute_plan_digest
+from shared.system import SystemSource
 from shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
 READERS: dict[str, Callable[[WatchedFile, ColumnNames], RecordReader]] = {

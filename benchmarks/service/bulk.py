@@ -1,4 +1,4 @@
-"""The rows and cells of many uploads, written at once: what uploads would leave, sooner."""
+"""Bulk load: write the rows and cells of many uploads at once, as the uploads would leave them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _to_device_row(fleet: Fleet, device: BenchDevice) -> dict[str, Any]:
 async def load_windows(store: Store, fleet: Fleet, n_windows: int) -> None:
     """Store the sketches of all devices for the first windows, merged into cells.
 
-    The study must hold none yet.
+    The study must not hold any yet.
     """
     plan = fleet.plan
     root = smallest_node(shift_slot(0), shift_slot(n_windows - 1))
@@ -120,7 +120,7 @@ def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
 
 
 async def check_sums(store: Store, fleet: Fleet) -> list[str]:
-    """Sum every stored sketch anew, and name the cells that differ."""
+    """Sum every stored sketch anew, and return the names of the cells that differ."""
     async with store.begin() as transaction:
         wrong = await transaction.check_sums(
             fleet.study_id,

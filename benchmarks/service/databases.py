@@ -1,4 +1,4 @@
-"""Databases to measure on: a SQLite file, and a database of its own on a Postgres."""
+"""Databases for measurements: a SQLite file, and an own database on a Postgres server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BenchDatabase:
     url
         As `sfumato serve` takes it.
     durability
-        The settings that make a commit survive a power cut, as the database itself states them.
+        The settings that make a commit survive a power cut, as the database itself reports them.
     """
 
     url: str
@@ -37,11 +37,11 @@ class BenchDatabase:
     durability: str
 
     def open_store(self) -> Store:
-        """Open it."""
+        """Open the database's store."""
         return Store(create_engine(normalise_database_url(self.url)))
 
     def size_mb(self) -> float:
-        """Return what it takes on disk, in MB."""
+        """Return its size on disk, in MB."""
         if self.kind == "sqlite":
             return sum(p.stat().st_size for p in Path(self.url).parent.glob("bench.db*")) / 1e6
         with psycopg.connect(self.url) as connection:
@@ -51,7 +51,7 @@ class BenchDatabase:
 
 
 def is_postgres_there() -> bool:
-    """Tell whether a Postgres answers."""
+    """Return whether a Postgres server answers."""
     try:
         psycopg.connect(POSTGRES, connect_timeout=5).close()
     except psycopg.OperationalError:

@@ -1,4 +1,4 @@
-"""A study with many devices, and signed messages of theirs, made before anything is measured."""
+"""A study with many devices and their signed messages, prepared before any measurement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STUDY_NAME = "benchmark"
 STREAM = "main"
 N_RECORDS = 200
 N_RELEASES = 64
-"""Different releases that the messages share: drawing noise is not what is measured here."""
+"""Distinct releases that the messages share: drawing noise is not measured here."""
 
 SITES = ("north", "east", "south", "west")
 MODELS = ("a", "b")
@@ -54,13 +54,13 @@ def make_plan(n_frequencies: int = 1000) -> SketchPlan:
 
 @dataclass(frozen=True)
 class BenchDevice:
-    """A device; the same number gives the same key."""
+    """A device; equal numbers have equal keys."""
 
     number: int
 
     @cached_property
     def key(self) -> Ed25519PrivateKey:
-        """Its key."""
+        """Its private key."""
         secret = hashlib.sha256(b"benchmark device %d" % self.number).digest()
         return Ed25519PrivateKey.from_private_bytes(secret)
 
@@ -82,7 +82,7 @@ class BenchDevice:
 
 @dataclass(frozen=True)
 class Signed:
-    """A message as the pieces that it is sent in, so that many can share their payloads.
+    """A message in the pieces that are sent, so that many messages can share their payloads.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Fleet:
 
     @cached_property
     def payload_digests(self) -> list[bytes]:
-        """Their SHA-256."""
+        """The SHA-256 of each payload."""
         return [hashlib.sha256(payload).digest() for payload in self.payloads]
 
     def sign(self, device: BenchDevice, sequence: int) -> Signed:

@@ -1,6 +1,7 @@
-"""The load client, which runs in a process of its own.
+"""The load client, in its own process.
 
-HTTP/1.1 over sockets by hand, for a client library would use more of this machine than the server.
+It writes HTTP/1.1 to sockets directly: a client library would use more of this machine than the
+server does.
 """
 
 from __future__ import annotations
@@ -15,30 +16,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import uvloop
+
 _LONGEST_PAUSE_S = 2.0
+_COMMAND = "from benchmarks.service.load import main; main()"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to send.
+    """The requests to send.
 
     Parameters
     ----------
     ports
-        Servers on this machine; connections are dealt out to them in turn.
+        Ports of servers on this machine; connections are assigned to them in turn.
     requests
         Heads of requests, each with the number of the payload that ends it.
     payloads
         Ends of requests.
     connections
-        How many.
+        Number of connections.
     rate
-        Requests a second, sent when they are due whatever became of those before, and measured
-        from that moment; None sends the next on a connection when the last was answered.
+        Requests a second, each sent when it is due whatever the state of earlier ones, and timed
+        from that moment; None sends the next request on a connection after the last answer.
     seconds
-        When to stop; None at the last request.
+        Time after which to stop; None to stop after the last request.
     insist
-        Send again what was answered with 429 or 503, after what Retry-After says, as devices do.
+        Retry after 429 and 503, when Retry-After has passed, as devices do.
     """
 
     ports: Sequence[int]
@@ -52,16 +56,16 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What came of it.
+    """The result of a job.
 
     Parameters
     ----------
     answered
-        Of each answer: seconds since the start, status, seconds it took, number of the request.
+        For each answer: seconds since the start, status, seconds it took, number of the request.
     cpu_seconds, wall_seconds
-        What the client used.
+        Time that the client used.
     n_refused
-        Answers after which a request was sent again.
+        Answers that led to a retry.
     """
 
     answered: list[tuple[float, int, float, int]] = field(default_factory=list)
@@ -83,13 +87,13 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail the request that waits."""
+        """Fail the pending request."""
         self._transport = None
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(ConnectionResetError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
-        """Settle the request when its whole answer is there."""
+        """Complete the request when its whole answer is there."""
         self._buffer += data
         head, found, body = self._buffer.partition(b"\r\n\r\n")
         if not found or self._waiting is None:
@@ -184,11 +188,17 @@ async def _send(
 
 
 def run_client(job: Job, folder: Path) -> Outcome:
-    """Run a job in a process of its own, and wait for it."""
+    """Run a job in its own process, and wait for it."""
     written, result = folder / "job.pickle", folder / "outcome.pickle"
     written.write_bytes(pickle.dumps(job))
-    command = [sys.executable, "-m", "benchmarks.service.client", str(written), str(result)]
+    command = [sys.executable, "-c", _COMMAND, str(written), str(result)]
     subprocess.run(command, check=True)
     outcome: Outcome = pickle.loads(result.read_bytes())
     written.unlink()
     return outcome
+
+
+def main() -> None:
+    """Read a job from the first file, run it, and write its outcome to the second."""
+    outcome = uvloop.run(run_job(pickle.loads(Path(sys.argv[1]).read_bytes())))
+    Path(sys.argv[2]).write_bytes(pickle.dumps(outcome))

@@ -1,4 +1,7 @@
-"""Server processes, and what they use."""
+"""Server processes, and their use of memory and processor.
+
+The baseline is a bare endpoint: the same web stack, and only the check of the signature.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+from benchmarks.service.fleet import BenchDevice
+from deploy.demo.cluster import find_port
+from shared.wire import decode_message
+
 _BIN = Path(sys.executable).parent
+_BARE = "from benchmarks.service.processes import serve_bare; serve_bare()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +50,7 @@ class ServerProcess:
         return sum(_read_rss(pid) for pid in self.list_pids()) / 1e6
 
     def cpu_seconds(self) -> float:
-        """Return the processor time that the server itself has used."""
+        """Return the processor time of the server itself, without its workers."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -54,13 +65,6 @@ def _read_rss(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def find_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start_server(database: str, *, port: int | None = None, workers: int = 0) -> ServerProcess:
@@ -107,12 +111,32 @@ def running_servers(
 
 @contextmanager
 def running_bare(n_devices: int, *, replicas: int = 1) -> Iterator[list[ServerProcess]]:
-    """Run the baseline."""
+    """Run some servers of the bare endpoint."""
     with ExitStack() as stack:
         servers = []
         for _ in range(replicas):
             port = find_port()
-            module = ["-m", "benchmarks.service.bare", str(port), str(n_devices)]
-            servers.append(_start([sys.executable, *module], port))
+            servers.append(_start([sys.executable, "-c", _BARE, str(port), str(n_devices)], port))
             stack.callback(stop_server, servers[-1])
         yield servers
+
+
+def create_bare(n_devices: int) -> FastAPI:
+    """Return an application that verifies uploads and forgets them."""
+    app = FastAPI()
+    devices = [BenchDevice(number) for number in range(n_devices)]
+    keys = {device.device_id: device.public_key for device in devices}
+
+    @app.put("/v1/studies/{study}/sketches/{sketch}")
+    async def verify(study: str, sketch: str, request: Request) -> Response:
+        message = decode_message(await request.body())
+        message.verify(keys[message.header.device])
+        return Response(status_code=201)
+
+    return app
+
+
+def serve_bare() -> None:
+    """Serve the bare endpoint; the arguments are a port and the number of devices."""
+    app = create_bare(int(sys.argv[2]))
+    uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, ws="none")

@@ -19,9 +19,9 @@ from benchmarks.service.processes import ServerProcess, running_servers
 from benchmarks.service.uploads import row
 
 SHAPES = {"1e2": (10, 10), "1e4": (100, 100), "1e6": (1000, 1000)}
-"""Devices and windows of each size."""
+"""Numbers of devices and windows of each size."""
 _WARM = 5
-"""Snapshots that find cold caches, and are not counted."""
+"""Snapshots on cold caches, which do not count."""
 
 
 def measure_snapshots(

@@ -1,4 +1,4 @@
-"""Uploads: how many a second, how long each takes, a flood after an outage, a server killed."""
+"""Uploads: rate, latency, a flood after an outage, and recovery of a killed server."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NAME = "service"
 N_DEVICES = 500
 _CONNECTIONS = 64
 _WARM_SHARE = 0.2
-"""Of a run at saturation, the first part that is not counted."""
+"""Leading share of a run at saturation that does not count."""
 _MOST_A_SECOND = 2500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What a run of uploads showed; latencies in seconds, of those answered with 201."""
+    """Rates of a run of uploads; latencies in seconds, of answers with 201."""
 
     per_second: float
     latencies: Sequence[float]
@@ -71,7 +71,7 @@ def send(
     seconds: float | None = None,
     insist: bool = False,
 ) -> tuple[Outcome, float]:
-    """Send messages from a process of its own; return also the share of a core of the servers."""
+    """Send messages from their own process; also return the servers' share of a core."""
     job = Job(
         ports=[server.port for server in servers],
         requests=[make_request(fleet, message) for message in messages],
@@ -88,7 +88,7 @@ def send(
 
 
 class _Sender:
-    """Sends what no run before has sent, so that every upload is new."""
+    """Sends messages that no earlier run has sent, so that every upload is new."""
 
     def __init__(self, fleet: Fleet, servers: Sequence[ServerProcess], folder: Path) -> None:
         self._fleet = fleet
@@ -125,7 +125,7 @@ class _Sender:
 def measure_uploads(
     kind: str, folder: Path, *, replicas: int, seconds: float, runs: int
 ) -> Iterator[Row]:
-    """Measure uploads at saturation and at half of it, beside the bare endpoint."""
+    """Measure uploads at saturation and at half of it, with the bare endpoint as baseline."""
     fleet = Fleet(N_DEVICES)
     case = f"postgres replicas={replicas}" if kind == "postgres" else kind
     with ExitStack() as stack:
@@ -136,7 +136,7 @@ def measure_uploads(
         sender = _Sender(fleet, servers, folder)
         baseline = _Sender(fleet, bare, folder)
         sender.run(seconds=2.0)
-        # In turn, so that what else the machine does meets both.
+        # In turn, so that other load on the machine affects both.
         pairs = [(sender.run(seconds=seconds), baseline.run(seconds=seconds)) for _ in range(runs)]
         full = pairs[int(np.argsort([own.per_second for own, _ in pairs])[runs // 2])][0]
         ratio = float(np.median([own.per_second / its.per_second for own, its in pairs]))
@@ -176,12 +176,12 @@ async def _prepare(database: BenchDatabase, fleet: Fleet) -> str:
 
 
 async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence[Signed]) -> None:
-    """Check that the sums are those of what was acknowledged, no more and no less.
+    """Check that the sums are exactly those of the acknowledged sketches.
 
     Raises
     ------
     RuntimeError
-        They are not.
+        The sums differ.
     """
     store = database.open_store()
     try:
@@ -233,7 +233,7 @@ def measure_outage(kind: str, folder: Path, *, devices: int, connections: int) -
 
 
 def measure_recovery(kind: str, folder: Path, *, runs: int) -> Iterator[Row]:
-    """Kill a server under load, start it again, and time that until it stores a sketch."""
+    """Kill a server under load, restart it, and time it until it stores a sketch."""
     fleet = Fleet(N_DEVICES)
     seconds = []
     with open_database(kind, folder) as database:
@@ -260,7 +260,7 @@ def measure_recovery(kind: str, folder: Path, *, runs: int) -> Iterator[Row]:
 
 
 def measure_idle(kind: str, folder: Path) -> Iterator[Row]:
-    """Measure the memory of a server and its worker that have nothing to do."""
+    """Measure the memory of an idle server and its worker."""
     fleet = Fleet(N_DEVICES)
     with open_database(kind, folder) as database:
         asyncio.run(_prepare(database, fleet))
@@ -275,12 +275,4 @@ def measure_idle(kind: str, folder: Path) -> Iterator[Row]:
 
 def row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
     """Return a row of this benchmark."""
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=float(value),
-        unit=unit,
-        runs=runs,
-        baseline=baseline,
-    )
+    return Row(NAME, case, figure, float(value), unit, runs, baseline)

@@ -1,4 +1,4 @@
-"""Ordinary k-means on the pooled raw records: what a demonstration may compare with."""
+"""Ordinary k-means on the pooled raw records, a comparison that only a demonstration can make."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COLUMNS = ("temp", "dewp", "wind_speed", "visib")
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """K-means on records that are complete, clipped to the plan's public box.
+    """K-means on complete records, clipped to the plan's public box.
 
     Parameters
     ----------
     records
         Shape ``(n, d)``, data units.
     unit
-        Shape ``(d,)``: the plan's scales, in which distances are measured.
+        Shape ``(d,)``: the plan's scales, the units of distances.
     centroids
         Shape ``(k, d)``, data units.
     """

@@ -1,4 +1,4 @@
-"""A small deployment of real processes: one aggregator, and one agent an airport."""
+"""A small deployment of real processes: one aggregator, and one agent per airport."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SEND_FOR_S = 60
 
 
 class DemoError(SketchError):
-    """A process of the demo failed; the message holds what it said."""
+    """A process of the demo failed; the message holds its output."""
 
 
 def run_command(*arguments: str) -> str:
-    """Run a command of the project and return what it printed."""
+    """Run a command of the project and return its output."""
     program = str(BIN / arguments[0])
     done = subprocess.run([program, *arguments[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -50,7 +50,7 @@ class Aggregator:
             "sfumato", "key", "create", "--scope", "operator", "--name", "demo",
             "--database", database, "--json",
         )  # fmt: skip
-        port, log = port or _free_port(), folder / "aggregator.log"
+        port, log = port or find_port(), folder / "aggregator.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],
@@ -133,7 +133,8 @@ def finish_agent(process: subprocess.Popen[str]) -> dict[str, Any]:
     return report
 
 
-def _free_port() -> int:
+def find_port() -> int:
+    """Find a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Plain words for a weather pattern, by thresholds that a person would use."""
+"""Plain words for a weather pattern, by everyday thresholds."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Starts a real aggregator process and one real agent process per airport, sends differentially
 private sketches over HTTP on the loopback address, decodes them, and compares with ordinary k-means
-on the pooled raw records, which only a demonstration may look at.
+on the pooled raw records, which only a demonstration may read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STUDY_NAME = "hourly weather of three airports"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the demo found and what it cost."""
+    """Results and cost of the demo."""
 
     plan: SketchPlan
     result: DecodeResult
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def snr_with_laplace(self) -> float:
-        """What the SNR would be with the seed paper's Laplace noise at the same epsilon."""
+        """The SNR with the seed paper's Laplace noise at the same epsilon."""
         plan, snapshot = self.plan, self.snapshot
         laplace = calibrate_mechanism(replace(plan.privacy_target, mechanism="discrete-laplace"))
         noise = compute_noise_energy(
@@ -76,7 +76,7 @@ class Outcome:
         return sum(int(report[name]) for report in self.reports.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures that a script may read."""
+        """Return the figures as JSON values for scripts."""
         return {
             "relative_sse": round(self.relative_sse, 4),
             "verdict": self.result.verdict,
@@ -94,7 +94,7 @@ class Outcome:
 def main() -> int:
     """Run the demo and return its exit status."""
     options = _parse_arguments()
-    # Ended in either way, the demo takes its server with it.
+    # Stop the server however the demo ends.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(stderr=options.json, quiet=options.json)
@@ -111,7 +111,7 @@ def main() -> int:
         else:
             _report(console, outcome, options.picture)
         if options.keep:
-            _say_what_to_try(console, aggregator, outcome)
+            _print_next_steps(console, aggregator, outcome)
             aggregator.process.wait()
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -187,7 +187,7 @@ def _run(
             decode = client.decode(
                 study_id, n_clusters=n_clusters, snapshot_id=snapshot["snapshot_id"]
             )
-            # Shown with its verdict, whatever that is: a demonstration knows the truth too.
+            # Shown whatever its verdict: a demonstration knows the truth too.
             result = decode.wait(allow_unusable=True)
         seconds = time.monotonic() - started
         step("k-means on the raw records, to compare")
@@ -263,7 +263,7 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
         console.print(f"[yellow]note:[/yellow] {warning}")
 
 
-def _say_what_to_try(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
+def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
     url, study = aggregator.url, outcome.study_id
     console.print(
         f"\nThe aggregator stays up at {url} until Ctrl-C. Try:\n\n"

@@ -33,7 +33,7 @@ from shared.privacy.accounting import (
     select_per_record,
     sum_losses,
 )
-from shared.privacy.group import USUAL_GROUPS, compute_group_loss, show_up
+from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +110,9 @@ class StreamBudget:
             "people": [
                 {
                     "n_records": group.n_records,
-                    "window_epsilon": show_up(group.window.epsilon),
-                    "lifetime_epsilon": show_up(group.lifetime.epsilon),
-                    "delta": show_up(group.window.delta),
+                    "window_epsilon": format_upper(group.window.epsilon),
+                    "lifetime_epsilon": format_upper(group.lifetime.epsilon),
+                    "delta": format_upper(group.window.delta),
                 }
                 for group in self.people
             ],

@@ -28,7 +28,7 @@ from device_agent.store.outbox import count_sketches
 from device_agent.store.repair import holding
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError
-from shared.memory import give_back, share_one_heap
+from shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4

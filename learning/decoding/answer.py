@@ -1,4 +1,4 @@
-"""From fits and pooled clusters in standardised coordinates to the `Solution` in data units."""
+"""Assemble the `Solution` in data units from fits and pooled clusters."""
 
 from collections.abc import Sequence
 
@@ -33,20 +33,20 @@ def assemble_pooled_solution(
     plan_unit: Vector,
     solver: str,
 ) -> Solution:
-    """Put centroids, shares, spreads and a density into data units, and say how good they are.
+    """Convert centroids, shares, spreads and a density to data units, and judge the answer.
 
     Parameters
     ----------
     problem : DecodingProblem
-        What was solved, in the units of the fits.
+        The solved problem, in the units of the fits.
     target : Target
-        The same, as the fits had it.
+        The same problem, as the fits received it.
     fits : sequence of Fitted
-        Round ones of k atoms each, at least one; agreement is theirs.
+        At least one round fit of k atoms; their residuals give the agreement.
     candidates : sequence of Candidate
         All models, by rising PRESS; the residual is that of the first.
     clusters : Clusters
-        What k-means on the pool found.
+        Clusters from k-means on the pool.
     plan_unit : float64 (d,)
         The plan's scale, data units.
     solver : str
@@ -92,12 +92,12 @@ def assemble_pooled_solution(
 
 
 def _find_unslanted(candidates: Sequence[Candidate]) -> Ellipsoids:
-    """Return the best mixture whose covariances are diagonal; round fits always are."""
+    """Return the best mixture with diagonal covariances; round fits always qualify."""
     return next(c for c in candidates if c.kind != "full").fitted.atoms
 
 
 def describe_density(problem: DecodingProblem, atoms: Ellipsoids) -> GaussianMixture:
-    """Put a mixture into data units, heaviest atom first, weights summing to 1."""
+    """Convert a mixture to data units, heaviest atom first, weights summing to 1."""
     total = float(np.sum(atoms.weights))
     weights = atoms.weights / total if total > 0.0 else np.full(len(atoms), 1.0 / len(atoms))
     order = np.argsort(-weights, kind="stable")

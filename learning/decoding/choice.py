@@ -1,4 +1,4 @@
-"""What a search for the number of clusters found."""
+"""Result of a search for the number of clusters."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ __all__ = ["ClusterChoice"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusterChoice:
-    """Misfit left by each number of clusters, and the recommended number.
+    """Residual of each number of clusters, and the recommended number.
 
     Parameters
     ----------
     residuals : float64 (k_max,)
-        Of the best fit of 1, 2, ..., k_max round clusters, per complex coordinate.
+        Residual of the best fit of 1, 2, ..., k_max round clusters, per complex coordinate.
     noise_floors : float64 (k_max,)
-        What the noise alone would leave of each.
+        The residual that noise alone would leave.
     recommended : int
         The number of clusters to use.
     least, most : int
-        Any number from the one to the other is a fair reading of the sketch.
+        Range of numbers that are a fair reading of the sketch.
     reaches_floor : bool
-        Whether it explains all but noise.
+        Whether the recommended number explains everything except noise.
     statement : str
         The recommendation in words.
     """

@@ -1,4 +1,4 @@
-"""How many clusters a sketch can tell apart: the residual against the noise floor over k."""
+"""Choose the number of clusters: the residual against the noise floor over k."""
 
 from typing import Final
 
@@ -17,10 +17,10 @@ __all__ = ["choose_n_clusters"]
 _N_CYCLES: Final = 6
 _DEVIATIONS: Final = 3.0
 _EXACT: Final = 1e-5
-# Share of the signal's energy that a further cluster must explain to be worth its while, where no
-# number of clusters explains all.
+# Share of the signal's energy that a further cluster must explain to be worthwhile, where no number
+# of clusters explains everything.
 _WORTHWHILE: Final = 0.01
-# And what a fair reading may leave, or must gain.
+# The share that a fair reading may leave unexplained, or must gain.
 _ROUGHLY: Final = 0.05
 _GAIN: Final = 0.002
 _OF_PLACES: Final = 8.0
@@ -33,12 +33,12 @@ def choose_n_clusters(
     rng: np.random.Generator,
     monitor: Monitor | None = None,
 ) -> ClusterChoice:
-    """Fit 1, 2, ..., k round clusters, k being the problem's, and compare with the noise floor.
+    """Fit 1, 2, ..., k round clusters, with the problem's k, and compare with the noise floor.
 
-    Recommends the least number whose residual is as low as noise allows, but for chance; if there
-    is none, the least whose residual is within a hundredth of the signal's energy of the lowest.
-    The range goes from there, or from where all but a twentieth of the signal is explained if that
-    is less, to the last number that explained more than chance would.
+    Recommends the least number whose residual is at the noise floor up to chance. If there is none,
+    recommends the least whose residual is within a hundredth of the signal's energy of the lowest.
+    The range starts there, or where all but a twentieth of the signal is explained if that is less;
+    it ends at the last number that explained more than chance would.
 
     Parameters
     ----------
@@ -47,19 +47,19 @@ def choose_n_clusters(
     rng
         As in `Solver.solve`.
     monitor
-        Told of every step.
+        Counts every step.
 
     Raises
     ------
     DecodingCancelledError
-        The monitor says that nobody waits any more.
+        The monitor reports that the caller cancelled.
     """
     problem = measure_in_wavelengths(problem)
     target = prepare_target(problem)
     with np.errstate(all="ignore"):
         fits = _fit_each(target, int(problem.n_clusters), rng, monitor or Monitor(1, None, None))
     residuals = np.array([fit.misfit for fit in fits]) / problem.n_frequencies
-    # A fit of more atoms never need be worse: where one is, the search fell short, not the model.
+    # A fit of more atoms need never be worse: if one is, the search fell short, not the model.
     residuals = np.minimum.accumulate(residuals)
     counts = np.arange(1, len(residuals) + 1)
     absorbed = counts * (problem.n_dimensions + 2) / (2 * problem.n_frequencies)
@@ -70,7 +70,7 @@ def choose_n_clusters(
 def _fit_each(
     target: Target, n_most: int, rng: np.random.Generator, monitor: Monitor
 ) -> list[Fitted]:
-    """Fit one atom, then each time one more."""
+    """Fit one atom, then one more each time."""
     fitted = find_first_atom(target, rng, monitor)
     fits = [fitted]
     for n_atoms in range(2, n_most + 1):
@@ -134,7 +134,7 @@ def _find_range(
     """Return the least and the largest number of clusters that are a fair reading."""
     rough = np.flatnonzero(residuals - residuals[-1] <= _ROUGHLY * signal)
     least = min(recommended, int(rough[0]) + 1)
-    # What one more atom explains of noise alone, at the best of thousands of places.
+    # Energy that one more atom explains of noise alone, at the best of thousands of places.
     chance = (_OF_PLACES + _OF_PARAMETER * (problem.n_dimensions + 2)) / problem.n_frequencies
     allowance = chance * problem.noise_variance + _EXACT * signal
     gained = np.flatnonzero(-np.diff(residuals) > max(allowance, _GAIN * signal))

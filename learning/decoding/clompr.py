@@ -2,7 +2,7 @@
 
 Keriven, Tremblay, Traonmilin, Gribonval, "Compressive K-means", ICASSP 2017, algorithm 1; the
 decoder of the seed paper (Schellekens et al., ICASSP 2019, reference 8). It is the reference
-solver: plain and faithful rather than best.
+solver: plain and faithful rather than the best.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class ClOmpr:
     n_replicates : int
         Independent runs; the one with the lowest residual is kept.
     n_starts : int
-        Random starts of the search for a new atom (step 1), the best taken. The paper has 1.
+        Random starts of the search for a new atom (step 1); the best wins. The paper has 1.
     max_iterations : int
         Limit of L-BFGS-B iterations in one search or one joint descent.
     tolerance : float
@@ -46,13 +46,13 @@ class ClOmpr:
     Raises
     ------
     DecodingError
-        If a setting is out of range.
+        A setting is out of range.
 
     Guarantees
     ----------
-    Replicate i draws from the i-th child of `rng` alone, so results do not depend on scheduling and
-    are the same bits for the same problem, settings, `rng` state and numerical libraries. Starts
-    never look at the sketch.
+    Replicate i draws from the i-th child of `rng` alone, so results do not depend on scheduling;
+    they are the same bits for the same problem, settings, `rng` state and numerical libraries.
+    Starts do not depend on the sketch.
     """
 
     name: ClassVar[str] = "cl-ompr/1"
@@ -96,9 +96,9 @@ class ClOmpr:
     def _run_round(
         self, problem: StandardisedProblem, fit: Fit, rng: np.random.Generator, monitor: Monitor
     ) -> Fit:
-        """Add an atom, replace if there are too many, refit: steps 1 to 5."""
-        # Steps 1 and 2: the atom most correlated with the residual joins the support. The residual
-        # of step 6 is computed here, from the last round's mixture.
+        """Run steps 1 to 5: add an atom, replace if there are too many, and refit."""
+        # Steps 1 and 2: the atom most correlated with the residual joins the support. Step 6's
+        # residual is computed here, from the last round's mixture.
         monitor.check()
         fit = self._add_atom(problem, fit, rng)
         # Step 3: hard thresholding, only once there are more than k atoms.
@@ -106,15 +106,14 @@ class ClOmpr:
             fit = _replace(problem, fit)
         # Step 4: weights of the support.
         fit = _project(problem, fit)
-        # Step 5: all centroids and weights together.
+        # Step 5: all centroids and weights jointly.
         monitor.check()
         return self._refine(problem, fit)
 
     def _add_atom(self, problem: StandardisedProblem, fit: Fit, rng: np.random.Generator) -> Fit:
-        """Append the best maximum of Re <A(v)/||A(v)||, r> from random starts, without weight."""
+        """Append the best maximum of Re <A(v)/||A(v)||, r> from random starts, with weight zero."""
         residual = problem.target - fit.weights @ compute_atoms(fit.points, problem.frequencies)
-        # Scaled to [-1, 1]: L-BFGS-B's tolerances are absolute below 1. A residual of zero stays
-        # zero.
+        # Scaled to [-1, 1]: L-BFGS-B's tolerances are absolute below 1. A zero residual stays zero.
         direction = residual / max(float(np.linalg.norm(residual)), np.finfo(np.float64).tiny)
         starts = rng.uniform(problem.lower, problem.upper, size=(self.n_starts, len(problem.lower)))
         objective = partial(_anticorrelation, frequencies=problem.frequencies, direction=direction)
@@ -156,12 +155,12 @@ class ClOmpr:
         )
 
 
-# A decode runs on a server that others share.
+# A decode runs on a shared server.
 _LIMITS = {"n_replicates": 1000, "n_starts": 1000, "max_iterations": 100_000}
 
 
 def _start(problem: StandardisedProblem) -> Fit:
-    """Build the empty mixture, whose residual is the sketch."""
+    """Build the empty mixture; its residual is the sketch."""
     energy = float(problem.target @ problem.target)
     return Fit(
         points=np.empty((0, len(problem.lower))), weights=np.empty(0), misfit=energy, n_failures=0
@@ -183,7 +182,7 @@ def _replace(problem: StandardisedProblem, fit: Fit) -> Fit:
 
 
 def _project(problem: StandardisedProblem, fit: Fit) -> Fit:
-    """Find the non-negative weights that explain the sketch best on the support."""
+    """Find the non-negative weights on the support that explain the sketch best."""
     result = fit_nonnegative(compute_atoms(fit.points, problem.frequencies), problem.target)
     return Fit(
         points=fit.points,
@@ -204,7 +203,7 @@ def _anticorrelation(
 def _scaled_misfit(
     parameters: Vector, *, problem: StandardisedProblem, n_atoms: int
 ) -> tuple[float, Vector]:
-    """Divide the misfit by the sketch's energy, so that it is 1 for no atoms at all."""
+    """Divide the misfit by the sketch's energy: it is 1 without atoms."""
     energy = max(float(problem.target @ problem.target), np.finfo(np.float64).tiny)
     points, weights = _unpack(parameters, n_atoms)
     value, towards_points, towards_weights = compute_misfit(

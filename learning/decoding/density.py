@@ -1,4 +1,4 @@
-"""The mixture of Gaussians that a sketch was explained by, as a result of its own."""
+"""Mixture of Gaussians that explains a sketch."""
 
 from dataclasses import dataclass
 
@@ -26,12 +26,12 @@ class GaussianMixture:
         mu, data units.
     variances : float64 (K, d)
         v > 0, squared data units. The mixture decoder fits one variance an atom in units of the
-        plan's scales; here it stands once for each dimension, in that dimension's unit.
+        plan's scales; here it is repeated for each dimension, in that dimension's unit.
 
     Raises
     ------
     DecodingError
-        If the shapes do not agree, or values are out of range.
+        The shapes do not agree, or a value is out of range.
     """
 
     weights: Vector
@@ -39,7 +39,7 @@ class GaussianMixture:
     variances: Vector
 
     def __post_init__(self) -> None:
-        """Refuse what is no density."""
+        """Refuse values that are not a density."""
         n_atoms = len(self.weights)
         if self.means.ndim != 2 or len(self.means) != n_atoms:
             raise DecodingError(

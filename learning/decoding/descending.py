@@ -1,7 +1,7 @@
-"""Descent from a mixture that is already known: what the sketch can tell at best.
+"""Descent from a known mixture: the best answer that the sketch allows.
 
-An answer that is worse than descent from the truth was limited by the search; one that is as good
-was limited by what the sketch holds.
+If an answer is worse than descent from the truth, the search limited it; otherwise the information
+in the sketch did.
 """
 
 import math
@@ -26,17 +26,17 @@ def descend_from(problem: DecodingProblem, start: GaussianMixture) -> Vector:
     Parameters
     ----------
     problem : DecodingProblem
-        Its number of clusters plays no part.
+        Its number of clusters is ignored.
     start : GaussianMixture
         K components; a component's variances are averaged in the problem's units.
 
     Returns
     -------
     float64 (K, d)
-        The centres, data units, in the order given and inside the box.
+        The centres, data units, in the given order and inside the box.
     """
     standard = measure_in_wavelengths(problem)
-    # As in every solver, bad input may overflow single precision; refine checks what it keeps.
+    # As in every solver, bad input may overflow single precision; refine checks its results.
     with np.errstate(all="ignore"):
         fitted = _descend(standard, start)
     centres = standard.centre + standard.unit * fitted.atoms.centres

@@ -1,6 +1,6 @@
-"""The one edge to SciPy: bounded descent and non-negative least squares that never raise.
+"""SciPy's bounded descent and non-negative least squares, wrapped so that they never raise.
 
-SciPy's failures become `failed=True` beside the best value known, so that a solver can go on and
+Failures of SciPy become `failed=True` with the best known value, so that a solver can continue and
 report them.
 """
 
@@ -18,7 +18,7 @@ _FOREIGN_ERRORS = (ArithmeticError, RuntimeError, ValueError, np.linalg.LinAlgEr
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Descent:
-    """The end of a descent: a point in the bounds, its value, and whether SciPy failed."""
+    """End of a descent: a point in the bounds, its value, and whether SciPy failed."""
 
     point: Vector
     value: float
@@ -27,7 +27,7 @@ class Descent:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NonnegativeFit:
-    """Non-negative weights, finite whatever happened, and whether SciPy failed."""
+    """Non-negative weights, always finite, and whether SciPy failed."""
 
     weights: Vector
     failed: bool
@@ -49,7 +49,7 @@ def descend(
     objective : callable
         float64 (p,) -> (value, gradient (p,)); scaled so that values of interest are about 1.
     start : float64 (p,)
-        Clipped to the bounds.
+        Starting point; clipped to the bounds.
     lower, upper : float64 (p,)
         Bounds, may be infinite.
     max_iterations : int
@@ -61,8 +61,8 @@ def descend(
     Returns
     -------
     Descent
-        In the bounds and finite where `start` is; never above the value at `start`. On failure it
-        is `start`.
+        In the bounds, and finite if `start` is; never above the value at `start`. On failure,
+        `start` itself.
     """
     start = np.clip(start, lower, upper)
     value = objective(start)[0]
@@ -100,12 +100,12 @@ def fit_nonnegative(atoms: Vector, target: Vector) -> NonnegativeFit:
     atoms : float64 (K, p)
         One atom a row.
     target : float64 (p,)
-        What to explain.
+        The vector to explain.
 
     Returns
     -------
     NonnegativeFit
-        Weights (K,); if SciPy gives up, the clipped correlations divided by K, which need no linear
+        Weights (K,); if SciPy fails, the clipped correlations divided by K, which need no linear
         algebra.
     """
     try:

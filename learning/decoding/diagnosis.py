@@ -1,7 +1,7 @@
-"""How far to trust an answer: the noise floor and the warnings, for any solver.
+"""Noise floor and warnings of an answer, for any solver.
 
-Limits are on quantities that a reader can check from the solution and the problem. They change no
-result.
+All limits apply to quantities that a reader can check from the solution and the problem. They
+change no result.
 """
 
 import math
@@ -21,20 +21,20 @@ __all__ = [
     "is_at_noise_floor",
 ]
 
-# The mean of m squared moduli of noise has relative deviation 1/sqrt(m) (Gaussian): three of them
-# are chance.
+# The mean of m squared moduli of noise has relative deviation 1/sqrt(m) (Gaussian): up to three of
+# them count as chance.
 _DEVIATIONS: Final = 3.0
 # Share of the signal's energy left unexplained beyond the floor. Chosen by eye on simulated round
 # clusters: with (d, k) = (2, 10) answers near k-means left up to 0.04 and poor ones 0.03 to 0.3;
-# with (10, 10) poor ones left only 0.02 to 0.06. So the warning finds gross misfits and misses
-# others: its absence proves nothing.
+# with (10, 10) poor ones left only 0.02 to 0.06. So the warning detects gross misfits and misses
+# others; its absence proves nothing.
 _LARGEST_MISFIT: Final = 0.06
-# What is left of the signal's energy by a fit that explains all.
+# Share of the signal's energy that a perfect fit leaves.
 _EXACT: Final = 1e-5
-# Weights below this share of an equal share are taken for none.
+# Weights below this share of an equal share count as zero.
 _SMALLEST_SHARE: Final = 1e-3
-# Point masses explain spread clusters with total weight below 1, but a total this far off means
-# something else.
+# Point masses explain spread clusters with a total weight below 1, but a total this far off has
+# another cause.
 _PLAUSIBLE_TOTALS: Final = (0.5, 1.25)
 # Replicates whose residual beyond the floor is within this share of the best agree with it.
 _AGREEMENT: Final = 0.1
@@ -42,28 +42,28 @@ _AGREEMENT: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Diagnosis:
-    """Findings of a solver that warnings are made of.
+    """Findings of a solver, the input of the warnings.
 
     Parameters
     ----------
     atom : str
-        What the fit is made of, in the plural: "points" or "round clusters".
+        The atoms of the fit, in the plural: "points" or "round clusters".
     n_parameters : int
         Real parameters of the fit.
     residual : float
-        Of the kept fit, per complex coordinate.
+        Residual of the kept fit, per complex coordinate.
     replicate_residuals : tuple of float
-        Of all fits.
+        Residuals of all fits.
     fitted_weights : float64 (k,)
-        Of the fit's atoms, before scaling.
+        Weights of the fit's atoms, before scaling.
     centres : float64 (k, d)
-        Of the fit's atoms, data units.
+        Centres of the fit's atoms, data units.
     shares : float64 (k,)
-        Weights of the answer's centroids, summing to 1 or to nothing.
+        Weights of the answer's centroids; they sum to 1 or to 0.
     n_failures : int
         Steps in which an optimiser failed.
     is_judged : bool
-        Whether a verdict says how well the fit explains the sketch; otherwise warnings have to.
+        Whether a verdict rates the fit to the sketch; otherwise warnings must.
     """
 
     atom: str
@@ -89,7 +89,7 @@ def compute_noise_floor(problem: DecodingProblem, found: Diagnosis) -> float:
 
 
 def is_at_noise_floor(problem: DecodingProblem, found: Diagnosis) -> bool:
-    """Return whether the residual is as low as noise allows, but for chance and rounding."""
+    """Return whether the residual is at the noise floor up to chance and rounding."""
     allowance = _compute_chance(problem) + _EXACT * compute_signal(problem)
     return bool(found.residual <= compute_noise_floor(problem, found) + allowance)
 
@@ -99,13 +99,13 @@ def compute_agreement(problem: DecodingProblem, found: Diagnosis) -> float:
     excess = np.array(found.replicate_residuals) - min(found.replicate_residuals)
     scale = max(found.residual - compute_noise_floor(problem, found), 0.0)
     scale += 1e-6 * compute_signal(problem)
-    # Ending higher by less than the share of noise in one coordinate of m is the same answer.
+    # A difference below the share of noise in one coordinate of m is the same answer.
     tolerance = _AGREEMENT * scale + problem.noise_variance / problem.n_frequencies
     return float(np.mean(excess <= tolerance))
 
 
 def _compute_chance(problem: DecodingProblem) -> float:
-    """Compute by how much the noise's mean energy differs from its expectation by chance."""
+    """Compute the chance deviation of the noise's mean energy from its expectation."""
     return _DEVIATIONS * problem.noise_variance / math.sqrt(problem.n_frequencies)
 
 
@@ -115,19 +115,19 @@ def compute_signal(problem: DecodingProblem) -> float:
 
 
 def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
-    """List in plain words what is suspect about an answer.
+    """List in plain words the doubts about an answer.
 
     Parameters
     ----------
     problem : DecodingProblem
-        What was solved.
+        The solved problem.
     found : Diagnosis
-        What was found.
+        The findings.
 
     Returns
     -------
     tuple of str
-        Gravest first; empty if nothing is suspect.
+        Gravest first; empty if there are no doubts.
     """
     candidates = (
         _warn_no_signal(problem),

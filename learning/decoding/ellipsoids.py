@@ -1,11 +1,11 @@
-"""Gaussian atoms with a covariance of their own: the richer rungs of the ladder.
+"""Gaussian atoms with their own covariances: the upper rungs of the ladder.
 
 The sketch of a Gaussian of centre c and covariance S = B B', B lower triangular, is
 
     E(w) = exp(i w.c - |B' w|^2 / 2)
 
-Row i of B is exp(l_i) (n_i1, ..., n_i(i-1), 1), so that no step can make S anything but positive.
-Without the n an atom has one variance for each dimension; with them a full covariance.
+Row i of B is exp(l_i) (n_i1, ..., n_i(i-1), 1), so that S stays positive in every step. Without n
+an atom has one variance for each dimension; with n, a full covariance.
 """
 
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Ellipsoids:
         )
 
     def join(self, others: "Ellipsoids") -> "Ellipsoids":
-        """Return these atoms and others behind them."""
+        """Return these atoms followed by the others."""
         return Ellipsoids(
             centres=np.concatenate([self.centres, others.centres]),
             logs=np.concatenate([self.logs, others.logs]),

@@ -1,4 +1,4 @@
-"""Several round fits of one sketch: the first rung of the ladder, and its stop rule."""
+"""Several round fits of one sketch: the first rung of the ladder, and its stopping rule."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from learning.decoding.solver import Monitor
 
 __all__ = ["count_agreeing", "fit_clusters"]
 
-# What a fit may leave of the signal's energy without noise.
+# Share of the signal's energy that a fit may leave without noise.
 _EXACT: Final = 1e-6
 _N_CYCLES: Final = 12
 _N_PARTS: Final = 4
@@ -22,15 +22,15 @@ _JITTER: Final = 0.5
 _ENOUGH_AGREEMENT: Final = 3
 _SOME_PARAMETERS: Final = 450
 _MANY_PARAMETERS: Final = 900
-# At weak noise, as many tries as mended every mixture that was tried; few where each takes seconds.
+# At weak noise, enough tries to repair every mixture tested; fewer where each takes seconds.
 _MOST_TRIES: Final = 6
 _SOME_TRIES: Final = 4
 _FEW_TRIES: Final = 3
 _N_LAST_STEPS: Final = 15
-# Steps end at a gain below this share; where each takes a second, smaller ones are never seen.
+# Steps end at a gain below this share; where a step takes a second, smaller gains do not matter.
 _LEAST_GAIN: Final = 1e-5
 _LEAST_GAIN_OF_MANY: Final = 1e-3
-# Every third try looks for narrow atoms in the whole box, which may be wide.
+# Every third try searches the whole box, which may be wide, for narrow atoms.
 _THOROUGH: Final = 3
 
 
@@ -42,11 +42,11 @@ def fit_clusters(
     rng: np.random.Generator,
     monitor: Monitor,
 ) -> list[Fitted]:
-    """Fit k atoms up to `n_replicates` times; the fits in the order made.
+    """Fit k atoms up to `n_replicates` times; return the fits in order.
 
     The lowest optimum has to be found twice at weak noise, and three times under noise, where a
-    lower one may be chance. Where each fit takes seconds, one is enough whose residual is what
-    noise leaves.
+    lower one may be chance. Where each fit takes seconds, one whose residual is at the noise floor
+    is enough.
     """
     weak = target.has_weak_noise
     n_parameters = count_parameters(n_clusters, target.n_dimensions, kind="round")
@@ -92,12 +92,11 @@ def _fit_once(
     may_stop: bool,
     thorough: bool,
 ) -> tuple[Fitted, bool]:
-    """Grow, cycle and refine; tell whether it was seen that no more than noise is left.
+    """Grow, cycle and refine; also return whether only noise was seen to be left.
 
-    That is looked at between cycles, where each of them takes seconds.
+    The residual is compared with noise between cycles if each cycle takes seconds.
     """
-    # What the first equations alone say is enough to start from; their order is that of a random
-    # generator.
+    # The first equations alone suffice for a start; their order is random.
     n_enough = _GROWN_ON * count_parameters(n_clusters, target.n_dimensions, kind="round")
     part_of = target.shorten(n_enough) if may_stop and n_enough < target.n_frequencies else target
     fitted = grow(
@@ -118,7 +117,7 @@ def _fit_once(
             if leaves_only_noise(target, fitted, rng):
                 break
         part = monitor.part(0.3 + 0.6 * i / n_parts, 0.3 + 0.6 * (i + 1) / n_parts)
-        # Which atoms are missing the same equations say; all of them are asked where that failed.
+        # Find the missing atoms on the same equations, and on all of them after a failure.
         asked = part_of if i == 0 else target
         fitted = evaluate(asked, fitted.atoms)
         fitted = cycle(

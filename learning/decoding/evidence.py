@@ -1,4 +1,4 @@
-"""Evidence by which an answer is judged."""
+"""Evidence for the verdict on an answer."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ __all__ = ["Evidence"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Evidence by which an answer is judged.
+    """Evidence for the verdict on an answer.
 
     Parameters
     ----------
     residual_deviations : float
-        How far the residual of the model that was chosen lies above what noise would leave, in
-        standard deviations of that; negative below it.
+        Distance of the chosen model's residual above the noise floor, in standard deviations of
+        that floor; negative below it.
     held_out : float
-        Misfit on equations held out of the fit, over what noise would make it: about 1 where the
+        Misfit on equations held out of the fit, over its expectation from noise: about 1 where the
         model is true.
     disagreement, worst_disagreement : float
-        Mean and largest excess of the answer's SSE over the best, were single members of the pool
-        the truth.
+        Mean and largest excess of the answer's SSE over the best, taking single members of the pool
+        for the truth.
     agreement : float
         Share of the independent starts that reached the lowest residual.
     snr_per_parameter, features_per_parameter : float
@@ -34,14 +34,13 @@ class Evidence:
     edge_share : float
         Share of the fitted density that lies beyond the box.
     model : str
-        What was chosen, in words.
+        The chosen model, in words.
     stabilities : float64 (k,)
-        Share of the members that have a centroid at the same place, for each cluster.
+        Share of the members with a centroid at the same place, for each cluster.
     resolutions : float64 (k,)
-        The smallest share that noise and misfit let a cluster at that place have and still be told
-        from nothing.
+        Smallest share at which a cluster at that place is distinct from noise and misfit.
     resolved : bool (k,)
-        Whether a cluster is as heavy as that, and most members have it.
+        Whether a cluster reaches its resolution, and most members have it.
     """
 
     residual_deviations: float
@@ -60,5 +59,5 @@ class Evidence:
 
     @property
     def least_visible_share(self) -> float:
-        """The median resolution: a cluster of fewer records, like those found, would go unseen."""
+        """The median resolution: a cluster like those found, with fewer records, is invisible."""
         return float(np.median(self.resolutions))

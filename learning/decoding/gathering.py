@@ -1,4 +1,4 @@
-"""Gathering the evidence for an answer from the sketch, the fits and the members of the pool."""
+"""Gather the evidence for an answer from the sketch, the fits and the members of the pool."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,9 +15,9 @@ from learning.decoding.problem import DecodingProblem, Vector
 
 __all__ = ["gather_evidence"]
 
-# Clusters are blurred below this many times the least share that could be told from nothing; so are
-# light ones that few members have, and whatever no member has. Where no model explains the sketch,
-# what is missed may pass for a cluster: there all members must have it.
+# A cluster is blurred below this many times the least detectable share; so is a light one that few
+# members have, and one that no member has. Where no model explains the sketch, the misfit may look
+# like a cluster: there all members must have it.
 _BLURRED: Final = 2.0
 _RARELY: Final = 0.34
 _LIGHT: Final = 0.5
@@ -39,13 +39,13 @@ def gather_evidence(
     Parameters
     ----------
     problem, target
-        What was solved, in the units of the fits.
+        The solved problem, in the units of the fits.
     candidates
         By rising PRESS, at least one.
     clusters
         The answer, in the units of the fits and in its order of clusters.
     agreement
-        Of the round fits.
+        Agreement of the round fits.
     plan_unit : float64 (d,)
         The plan's scale, data units.
     """
@@ -77,7 +77,7 @@ def gather_evidence(
 
 
 def describe_model(candidate: Candidate) -> str:
-    """Write in words what a candidate is made of."""
+    """Describe a candidate's model in words."""
     n_atoms = len(candidate.fitted.atoms)
     words = {
         "round": "round",
@@ -90,7 +90,7 @@ def describe_model(candidate: Candidate) -> str:
 
 
 def _compute_stabilities(clusters: Clusters) -> Vector:
-    """Count for each cluster the members with a centroid nearer than half the cluster's radius."""
+    """Compute for each cluster the share of members with a centroid within half its radius."""
     radii = np.sqrt(np.sum(clusters.spreads**2, axis=1))
     held = [
         np.min(
@@ -104,7 +104,7 @@ def _compute_stabilities(clusters: Clusters) -> Vector:
 
 
 def _compute_resolutions(target: Target, best: Candidate, clusters: Clusters) -> Vector:
-    """Compute the share at which an atom like the nearest one would explain no more than chance."""
+    """Compute the share at which an atom like the nearest one explains no more than chance."""
     chance = compute_chance_cost(target, best.fitted)
     rows, atoms = best.fitted.rows, best.fitted.atoms
     energies = np.einsum("km,km->k", rows, rows).astype(np.float64)
@@ -117,7 +117,7 @@ def _compute_resolutions(target: Target, best: Candidate, clusters: Clusters) ->
 def _find_blurred(
     shares: Vector, resolutions: Vector, stabilities: Vector, held_out: float
 ) -> NDArray[np.bool_]:
-    """Find the clusters that noise, or a misfit of the model, may have made up."""
+    """Find the clusters that may be artefacts of noise or of the model's misfit."""
     below = shares < _BLURRED * resolutions
     rare = (stabilities < _RARELY) & (shares * len(shares) < _LIGHT)
     alone = (stabilities == 0.0) & (shares < _LIGHT_ALONE * resolutions)

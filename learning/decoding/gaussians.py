@@ -5,8 +5,8 @@ The sketch of a Gaussian of centre c and variance s, the same in all d direction
     E(w) = exp(i w.c - s |w|^2 / 2)
 
 A point mass is the limit s = 0. Complex vectors are stacked to real ones of length 2m, [Re; Im].
-Single precision suffices for all that has length m, because every phase is reduced by whole turns
-in double precision first; it is twice as fast.
+Vectors of length m are in single precision, which is twice as fast; it suffices because every phase
+is first reduced by whole turns in double precision.
 """
 
 import math
@@ -35,8 +35,8 @@ __all__ = [
 
 Single = NDArray[np.float32]
 
-# A variance s only matters where s |w|^2 is of order one. Smaller than this at the median frequency
-# it is a point mass to the sketch; DECODER trials with 10 and 30 times as much were ruinous for
+# A variance s only matters where s |w|^2 is of order one. An atom smaller than this at the median
+# frequency is a point mass to the sketch; trials with 10 and 30 times as much were ruinous for
 # narrow clusters.
 _LEAST_TURN: Final = 0.01
 _LEAST_SQUARE: Final = 1e-30
@@ -48,7 +48,7 @@ LARGEST_WEIGHT: Final = 8.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """Sketch to be explained, in the units of `learning.decoding.atoms`.
+    """The sketch to explain, in the units of `learning.decoding.atoms`.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class Target:
     log_variance_bounds : tuple of float
         Least and largest L = ln s.
     noise_variance : float
-        Per complex coordinate.
+        Noise variance per complex coordinate.
     sampling_variance : float
-        The part of it that the sampling of records makes.
+        The part of it due to the sampling of records.
     """
 
     sketch: Single
@@ -95,7 +95,7 @@ class Target:
         return replace(self, sketch=sketch)
 
     def shorten(self, n_frequencies: int) -> "Target":
-        """Return the same target without the frequencies from a number on."""
+        """Return the same target with only the first frequencies."""
         m, n = self.n_frequencies, n_frequencies
         return replace(
             self,
@@ -107,7 +107,7 @@ class Target:
 
     @property
     def energy(self) -> float:
-        """|z|^2."""
+        """The energy |z|^2."""
         return float(np.sum(np.square(self.sketch, dtype=np.float64)))
 
     @property
@@ -117,7 +117,7 @@ class Target:
 
     @cached_property
     def has_weak_noise(self) -> bool:
-        """True where chance in the noise's energy is small against the signal."""
+        """True where chance in the noise's energy is small compared with the signal."""
         chance = self.noise_variance * math.sqrt(self.n_frequencies)
         return chance <= _WEAK * self.signal_energy
 
@@ -158,7 +158,7 @@ class Atoms:
         )
 
     def join(self, other: "Atoms") -> "Atoms":
-        """Return these atoms and then the others."""
+        """Return these atoms followed by the others."""
         return Atoms(
             centres=np.concatenate([self.centres, other.centres]),
             log_variances=np.concatenate([self.log_variances, other.log_variances]),
@@ -175,8 +175,8 @@ class Atoms:
 def measure_in_wavelengths(problem: DecodingProblem) -> DecodingProblem:
     """Return the same problem with a unit in which the median frequency is 1 rad.
 
-    The ratios between the dimensions' units stay. So no unit, however large or small, brings the
-    numbers near the ends of single precision.
+    The ratios between the dimensions' units stay. No unit, however large or small, then brings the
+    numbers near the limits of single precision.
     """
     lengths = np.linalg.norm(problem.frequencies * problem.unit[:, None], axis=0)
     typical = float(np.median(lengths))
@@ -186,7 +186,7 @@ def measure_in_wavelengths(problem: DecodingProblem) -> DecodingProblem:
 
 
 def prepare_target(problem: DecodingProblem) -> Target:
-    """Put a problem into standardised coordinates and the two precisions."""
+    """Convert a problem to standardised coordinates and the two precisions."""
     standard = standardise(problem)
     squares = np.sum(standard.frequencies**2, axis=0)
     width = float(np.max(standard.upper - standard.lower))
@@ -199,7 +199,7 @@ def prepare_target(problem: DecodingProblem) -> Target:
         squares=squares.astype(np.float32),
         lower=standard.lower,
         upper=standard.upper,
-        # A box too small for the frequencies would have the bounds cross.
+        # In a box too small for the frequencies the bounds would cross.
         log_variance_bounds=(min(math.log(_LEAST_TURN / typical), largest - 1.0), largest),
         noise_variance=float(problem.noise_variance),
         sampling_variance=min(float(problem.sampling_variance), float(problem.noise_variance)),
@@ -233,7 +233,7 @@ def compute_gaussians(target: Target, centres: Vector, log_variances: Vector) ->
 
 
 def compute_unit_atoms(target: Target, atoms: Atoms) -> Single:
-    """Compute the sketches of the atoms, each as if its weight were one: float32 (K, 2m)."""
+    """Compute the sketches of the atoms, each with weight one: float32 (K, 2m)."""
     return compute_gaussians(target, atoms.centres, atoms.log_variances)
 
 

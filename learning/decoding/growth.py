@@ -1,7 +1,7 @@
-"""From nothing to a mixture of k atoms: start, expand, grow, and cycles of expansion and pruning.
+"""Growth of a mixture to k atoms: start, expand, grow, and cycles of expansion and pruning.
 
-Growth makes room where the residual asks for it; the cycles then exchange several atoms at once
-(batched split-and-merge moves), which is what leaves wrong local optima.
+Growth adds atoms where the residual needs them. The cycles then exchange several atoms at once
+(batched split-and-merge moves), which escapes wrong local optima.
 """
 
 import math
@@ -26,9 +26,9 @@ _RESTLESS: Final = 0.5
 
 
 def find_first_atom(target: Target, rng: np.random.Generator, monitor: Monitor) -> Fitted:
-    """Find the one atom that explains most: the best of many points and variances, refined.
+    """Find the atom that explains most: the best of many points and variances, refined.
 
-    The centre of the box is always among them, and what is maximised is <E, z>+^2 / |E|^2.
+    The centre of the box is always a candidate; the objective is <E, z>+^2 / |E|^2, maximised.
     """
     points = rng.uniform(target.lower, target.upper, size=(_N_FIRST_POINTS, target.n_dimensions))
     points[0] = (target.lower + target.upper) / 2.0
@@ -69,22 +69,22 @@ def expand(
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     fitted : Fitted
         The mixture.
     n_more : int
-        Atoms to gain; fewer are gained if there are fewer candidates.
+        Atoms to gain; fewer if there are fewer candidates.
     jitter : float
         Standard deviation of the noise on the logarithm of each gain.
     rng : numpy.random.Generator
-        Of directions, starts and that noise.
+        Source of directions, starts and that noise.
     thorough : bool
-        Whether narrow atoms are looked for in the whole box.
+        Whether to search the whole box for narrow atoms.
 
     Returns
     -------
     tuple of Fitted and intp (q,)
-        The larger mixture, and which of its atoms are new or have changed.
+        The larger mixture, and the indices of its new or changed atoms.
     """
     splits = propose_splits(target, fitted, rng)
     adds = propose_adds(target, fitted, n_more, rng, thorough=thorough)
@@ -119,17 +119,17 @@ def grow(
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     n_atoms : int
         At least one.
     share : float
-        Atoms gained in a round, as a share of those there.
+        Atoms gained in a round, as a share of the existing ones.
     n_iterations : int
         Steps of descent after each round.
     jitter, rng, thorough
         As in `expand`.
     monitor : Monitor
-        Told of the share of the atoms that is there.
+        Receives the share of the atoms reached so far.
     """
     fitted = find_first_atom(target, rng, monitor)
     while len(fitted.atoms) < n_atoms:
@@ -159,10 +159,10 @@ def cycle(
     monitor: Monitor,
     thorough: bool = False,
 ) -> Fitted:
-    """Exchange atoms: expand, refine, prune back, and keep what lowers the objective.
+    """Exchange atoms: expand, refine, prune back, and keep a result with a lower objective.
 
-    Starts with a quarter of the atoms at once and halves that, with jittered choices, whenever
-    nothing is gained.
+    Starts with a quarter of the atoms at once, and halves that, with jittered choices, after every
+    cycle without a gain.
     """
     n_atoms = len(fitted.atoms)
     n_more, jitter = max(1, n_atoms // 4), 0.0

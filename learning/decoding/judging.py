@@ -1,13 +1,13 @@
-"""From evidence to a verdict and a band: what answers with like evidence turned out to be worth.
+"""Verdict and band from evidence, calibrated on the quality of answers with similar evidence.
 
 The ends of the band are
 
     1 + exp(c_0 + sum_i c_i f_i) - 0.003
 
-with features f of the evidence, each of which says that an answer may be worse the larger it is.
-The coefficients are quantile regressions (5 % and 95 %) on decodes of shapes that judge nothing:
-``python -m benchmarks.honesty --fit`` makes them anew, and ``python -m benchmarks.honesty`` says on
-other shapes how often they hold.
+with features f of the evidence; a larger feature means a possibly worse answer. The coefficients
+are quantile regressions (5 % and 95 %) on decodes of shapes that judge nothing:
+``python -m benchmarks.honesty --fit`` computes them, and ``python -m benchmarks.honesty`` reports
+on other shapes how often they hold.
 """
 
 import math
@@ -38,17 +38,17 @@ _SOUND: Final = 1.2
 _ROUGH: Final = 1.4
 _DOUBTFUL: Final = 2.5
 _FARTHEST: Final = 100.0
-# Noise leaves the direction of a centroid to chance below this SNR m / (k d).
+# Below this SNR m / (k d), noise determines the direction of a centroid.
 _HOPELESS: Final = 8.0
-# Where clusters are this many times as wide as the plan's scale, members agree on what little the
-# frequencies see: of 48 such answers a fifth was good, whatever else there was to say of them.
+# Where clusters are this many times as wide as the plan's scale, members agree on the little that
+# the frequencies resolve: of 48 such answers a fifth was good, whatever the other evidence.
 _FARTHEST_SCALE: Final = 8.0
-# ... and where no second search of ten ended in the same place, none of 13 was.
+# ... and where no second search of ten ended in the same place, none of 13 was good.
 _LEAST_AGREEMENT: Final = 0.1
-# Where the misfit is so many times what noise would make, the model explains nothing: of 38 such
-# answers none was good, however well members agreed.
+# Where the misfit is this many times its expectation from noise, the model explains nothing: of 38
+# such answers none was good, however well members agreed.
 _LARGEST_MISFIT: Final = 300.0
-# Below this m / (k d) no answer was ever compared.
+# Below this m / (k d) no answer was compared.
 _LEAST_FEATURES: Final = 1.9
 
 
@@ -90,7 +90,7 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     )
     sentence = _describe(word, problem, evidence, features)
     if word in ("sound", "rough"):
-        # What no band can promise: whether there are far records too few to be seen at all.
+        # No band covers far records too few to be detected.
         unseen = 100.0 * evidence.least_visible_share
         sentence += f"; clusters below {unseen:.2g}% of the records go unseen"
     return Verdict(
@@ -119,7 +119,7 @@ def _predict(coefficients: tuple[float, ...], features: tuple[float, ...]) -> fl
 def _describe(
     word: str, problem: DecodingProblem, evidence: Evidence, features: tuple[float, ...]
 ) -> str:
-    """Name the reason in a sentence: the feature that raises the high end most."""
+    """State the reason in a sentence: the feature that raises the high end most."""
     if word == "sound":
         return "all densities that may have made the sketch give nearly the same centroids"
     if evidence.features_per_parameter < _LEAST_FEATURES:
@@ -134,7 +134,7 @@ def _describe(
         return _DESCRIPTIONS["noise"](problem, evidence)
     if evidence.held_out > _LARGEST_MISFIT:
         return _DESCRIPTIONS["misfit"](problem, evidence)
-    # What each feature adds beyond what it adds in a good answer.
+    # Contribution of each feature beyond its contribution in a good answer.
     usual = (1.0, math.log(0.01 + OFFSET), *(0.0 for _ in features[2:]))
     added = [c * (f - u) for c, f, u in zip(_HIGH[1:], features[1:], usual[1:], strict=True)]
     return _DESCRIPTIONS[FEATURES[1 + added.index(max(added))]](problem, evidence)

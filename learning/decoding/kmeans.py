@@ -1,7 +1,7 @@
 """Lloyd's k-means on samples: k-means++ starts on a subset, then all samples.
 
-Our own fifty lines rather than scikit-learn's, whose threads add in no fixed order, so that the
-same decode could give other bits; and a worker stays small.
+Written here rather than taken from scikit-learn, whose threads add in no fixed order, so that the
+same decode could give other bits. It also keeps a worker small.
 """
 
 from collections.abc import Sequence
@@ -45,25 +45,25 @@ def cluster(
     """Cluster samples from given centroids and from k-means++ starts; the lowest inertia is kept.
 
     All starts take their first steps on a subset; those that end there within a hundredth of the
-    best one, four at most, go on with all samples.
+    best one, four at most, continue with all samples.
 
     Parameters
     ----------
     samples : float64 (n, d)
-        In units in which distances are meant.
+        In units in which distances are meaningful.
     starts : sequence of float64 (k, d)
-        Centroids to begin at, at least one, all of the same k.
+        Initial centroids, at least one set, all of the same k.
     n_restarts : int
-        Further runs, which choose their start on the subset.
+        Further runs, with starts chosen on the subset.
     rng : numpy.random.Generator
-        Of subset and starts.
+        Source of subset and starts.
     monitor : Monitor
-        Asked at every step whether to go on.
+        Polled for cancellation at every step.
     """
     points = samples.astype(np.float32)
     n_clusters = len(starts[0])
     size = min(len(points), max(_LEAST_SUBSET, _SUBSET_PER_CLUSTER * n_clusters))
-    # Samples come in no order that matters, but by member: a subset is drawn.
+    # Samples are ordered by member only: a subset is drawn.
     subset = points
     if size < len(points):
         subset = points[rng.choice(len(points), size=size, replace=False)]
@@ -91,7 +91,7 @@ def _start_plus_plus(
     """Choose distinct starts, each with probability proportional to its squared distance."""
     chosen = np.empty((n_clusters, points.shape[1]))
     chosen[0] = points[rng.integers(len(points))]
-    # About the middle, where the squares cancel least.
+    # Relative to the mean, where squares cancel least.
     moved = points - points.mean(axis=0)
     norms = np.einsum("nd,nd->n", moved, moved)
     squares = np.sum((points - chosen[0]) ** 2, axis=1, dtype=np.float64)
@@ -111,7 +111,7 @@ def _start_plus_plus(
 
 
 def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Clustering:
-    """Lloyd's iteration until the inertia stands still; an empty cluster keeps its centroid."""
+    """Run Lloyd's iteration to constant inertia; an empty cluster keeps its centroid."""
     centroids, before = start.astype(np.float64), np.inf
     for _ in range(_MOST_ITERATIONS):
         monitor.check()
@@ -132,7 +132,7 @@ def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Cl
 def _assign(points: NDArray[np.float32], centroids: Vector) -> tuple[NDArray[np.intp], float]:
     """Return each point's nearest centroid and the mean squared distance to it."""
     middle = np.mean(centroids, axis=0)
-    # About the middle, where the squares cancel least.
+    # Relative to the mean, where squares cancel least.
     moved = (centroids - middle).astype(np.float32)
     shift = middle.astype(np.float32)
     halves = 0.5 * np.einsum("kd,kd->k", moved, moved)

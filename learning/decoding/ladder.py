@@ -1,13 +1,13 @@
 """A ladder of models: round atoms, a variance for each dimension, full covariances, more atoms.
 
-Rungs are climbed only while the residual is above the noise floor, and what a rung explains is
-judged by the equations that it did not see: the PRESS statistic
+A further rung is climbed only while the residual is above the noise floor, and its gain is judged
+on equations held out of the fit: the PRESS statistic
 
     PRESS = sum_j (r_j / (1 - h_j))^2
 
-of the 2m real equations, with h_j the leverage of equation j. r_j / (1 - h_j) is, to first order,
-what would be left of it had it been held out of the fit. So a model that only fits noise loses,
-whatever it leaves of the equations that it saw.
+of the 2m real equations, with h_j the leverage of equation j. To first order, r_j / (1 - h_j) is
+the residual of equation j had it been held out of the fit. So a model that only fits noise loses,
+however small its residual on the fitted equations.
 """
 
 import math
@@ -35,54 +35,54 @@ __all__ = [
     "leaves_only_noise",
 ]
 
-# Draws of the errors that noise makes, and samples that those of sampling are made of.
+# Simulated draws of the noise, and the samples behind the draws of sampling errors.
 _N_ERRORS: Final = 64
 _N_SAMPLES: Final = 2000
 _CHUNK: Final = 250
-# The energy of K-norm noise varies more than that of Gaussian noise, for its radius is common to
-# all coordinates.
+# The energy of K-norm noise varies more than that of Gaussian noise, because its radius is common
+# to all coordinates.
 _HEAVIER: Final = 1.5
-# What single precision and the integer features leave of the signal's energy.
+# Share of the signal's energy lost to single precision and the integer features.
 _EXACT: Final = 1e-6
 # Chance in the residual, in standard deviations.
 _CHANCE: Final = 2.0
-# The best of thousands of places explains as much of noise alone, in noise variances; and so much
-# more with each parameter that is fitted there.
+# Noise variances that the best of thousands of places explains of noise alone; and the increase for
+# each parameter fitted there.
 _OF_PLACES: Final = 8.0
 _OF_PARAMETER: Final = 0.5
-# A model needs equations left to be judged by.
+# Largest share of parameters per equation: a model must leave equations to judge it.
 _LARGEST_SHARE: Final = 0.7
-# Beyond so many parameters a rung is climbed only if the one below left more than noise.
+# Beyond this many parameters a rung is climbed only if the one below left more than noise.
 _MANY_PARAMETERS: Final = 900
 # Floating-point operations that the search for more atoms may take: some seconds.
 _MOST_WORK: Final = 1.5e11
-# And what one model may take.
+# Operations that one model may take.
 _LARGEST_WORK: Final = 3e11
 _GROWN: Final = (1.5, 2.0, 3.0)
 _N_GROWN: Final = 3
 _JITTER: Final = 0.5
-# Candidates that far atoms are added to.
+# Candidates that receive far atoms.
 _MOST_REACHED: Final = 6
-# Stands for the PRESS of a fit that is no number.
+# Replaces the PRESS of a failed fit.
 _WORST: Final = 1e30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """A model that was fitted.
+    """A fitted model.
 
     Parameters
     ----------
     fitted : Shaped
         The mixture.
     kind : str
-        What its atoms' covariances may be.
+        Kind of its atoms' covariances.
     press : float
         PRESS.
     floor, deviation : float
         Mean and standard deviation of |r|^2 where the model is true and noise alone is left.
     expected_press : float
-        The mean of PRESS then.
+        The mean of PRESS in that case.
     """
 
     fitted: Shaped
@@ -94,7 +94,7 @@ class Candidate:
 
     @property
     def is_at_floor(self) -> bool:
-        """True where it leaves no more than noise would, but for chance."""
+        """True where it leaves no more than noise would, up to chance."""
         return self.fitted.misfit <= _find_most(self.floor, self.deviation)
 
     @property
@@ -105,22 +105,22 @@ class Candidate:
 
 
 def compute_least_variance(target: Target) -> float:
-    """Compute the noise variance of a complex coordinate, not below what arithmetic leaves."""
+    """Compute the noise variance of a complex coordinate, at least the arithmetic's error."""
     return max(target.noise_variance, _EXACT * target.signal_energy / target.n_frequencies, 1e-30)
 
 
 def compute_white_variance(target: Target) -> float:
-    """Compute the part of the noise that is independent between coordinates, as above."""
+    """Compute the noise variance that is independent between coordinates, bounded likewise."""
     white = target.noise_variance - target.sampling_variance
     return max(white, _EXACT * target.signal_energy / target.n_frequencies, 1e-30)
 
 
 def leaves_only_noise(target: Target, fitted: Fitted, rng: np.random.Generator) -> bool:
-    """Return whether a round fit leaves no more than noise would, but for chance."""
+    """Return whether a round fit leaves no more than noise would, up to chance."""
     n_parameters = count_parameters(len(fitted.atoms), target.n_dimensions, kind="round")
     m = target.n_frequencies
     most = max(0.0, m - n_parameters / 2.0) + _HEAVIER * _CHANCE * math.sqrt(m)
-    # No correlation between the errors leaves more than independent ones would.
+    # Correlated errors never leave more than independent ones would.
     if fitted.misfit > compute_least_variance(target) * most:
         return False
     shaped = evaluate_shaped(target, widen(fitted.atoms))
@@ -136,18 +136,18 @@ def climb(
     rng: np.random.Generator,
     monitor: Monitor,
 ) -> list[Candidate]:
-    """Climb from round fits of k atoms as far as the residual asks for.
+    """Climb from round fits of k atoms while the residual is above the noise floor.
 
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     fits : sequence of Fitted
-        Round fits, at least one; the best two are climbed from.
+        Round fits, at least one; the climb starts from the best two.
     rng : numpy.random.Generator
-        Of the growth of more atoms.
+        Randomness for the growth of more atoms.
     monitor : Monitor
-        Asked before every step whether to go on.
+        Polled for cancellation before every step.
 
     Returns
     -------
@@ -180,9 +180,9 @@ def _reach(
     rng: np.random.Generator,
     monitor: Monitor,
 ) -> list[Candidate]:
-    """Add far atoms to the best candidates while what is left shows one and PRESS falls.
+    """Add far atoms to the best candidates while the residual shows one and PRESS falls.
 
-    To all of them, because what a single candidate has is taken for a phantom.
+    Added to all of them, because an atom of a single candidate counts as a phantom.
     """
     reached, work = sorted(found, key=lambda candidate: candidate.press), 0.0
     for i, candidate in enumerate(reached[:_MOST_REACHED]):
@@ -206,7 +206,7 @@ def _reach(
 
 
 def _choose_starts(target: Target, fits: Sequence[Fitted]) -> list[Fitted]:
-    """Return the best round fits that are not the same optimum."""
+    """Return the best round fits that are distinct optima."""
     chosen: list[Fitted] = []
     apart = 1e-3 + 0.2 * target.noise_variance / max(target.energy, 1e-30)
     for fit in sorted(fits, key=lambda fit: fit.objective):
@@ -234,7 +234,7 @@ def _enlarge(
     rng: np.random.Generator,
     monitor: Monitor,
 ) -> list[Candidate]:
-    """Fit more atoms than clusters: a wide one behind each, and mixtures grown from nothing."""
+    """Fit more atoms than clusters: a wide one for each, and mixtures grown from nothing."""
     more: list[Candidate] = []
     lowest = min(found, key=lambda candidate: candidate.press).fitted.atoms
     if _is_allowed(target, 2 * len(lowest), "axes"):
@@ -256,7 +256,7 @@ def _enlarge(
 
 
 def _pair(atoms: Ellipsoids) -> Ellipsoids:
-    """Put a wide atom of less weight behind each: a heavy tail."""
+    """Append a wide, lighter atom for each: a heavy tail."""
     return Ellipsoids(
         centres=np.concatenate([atoms.centres, atoms.centres]),
         logs=np.concatenate([atoms.logs - 0.3, atoms.logs + 0.6]),
@@ -266,21 +266,21 @@ def _pair(atoms: Ellipsoids) -> Ellipsoids:
 
 
 def _is_allowed(target: Target, n_atoms: int, kind: Kind) -> bool:
-    """Return whether there are equations enough for a model, and time."""
+    """Return whether there are enough equations and time for a model."""
     n_parameters = count_parameters(n_atoms, target.n_dimensions, kind=kind)
     is_determined = n_parameters <= _LARGEST_SHARE * 2 * target.n_frequencies
     return is_determined and _estimate_work(target, n_parameters) <= _LARGEST_WORK
 
 
 def _estimate_work(target: Target, n_parameters: int) -> float:
-    """Estimate the operations of some thirty steps, each of which forms the normal equations."""
+    """Estimate the operations of some thirty steps, each forming the normal equations."""
     return 30.0 * 2.0 * target.n_frequencies * float(n_parameters) ** 2
 
 
 def _descend(
     target: Target, atoms: Ellipsoids, kind: Kind, rng: np.random.Generator, monitor: Monitor
 ) -> Candidate:
-    """Refine, drop what cannot be told from nothing, and refine again."""
+    """Refine, drop insignificant atoms, and refine again."""
     full = kind == "full"
     start = evaluate_shaped(target, atoms)
     fitted = refine_shaped(
@@ -295,7 +295,7 @@ def _descend(
 
 
 def _drop_insignificant(target: Target, fitted: Shaped) -> Shaped:
-    """Drop atoms that noise, or what the model misses, cannot tell from nothing."""
+    """Drop atoms that are indistinct from noise and from the model's misfit."""
     chance = compute_chance_cost(target, fitted)
     while len(fitted.atoms) > 1:
         costs = compute_drop_costs(fitted.rows, fitted.atoms.weights)
@@ -309,13 +309,13 @@ def _drop_insignificant(target: Target, fitted: Shaped) -> Shaped:
 
 
 def compute_chance_cost(target: Target, fitted: Shaped) -> float:
-    """Compute how much of |r|^2 an atom explains that noise, or what the model misses, made up."""
+    """Compute the |r|^2 that an atom made up by noise or by the model's misfit explains."""
     noise = max(compute_white_variance(target), fitted.misfit / target.n_frequencies)
     return noise * (_OF_PLACES + _OF_PARAMETER * (2 * target.n_dimensions + 1))
 
 
 def _judge(target: Target, fitted: Shaped, *, kind: Kind, rng: np.random.Generator) -> Candidate:
-    """Compare a fit with what it would leave were it true: noise of privacy and of sampling."""
+    """Compare a fit with its residual if it were true: privacy and sampling noise."""
     projection = project(target, fitted, kind=kind)
     left = projection.leave(_draw_errors(target, fitted, rng))
     held_out = 1.0 / (1.0 - projection.leverages)
@@ -331,21 +331,21 @@ def _judge(target: Target, fitted: Shaped, *, kind: Kind, rng: np.random.Generat
 
 
 def _summarise(energies: Vector) -> tuple[float, float]:
-    """Return the floor and its standard deviation from the energies that simulated errors leave."""
+    """Return the floor and its standard deviation from the energies of simulated errors."""
     return float(np.mean(energies)), _HEAVIER * float(np.std(energies))
 
 
 def _find_most(floor: float, deviation: float) -> float:
-    """Return the largest |r|^2 that noise alone leaves, but for chance."""
+    """Return the largest |r|^2 that noise alone leaves, up to chance."""
     return floor + _CHANCE * deviation
 
 
 def _draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Vector:
-    """Draw errors of the 2m equations, were the mixture true: float64 (2m, n).
+    """Draw errors of the 2m equations as if the mixture were true: float64 (2m, n).
 
-    The noise of privacy is independent between them. That of sampling is not: a mean over n records
-    strays in as many directions as records differ. So random combinations of the features of
-    samples stand for it.
+    Privacy noise is independent between equations. Sampling noise is not: a mean over n records
+    varies in as many directions as records differ. Random combinations of the features of samples
+    represent it.
     """
     m = target.n_frequencies
     white = math.sqrt(compute_white_variance(target) / 2.0)
@@ -353,7 +353,7 @@ def _draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Ve
     if target.sampling_variance > 0.0:
         features = _draw_features(target, fitted, rng)
         features -= features.mean(axis=0)
-        # Scaled so that their mean energy is what is known of it.
+        # Scaled so that their mean energy matches its known value.
         energy = float(np.einsum("nm,nm->", features, features, dtype=np.float64)) / _N_SAMPLES
         scale = math.sqrt(m * target.sampling_variance / max(energy * _N_SAMPLES, 1e-30))
         chance = rng.normal(size=(_N_SAMPLES, _N_ERRORS)).astype(np.float32)

@@ -6,10 +6,10 @@ Minimises, with nv the noise variance,
     p_L = nv / (2 tau_L^2),  p_a = nv / (2 tau_a^2)
 
 which is, up to the factor nv, the negative log-posterior for Gaussian noise and Gaussian priors:
-clusters of like spread and like weight, of which the data say otherwise only where they outweigh
-the noise. At weak noise both are left out: there the data decide, and clusters whose spreads differ
-a hundredfold (a dense core, rare outliers) would still be drawn together by a prior that is small
-against the signal but not against what a good fit leaves.
+clusters have similar spreads and weights unless the data outweigh the noise. At weak noise both
+priors are left out, and the data decide: a prior that is small against the signal but not against a
+good fit's residual would still draw together clusters whose spreads differ a hundredfold (a dense
+core, rare outliers).
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ _FIRST_DAMPING: Final = 0.01
 _LEAST_DAMPING: Final = 1e-8
 _MOST_TRIES: Final = 8
 _LARGEST_LOG_STEP: Final = 1.5
-# Keeps a parameter without any influence from making the matrix singular.
+# Keeps the matrix regular for a parameter without any influence.
 _RIDGE: Final = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted:
-    """A mixture with all that the next step needs to know of it.
+    """A mixture with the intermediate results that the next step needs.
 
     Parameters
     ----------
@@ -96,17 +96,17 @@ def refine(
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     fitted : Fitted
-        Where to start.
+        The starting mixture.
     n_iterations : int
-        Most steps taken.
+        Largest number of steps.
     tolerance : float
         Stop after a step that lowers f by less than this share.
     monitor : Monitor
-        Asked before every step whether to go on.
+        Polled for cancellation before every step.
     chosen : intp (q,), optional
-        Atoms whose centre and variance may move, all by default; the weights of all may.
+        Atoms whose centre and variance are free, all by default; the weights of all are free.
 
     Returns
     -------
@@ -143,9 +143,9 @@ class _Step:
 
     @staticmethod
     def prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> "_Step":
-        """Form the normal equations, and freeze what a bound holds."""
+        """Form the normal equations, and freeze the parameters that a bound holds."""
         jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, chosen)
-        # NumPy sees that both factors are one array, and computes half the products.
+        # NumPy detects that both factors are one array, and computes half the products.
         hessian = (jacobian @ jacobian.T).astype(np.float64)
         gradient = -(jacobian @ fitted.residual).astype(np.float64)
         _add_priors(target, fitted.atoms, chosen, gradient, hessian)
@@ -165,7 +165,7 @@ class _Step:
         diagonal = np.diagonal(self.hessian)
         damped = self.hessian.copy()
         damped[np.diag_indices(len(damped))] += damping * (diagonal + _RIDGE * diagonal.mean())
-        # LAPACK itself, which reports by a code what SciPy's wrapper would raise or warn of.
+        # LAPACK itself: it returns a code where SciPy's wrapper would raise or warn.
         from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
 
         _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
@@ -181,7 +181,7 @@ class _Step:
 def _try_steps(
     target: Target, fitted: Fitted, step: _Step, damping: float
 ) -> tuple[Fitted | None, float]:
-    """Shorten the step until the objective falls; None if it does not."""
+    """Shorten the step until the objective falls; None if it never does."""
     for attempt in range(_MOST_TRIES):
         x = step.solve(damping, target.n_dimensions)
         if x is not None:

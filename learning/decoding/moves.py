@@ -1,6 +1,6 @@
-"""Candidate moves that enlarge a mixture: split an atom, or add one; with closed-form gains.
+"""Moves that enlarge a mixture, with closed-form gains: split an atom, or add one.
 
-A gain is the fall of |r|^2 with the best weights of the new atoms and all else as it is.
+A gain is the fall of |r|^2 with the best weights of the new atoms and everything else fixed.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _USUAL_WIDTH: Final = 30.0
 _MOST_ANYWHERE: Final = 1000
 _MOST_FEATURES: Final = 100_000
 _MOST_DIMENSIONS: Final = 3
-# The widest start sees this share of the frequencies.
+# The widest start is sensitive to this share of the frequencies.
 _SEEN: Final = 0.1
 
 
@@ -46,7 +46,7 @@ class Splits:
     Parameters
     ----------
     gains : float64 (K,)
-        Fall of |r|^2, negative where splitting does not help.
+        Fall of |r|^2, negative where a split does not help.
     first, second : Atoms
         The children, K each.
     """
@@ -58,7 +58,7 @@ class Splits:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adds:
-    """New atoms, apart from each other: gains float64 (q,), and q atoms with their weights."""
+    """New atoms at distinct places: gains float64 (q,), and q atoms with their weights."""
 
     gains: Vector
     atoms: Atoms
@@ -113,7 +113,7 @@ def _compute_envelopes(target: Target, variances: Vector) -> Single:
 
 
 def _find_directions(target: Target, fitted: Fitted, rng: np.random.Generator) -> Vector:
-    """Return unit directions (K, n, d): where spreading an atom helps most, and one at random.
+    """Return unit directions (K, n, d): those where spreading an atom helps most, and a random one.
 
     To second order, splitting along u changes <E, r> by -delta^2 / 2 u' H u with
     H = sum_j Re(conj(E) r)_j w_j w_j'.
@@ -133,7 +133,7 @@ def _find_directions(target: Target, fitted: Fitted, rng: np.random.Generator) -
 
 
 def _turn_back(target: Target, fitted: Fitted) -> tuple[tuple[Single, Single], Vector]:
-    """Return q = r + a E turned by minus each atom's phase, and what each atom explains now.
+    """Return q = r + a E rotated by minus each atom's phase, and the energy each atom explains.
 
     Without the atom |r|^2 would be higher by 2 a <E, r> + a^2 |E|^2.
     """
@@ -161,7 +161,7 @@ def _gain_of(even: Single, odd: Single, turned: tuple[Single, Single]) -> tuple[
     odd_energy = np.maximum(_dot(odd, odd), np.finfo(np.float32).tiny)
     x = np.maximum(along_even / even_energy, 0.0)
     y = along_odd / odd_energy
-    # Where one child would have too little weight, the best of those with just enough of it.
+    # Where one child would have too little weight, use the best split with just enough.
     skew = _LARGEST_SKEW * np.sign(along_odd)
     skewed = np.abs(y) > _LARGEST_SKEW * x
     limited = (along_even + skew * along_odd) / (even_energy + skew**2 * odd_energy)
@@ -184,11 +184,11 @@ def propose_adds(
     *,
     thorough: bool = False,
 ) -> Adds:
-    """Find new atoms that the residual asks for, by ascent from points near atoms and anywhere.
+    """Find new atoms for the residual, by ascent from points near atoms and anywhere.
 
-    The gain of an atom is <E, r>+^2 / |E|^2, at the weight <E, r>+ / |E|^2. Those that start
-    anywhere are wide at first, so that only low frequencies draw them, and shrink on their way:
-    narrow ones would see nothing beyond the next few wavelengths. A thorough search has as many as
+    The gain of an atom is <E, r>+^2 / |E|^2, at the weight <E, r>+ / |E|^2. Starts anywhere are
+    wide at first, so that only low frequencies attract them, and shrink as they move; narrow ones
+    would detect nothing beyond the next few wavelengths. A thorough search has as many starts as
     point masses would need.
     """
     centres, first, last = _draw_starts(target, fitted.atoms, rng, thorough=thorough)
@@ -198,7 +198,7 @@ def propose_adds(
     for i in range(_N_ASCENT_STEPS):
         logs = first + min(1.0, i / _N_WIDE_STEPS) * (last - first)
         envelope = _compute_envelopes(target, np.exp(logs))
-        # An upper bound of the curvature of Re <E, r> in any direction, on average over them.
+        # An upper bound of the curvature of Re <E, r>, averaged over directions.
         steps = d / np.maximum(envelope @ sizes, np.finfo(np.float32).tiny)
         phases = compute_phases(target, centres)
         slopes = envelope * (np.cos(phases) * imaginary - np.sin(phases) * real)
@@ -216,7 +216,7 @@ def propose_adds(
 def _draw_starts(
     target: Target, atoms: Atoms, rng: np.random.Generator, *, thorough: bool
 ) -> tuple[Vector, Vector, Vector]:
-    """Draw points near atoms and anywhere in the box; log-variances to begin and to end with."""
+    """Draw points near atoms and anywhere in the box, with initial and final log-variances."""
     usual = float(np.median(atoms.log_variances))
     n_anywhere, d = _count_anywhere(target, 0.0 if thorough else usual), target.n_dimensions
     near = rng.integers(len(atoms), size=_N_NEAR)
@@ -230,13 +230,13 @@ def _draw_starts(
     widest = min(-float(np.log(np.quantile(target.squares, _SEEN))), largest)
     first = last.copy()
     wider = np.maximum(widest - last[_N_NEAR:], 0.0)
-    # Every other one: all of them would end in the same few places.
+    # Every other one; otherwise all would end in the same few places.
     first[_N_NEAR:] += rng.uniform(0.0, 1.0, size=n_anywhere) * wider * (np.arange(n_anywhere) % 2)
     return centres, first, last
 
 
 def _count_anywhere(target: Target, log_variance: float) -> int:
-    """Count the starts that the box needs, for atoms of a usual log-variance."""
+    """Compute the number of starts that the box needs, for atoms of a typical log-variance."""
     length = max(1.0, float(np.exp(log_variance / 2.0)))
     widths = np.maximum((target.upper - target.lower) / length, 1.0)
     width = float(np.exp(np.mean(np.log(widths))))

@@ -1,7 +1,7 @@
-"""From fitted mixtures to centroids: k-means on samples pooled from them.
+"""Centroids from fitted mixtures: k-means on samples pooled from them.
 
 The expected SSE of centroids is linear in the density, so the centroids of least expected SSE are
-those of k-means on the average of all densities that the sketch may come from. This also gives the
+those of k-means on the average of all densities consistent with the sketch. This also gives the
 centres of k-means rather than those of a mixture, which differ where clusters overlap.
 """
 
@@ -34,7 +34,7 @@ _LEAST_SAMPLES: Final = 40_000
 _SAMPLES_PER_CLUSTER: Final = 500
 _MANY_CLUSTERS: Final = 30
 # Candidates whose PRESS is within this factor of the least are pooled, by exp(-sharpness times the
-# relative excess), or less sharply where that would be within the chance of PRESS itself.
+# relative excess), or less sharply where that is within the chance of PRESS itself.
 _NEAR: Final = 2.0
 _SHARPNESS: Final = 8.0
 _LEAST_PRESS: Final = 1e-30
@@ -44,7 +44,7 @@ _LEAST_CANDIDATES: Final = 3
 _SUPPORT_SAMPLES: Final = 3_000
 _SUPPORT_DEVIATIONS: Final = 2.0
 _SUPPORT: Final = 0.2
-# Times what chance alone would explain, and the weight of the heaviest atom.
+# Multiples of the energy that chance explains, and of the heaviest atom's weight.
 _LITTLE: Final = 10.0
 _LIGHT: Final = 0.15
 _N_WITNESSES: Final = 6
@@ -55,7 +55,7 @@ _WITNESS_PER_CLUSTER: Final = 200
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
-    """A density that the sketch may come from, and the share of the pool that it gets."""
+    """A density consistent with the sketch, and its share of the pool."""
 
     atoms: Ellipsoids
     share: float
@@ -63,14 +63,14 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Witness:
-    """Reading of one member of the pool, taken for the truth.
+    """Comparison of the answer with one member of the pool, taken for the truth.
 
     Parameters
     ----------
     centroids : float64 (k, d)
-        Of k-means on its own samples, unit lengths.
+        Centroids of k-means on the member's own samples, unit lengths.
     ratio : float
-        SSE of the answer over that of these centroids, on its samples; not below 1 but for chance.
+        SSE of the answer over that of these centroids, on its samples; below 1 only by chance.
     """
 
     centroids: Vector
@@ -79,18 +79,18 @@ class Witness:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clusters:
-    """Clusters that k-means finds on the pool, with the readings of single members.
+    """Clusters of k-means on the pool, with comparisons to single members.
 
     Parameters
     ----------
     centroids, spreads : float64 (k, d)
         Unit lengths; standard deviations.
     shares : float64 (k,)
-        Of the pool, summing to 1.
+        Shares of the pool, summing to 1.
     witnesses : tuple of Witness
-        A few members, at least one.
+        Comparisons with a few members, at least one.
     edge_share : float
-        Share of the pool beyond the box, which was pulled to its edge.
+        Share of the pool beyond the box, which is clipped to its edge.
     """
 
     centroids: Vector
@@ -113,16 +113,16 @@ class Clusters:
 def choose_members(
     target: Target, candidates: Sequence[Candidate], rng: np.random.Generator
 ) -> list[Member]:
-    """Weigh candidates by PRESS, and replace each by draws about it.
+    """Weigh candidates by PRESS, and replace each by draws around it.
 
     Parameters
     ----------
     target : Target
-        What was explained.
+        The explained sketch.
     candidates : sequence of Candidate
         By rising PRESS, at least one.
     rng : numpy.random.Generator
-        Of the draws.
+        Source of the draws.
 
     Returns
     -------
@@ -145,13 +145,13 @@ def choose_members(
 def drop_unsupported(
     target: Target, candidates: Sequence[Candidate], rng: np.random.Generator
 ) -> list[Candidate]:
-    """Take from each candidate the atoms where no other has mass: phantoms that a fit made up.
+    """Remove phantoms: atoms of a candidate where no other candidate has mass.
 
-    Far from all records an atom of little weight can explain what a model misses, and k-means would
-    spend a centroid on it. What the sketch shows, most fits find; so a light atom that explains
-    little goes if its place, as far as two of its standard deviations, holds less than a fifth of
-    its weight with the others, counted by the inverse square of PRESS. Nothing goes where there are
-    fewer than three candidates.
+    Far from all records an atom of little weight can explain the model's misfit, and k-means would
+    spend a centroid on it. Most fits find a real cluster. So a light atom that explains little is
+    dropped if the others hold less than a fifth of its weight within two of its standard
+    deviations, weighted by the inverse square of PRESS. Nothing is dropped with fewer than three
+    candidates.
     """
     if len(candidates) < _LEAST_CANDIDATES:
         return list(candidates)
@@ -165,13 +165,13 @@ def drop_unsupported(
         held = np.array([_measure_mass(atoms.centres, radii, points) for points in samples])
         others = np.delete(trust, i)
         support = others @ np.delete(held, i, axis=0) / np.sum(others)
-        # Its own samples, rather than its weight, so that chance is the same on both sides.
+        # Its own samples rather than its weight, so that chance is equal on both sides.
         costs = compute_drop_costs(candidate.fitted.rows, atoms.weights)
         little = _LITTLE * compute_chance_cost(target, candidate.fitted)
         is_light = (costs <= little) & (atoms.weights < _LIGHT * heaviest)
         is_kept = (support >= _SUPPORT * held[i]) | ~is_light
         if not np.any(is_kept):
-            # A fit of light atoms alone is another reading of the sketch, not one with a phantom.
+            # A fit of light atoms alone is another reading of the sketch, not a phantom.
             is_kept[:] = True
         left = np.flatnonzero(is_kept)
         fitted = replace(candidate.fitted, atoms=atoms.take(left), rows=candidate.fitted.rows[left])

@@ -1,9 +1,9 @@
-"""Draws about a fit: how far the truth may be from it, for the noise that the sketch has.
+"""Draws around a fit: the uncertainty of the truth, given the sketch's noise.
 
-To second order the posterior about a fit is Gaussian, with covariance nv / 2 (J J' + priors)^-1.
-Here nv is what the fit leaves of each equation, if that is more than the noise of privacy: a model
-that misses the data knows less than it believes. A further prior keeps what the sketch tells
-nothing of within the atom's own size, so that no draw runs away.
+To second order the posterior around a fit is Gaussian, with covariance nv / 2 (J J' + priors)^-1.
+Here nv is the fit's residual of each equation, if that exceeds the privacy noise: a model that
+misses the data is less certain than its noise suggests. A further prior keeps parameters that the
+sketch does not determine within the atom's own size, so that no draw runs away.
 """
 
 import numpy as np
@@ -22,16 +22,16 @@ _LARGEST_LOG_CHANGE = 0.75
 def draw_around(
     target: Target, candidate: Candidate, n_draws: int, rng: np.random.Generator
 ) -> list[Ellipsoids]:
-    """Draw mixtures about a fitted one.
+    """Draw mixtures around a fitted one.
 
     Parameters
     ----------
     target, candidate
-        What was explained, and by what.
+        The explained sketch, and the fitted model.
     n_draws : int
-        Mixtures wanted, at least one.
+        Number of mixtures, at least one.
     rng : numpy.random.Generator
-        Their source.
+        Source of the draws.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def draw_around(
 
 
 def _compute_scales(atoms: Ellipsoids, n_parameters: int) -> Vector:
-    """Return how far each parameter may stray where the sketch tells nothing: its natural size."""
+    """Return each parameter's natural size: its range where the sketch does not determine it."""
     scales = np.ones(n_parameters)
     n_atoms, d = atoms.centres.shape
     scales[: n_atoms * d] = np.sqrt(atoms.variances).ravel()
@@ -65,7 +65,7 @@ def _compute_scales(atoms: Ellipsoids, n_parameters: int) -> Vector:
 
 
 def _move(target: Target, candidate: Candidate, step: Vector) -> Ellipsoids:
-    """Apply a step of the parameters, bounded as those of a descent are."""
+    """Apply a step of the parameters, bounded as in a descent."""
     atoms = candidate.fitted.atoms
     n_atoms, d = atoms.centres.shape
     n_logs = n_atoms if candidate.kind == "round" else n_atoms * d

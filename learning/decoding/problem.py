@@ -1,4 +1,4 @@
-"""The inverse problem: to find k weighted points that have a given sketch.
+"""The inverse problem: find k weighted points that have a given sketch.
 
 Notation: s = `sketch` (m,), Omega = `frequencies` (d, m), C = centroids (k, d),
 a = weights.
@@ -19,19 +19,19 @@ __all__ = ["DecodingProblem", "Vector"]
 
 Vector = NDArray[np.float64]
 
-# An average of features of modulus 1 has modulus at most 1. Masks divide by the expected and not
-# the actual number of records of a feature, hence the 2; 20 standard deviations are never reached
-# even by Laplace noise (probability e^-28 per real coordinate), so whatever is larger was not
-# divided by A alpha n.
+# An average of features of modulus 1 has modulus at most 1. Masks divide by the expected number of
+# records of a feature rather than the actual one, hence the 2. Not even Laplace noise reaches 20
+# standard deviations (probability e^-28 per real coordinate), so a larger sketch was not divided by
+# A alpha n.
 _PLAUSIBLE_MODULUS: Final = 2.0
 _PLAUSIBLE_DEVIATIONS: Final = 20.0
-# Beyond this many radians a float64 phase is off by 1e-7 rad or more: surely units were mixed.
+# Beyond this many radians a float64 phase is off by 1e-7 rad or more: probably units were mixed.
 _LARGEST_PHASE: Final = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecodingProblem:
-    """A global sketch with all the public knowledge needed to recover its centroids.
+    """A global sketch with all public knowledge needed to recover its centroids.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ class DecodingProblem:
     n_clusters : int
         k >= 1, with k (d + 1) <= 2 m.
     sampling_variance : float
-        The part of `noise_variance` that comes of the records being a sample, (1 - |z|^2) / n. It
-        is not independent between coordinates, as the noise of privacy is; 0 treats all as if it
-        were.
+        The part of `noise_variance` due to the sampling of records, (1 - |z|^2) / n. It is
+        correlated between coordinates, unlike privacy noise; 0 treats the whole variance as
+        independent.
 
     Raises
     ------
     DecodingError
-        If a field has the wrong shape or range; the message names field, rule and fix.
+        A field has the wrong shape or range; the message names field, rule and fix.
 
     Guarantees
     ----------
@@ -77,7 +77,7 @@ class DecodingProblem:
     sampling_variance: float = 0.0
 
     def __post_init__(self) -> None:
-        """Freeze the arrays and refuse what cannot be decoded."""
+        """Freeze the arrays and refuse a problem that cannot be decoded."""
         object.__setattr__(self, "sketch", _freeze("sketch", self.sketch, np.complex128, 1))
         object.__setattr__(
             self, "frequencies", _freeze("frequencies", self.frequencies, np.float64, 2)
@@ -150,7 +150,7 @@ class DecodingProblem:
                 field="noise_variance",
                 fix="compute it from the plan's noise and the number of records",
             )
-        # One may be a rounded sum that has the other in it.
+        # One may be a rounded sum that includes the other.
         if not 0.0 <= self.sampling_variance <= self.noise_variance * (1.0 + 1e-9):
             raise DecodingError(
                 "lies between 0 and noise_variance",

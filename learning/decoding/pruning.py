@@ -27,7 +27,7 @@ class Merges:
     partners : intp (K,)
         The neighbours.
     merged : Atoms
-        What would stand for both.
+        The atom that would replace both.
     """
 
     costs: Vector
@@ -38,12 +38,12 @@ class Merges:
 def prune(
     target: Target, fitted: Fitted, n_atoms: int, *, jitter: float, rng: np.random.Generator
 ) -> Fitted:
-    """Apply the cheapest drops and merges until `n_atoms` are left, a quarter of them at a time.
+    """Apply the cheapest drops and merges until `n_atoms` are left, a quarter at a time.
 
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     fitted : Fitted
         The mixture.
     n_atoms : int
@@ -51,7 +51,7 @@ def prune(
     jitter : float
         Standard deviation of the noise on the logarithm of each cost.
     rng : numpy.random.Generator
-        Its source.
+        Source of that noise.
     """
     while len(fitted.atoms) > n_atoms:
         drops = compute_drop_costs(fitted.rows, fitted.atoms.weights)
@@ -85,11 +85,11 @@ def _choose_moves(
 
 
 def compute_drop_costs(rows: Single, weights: Vector) -> Vector:
-    """Compute the rise of |r|^2 when an atom goes and the weights of the others adapt freely.
+    """Compute the rise of |r|^2 when an atom is dropped and the other weights adapt freely.
 
         a_k^2 / (G^-1)_kk,   G = E E' over the reals,
 
-    exact where the weights are the best ones: float64 (K,).
+    exact where the weights are optimal: float64 (K,).
     """
     gram = (rows @ rows.T).astype(np.float64)
     gram[np.diag_indices(len(gram))] += _RIDGE * np.trace(gram) / len(gram) + 1e-30
@@ -158,7 +158,7 @@ def fit_weights(target: Target, rows: Single) -> Vector:
 def _apply(
     target: Target, fitted: Fitted, merges: Merges, dropped: list[int], merged: list[int]
 ) -> Fitted:
-    """Put merged atoms in the place of both; where atoms are dropped, refit all weights."""
+    """Replace pairs by their merged atoms; if atoms are dropped, refit all weights."""
     gone = [*dropped, *merged, *(int(merges.partners[i]) for i in merged)]
     left = np.delete(np.arange(len(fitted.atoms)), gone)
     atoms = fitted.atoms.take(left).join(merges.merged.take(np.array(merged, dtype=np.intp)))

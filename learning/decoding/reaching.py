@@ -1,9 +1,9 @@
-"""Search along the axes for a cluster that is far from all others in a few columns.
+"""Axis search: find a cluster that is far from all others in a few columns.
 
-Rare values of a category, rare flags and outliers of one sensor look like that: common values in
-most columns and an uncommon one in some. No search of random places finds them, for in many
-dimensions the box is empty. Lines parallel to an axis, through atoms and through places where one
-or all columns have their most common value, pass close by. On each line the gain
+Rare values of a category, rare flags and outliers of one sensor have this form: common values in
+most columns and an uncommon one in some. A search of random places misses them, because in many
+dimensions the box is almost empty. Lines parallel to an axis, through atoms and through places
+where one or all columns have their most common value, pass close by. On each line the gain
 
     <E, r>+^2 / |E|^2
 
@@ -27,7 +27,7 @@ Waves = NDArray[np.complex64]
 
 __all__ = ["Place", "find_far_place"]
 
-# Places on a line: so many to the wavelength of all but the fastest tenth of the frequencies.
+# Places on a line: this many per wavelength of all but the fastest tenth of the frequencies.
 _PER_WAVE: Final = 5.0
 _QUANTILE: Final = 0.9
 _LEAST_PLACES: Final = 24
@@ -37,7 +37,7 @@ _MOST_STARTS: Final = 160
 _MOST_WORK: Final = 3e8
 _N_KEPT: Final = 12
 _N_SWEEPS: Final = 2
-# Longer than a usual atom, by its logarithm: what is rare is seldom as compact.
+# Logarithm of the atom's length over a typical one: rare clusters are seldom as compact.
 _LONGER: Final = 0.35
 
 
@@ -50,7 +50,7 @@ class Place:
     atom : Ellipsoids
         One atom along the axes, with the weight that explains most.
     gain : float
-        How much of |r|^2 it explains.
+        The part of |r|^2 that it explains.
     """
 
     atom: Ellipsoids
@@ -58,7 +58,7 @@ class Place:
 
 
 def find_far_place(target: Target, fitted: Shaped) -> Place:
-    """Find on lines through a mixture the atom that explains most of what the mixture leaves."""
+    """Find on lines through a mixture the atom that explains most of its residual."""
     atoms, m = fitted.atoms, target.n_frequencies
     logs = np.array([_find_median(column, atoms.weights) for column in atoms.logs.T]) + _LONGER
     origin = Ellipsoids(
@@ -104,7 +104,7 @@ class _Line:
         n_whole = math.ceil(min((high - low) * fastest * _PER_WAVE, 1e6)) + 1
         n_places = min(max(n_whole, _LEAST_PLACES), _MOST_PLACES)
         if n_whole > n_places:
-            # A wide box is looked at about the mass alone, but densely.
+            # In a wide box, search only around the mass, but densely.
             half = n_places / (2.0 * fastest * _PER_WAVE)
             middle = _find_median(atoms.centres[:, axis], atoms.weights)
             middle = min(max(middle, low + half), high - half)
@@ -131,7 +131,7 @@ class _Line:
 
 
 def _look_along(lines: Sequence[_Line], facing: Waves, starts: Vector) -> tuple[Vector, Vector]:
-    """Return the best place of each start, over the lines through it, and its score."""
+    """Return each start's best place on the lines through it, and its score."""
     looked = [line.improve(facing, starts) for line in lines]
     scores = np.array([own for _, own in looked])
     best = np.argmax(scores, axis=0)
@@ -143,8 +143,8 @@ def _look_along(lines: Sequence[_Line], facing: Waves, starts: Vector) -> tuple[
 def _list_starts(target: Target, atoms: Ellipsoids) -> Vector:
     """List places to draw lines through: float64 (S, d).
 
-    The medians of all columns; the atoms, the heaviest first; and each with one column put to its
-    median.
+    These are the medians of all columns; the atoms, heaviest first; and each atom with one column
+    set to its median.
     """
     d = target.n_dimensions
     medians = np.array([_find_median(column, atoms.weights) for column in atoms.centres.T])
@@ -168,7 +168,7 @@ def _find_median(values: Vector, weights: Vector) -> float:
 
 
 def _turn(turns: Vector) -> Waves:
-    """Compute exp(2 pi i t) in single precision, whole turns taken off first."""
+    """Compute exp(2 pi i t) in single precision, after removing whole turns."""
     angles = (2.0 * np.pi * (turns - np.rint(turns))).astype(np.float32)
     waves = np.empty(angles.shape, dtype=np.complex64)
     waves.real, waves.imag = np.cos(angles), np.sin(angles)

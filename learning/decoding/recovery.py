@@ -1,6 +1,6 @@
-"""The default decoder: Gaussian mixtures fitted to the sketch, then k-means on what they hold.
+"""The default decoder: Gaussian mixtures fitted to the sketch, then k-means on their samples.
 
-``docs/explanation/decoding.md`` tells it step by step.
+``docs/explanation/decoding.md`` describes it step by step.
 """
 
 from collections.abc import Callable
@@ -31,23 +31,23 @@ class MixtureDecoder:
     Parameters
     ----------
     n_replicates : int
-        Most round fits under noise; fewer are made once the same best one was found three times.
-        Six at most where noise is weak.
+        Largest number of round fits under noise, at most six at weak noise; fits end early once the
+        same best one was found three times.
     choose : bool
-        Take the problem's number of clusters as the most there may be, find out how many the sketch
-        can tell apart, and recover so many, or fewer if the verdict on so many is worse than rough.
-        The solution says why in `choice`.
+        Treat the problem's number of clusters as the maximum, and choose the number that the sketch
+        supports, or fewer if its verdict is worse than rough. `choice` in the solution gives the
+        reason.
 
     Raises
     ------
     DecodingError
-        If a setting is out of range.
+        A setting is out of range.
 
     Guarantees
     ----------
     The result is a function of problem, settings and the state of `rng`: the same bits with the
-    same numerical libraries and number of threads, and up to rounding with others. What rounding
-    changes may grow to another local optimum where noise leaves several that are equally good.
+    same numerical libraries and number of threads, and up to rounding with others. Rounding may
+    lead to another local optimum where noise leaves several equally good ones.
     """
 
     name: ClassVar[str] = "mixture/2"
@@ -83,7 +83,7 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        """Recover as many clusters as were recommended, or fewer if so many come out too poor."""
+        """Recover the recommended number of clusters, or fewer if that result is too poor."""
         n_clusters, asked = choice.recommended, choice.recommended
         while True:
             part = monitor.part(0.0, 1.0 - 0.5 * n_clusters / (asked + 1))
@@ -108,7 +108,7 @@ class MixtureDecoder:
     def _solve(
         self, problem: DecodingProblem, rng: np.random.Generator, monitor: Monitor
     ) -> Solution:
-        # Bad input may overflow single precision; every step checks what it keeps instead.
+        # Bad input may overflow single precision; every step checks its results instead.
         with np.errstate(all="ignore"):
             return self._recover(problem, measure_in_wavelengths(problem), rng, monitor)
 

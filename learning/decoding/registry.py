@@ -1,4 +1,4 @@
-"""The solvers by name: the one place where a new solver is added."""
+"""Registry of the solvers: add a new solver here."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def create_solver(name: str = default_solver, **settings: Any) -> Solver:
     name : str
         A key of `solver_factories`, without the version.
     **settings : object
-        The solver's hyperparameters; those left out keep their defaults.
+        The solver's hyperparameters; omitted ones keep their defaults.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def create_solver(name: str = default_solver, **settings: Any) -> Solver:
     Raises
     ------
     DecodingError
-        If the name or a setting is unknown, or a setting is out of range.
+        The name or a setting is unknown, or a setting is out of range.
     """
     if name not in solver_factories:
         known = ", ".join(sorted(solver_factories))

@@ -4,9 +4,9 @@ As in `learning.decoding.levenberg`. With nv the noise variance, the objective i
 
     f = |r|^2 + nv / (2 tau^2) sum (L_ki - mean_i L_ki)^2 + nv / (2 tau_n^2) sum n_kij^2,  L = 2 l,
 
-a weak prior that atoms are nearly round, which keeps dimensions that the sketch tells nothing of
-near those that it knows. Where noise is not weak the round fit's priors are added, that clusters
-have like spreads (less strong here) and like weights.
+with a weak prior that atoms are nearly round. It keeps dimensions that the sketch does not
+determine close to those that it does. Where noise is not weak, the round fit's priors are added:
+similar spreads (less strong here) and similar weights.
 """
 
 from dataclasses import dataclass
@@ -48,15 +48,15 @@ _LARGEST_LOG_STEP: Final = 0.75
 _LARGEST_SLANT_STEP: Final = 0.5
 _RIDGE: Final = 1e-6
 _LARGEST_LEVERAGE: Final = 0.999
-# Larger Jacobians stay in single precision: half the time and memory, and a share of noise needs no
-# more.
+# Larger Jacobians stay in single precision, which halves time and memory and is exact enough for
+# the share of noise.
 _LARGEST_EXACT: Final = 10_000_000
 _CHUNK: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shaped:
-    """A mixture of ellipsoids with its sketches and what it leaves.
+    """A mixture of ellipsoids with its sketches and its residual.
 
     Parameters
     ----------
@@ -105,17 +105,17 @@ def refine_shaped(
     Parameters
     ----------
     target : Target
-        What to explain.
+        The sketch to explain.
     fitted : Shaped
-        Where to start.
+        The starting mixture.
     full : bool
         Whether atoms may be slanted.
     n_iterations : int
-        Most steps taken.
+        Largest number of steps.
     tolerance : float
         Stop after a step that lowers f by less than this share.
     monitor : Monitor
-        Asked before every step whether to go on.
+        Polled for cancellation before every step.
 
     Returns
     -------
@@ -143,8 +143,8 @@ def form_equations(target: Target, fitted: Shaped, *, kind: Kind) -> tuple[Singl
     Returns
     -------
     tuple of float32 (p, 2m) and float64 (p, p)
-        Rows in the order centres, l, n, weights; of a round fit one l an atom. What a bound holds
-        has a row of zeros, and one on the diagonal.
+        Rows in the order centres, l, n, weights; a round fit has one l an atom. A parameter held by
+        a bound has a row of zeros, and one on the diagonal.
     """
     if kind == "round":
         return _form_round_equations(target, fitted)
@@ -160,7 +160,7 @@ def _form_round_equations(target: Target, fitted: Shaped) -> tuple[Single, Vecto
         centres=atoms.centres, log_variances=2.0 * atoms.logs.mean(axis=1), weights=atoms.weights
     )
     jacobian = compute_jacobian(target, round_atoms, fitted.rows, np.arange(len(atoms)))
-    # By the logarithm of the length, as below, which is half that of the variance.
+    # By the logarithm of the length, as below: half that of the variance.
     n_atoms, d = atoms.centres.shape
     jacobian[n_atoms * d : n_atoms * (d + 1)] *= 2.0
     hessian = (jacobian @ jacobian.T).astype(np.float64)
@@ -180,15 +180,15 @@ class Projection:
     jacobian : float64 or float32 (p, 2m)
         J; in double precision unless it is large.
     factor : float64 (p, p)
-        Lower Cholesky factor of J J' + ridge; None where the equations cannot be solved, so that
-        nothing can be held out of the fit.
+        Lower Cholesky factor of J J' + ridge; None where the equations cannot be solved and no
+        equation can be held out of the fit.
     """
 
     jacobian: Vector | Single
     factor: Vector | None
 
     def leave(self, errors: Vector) -> Vector:
-        """Return what the fit leaves of errors (2m, n)."""
+        """Return the part of errors (2m, n) that the fit leaves."""
         if self.factor is None:
             return errors
         from scipy.linalg import cho_solve  # noqa: PLC0415 - a server never needs it
@@ -265,7 +265,7 @@ class _Step:
 
 
 def _prepare(target: Target, fitted: Shaped, *, full: bool) -> _Step:
-    """Form the normal equations, and freeze what a bound holds."""
+    """Form the normal equations, and freeze the parameters that a bound holds."""
     atoms = fitted.atoms
     jacobian = _compute_jacobian(target, atoms, fitted.rows, full=full)
     hessian = (jacobian @ jacobian.T).astype(np.float64)
@@ -294,7 +294,7 @@ def _prepare(target: Target, fitted: Shaped, *, full: bool) -> _Step:
 def _try_steps(
     target: Target, fitted: Shaped, step: _Step, damping: float
 ) -> tuple[Shaped | None, float]:
-    """Shorten the step until the objective falls; None if it does not."""
+    """Shorten the step until the objective falls; None if it never does."""
     for attempt in range(_MOST_TRIES):
         x = step.solve(damping)
         if x is not None:
@@ -408,7 +408,7 @@ def _unpack(atoms: Ellipsoids, x: Vector, *, full: bool) -> Ellipsoids:
 
 
 def _bounds(target: Target, atoms: Ellipsoids, *, full: bool) -> tuple[Vector, Vector, Vector]:
-    """Return the bounds of the parameters, and the most that a step may change each."""
+    """Return the bounds of the parameters, and the largest change of each in one step."""
     n_atoms, d = atoms.centres.shape
     n_slants = n_atoms * d * (d - 1) // 2 if full else 0
     least, largest = (bound / 2.0 for bound in target.log_variance_bounds)

@@ -1,4 +1,4 @@
-"""What a solver returns, and how fitted mixtures become that answer."""
+"""Solutions: the answer of a solver, and its assembly from fitted mixtures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ __all__ = ["Fit", "Solution", "assemble_solution"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Solution:
-    """Centroids with weights, and how far they can be trusted.
+    """Centroids with weights, and the trust that they deserve.
 
     Parameters
     ----------
@@ -36,32 +36,32 @@ class Solution:
         ||sketch - sum_k w_k atom_k||^2 / m of the best fit of k atoms, points or round clusters,
         with the fitted weights w before they were scaled to sum to 1.
     noise_floor : float
-        What the noise alone would leave, in the units of `residual`.
+        The part of `residual` that noise alone would leave.
     at_noise_floor : bool
-        Whether the residual is as low as the noise allows, but for chance: then k atoms explain all
-        that the sketch can tell.
+        Whether the residual is at the noise floor up to chance: then k atoms explain everything
+        that the sketch can show.
     n_replicates : int
-        Independent runs made.
+        Number of independent runs.
     replicate_residuals : tuple of float
         Their residuals, in the order run; the lowest was kept.
     agreement : float
-        Share of the replicates that reached the same residual as the best, which is one of them.
+        Share of the replicates that reached the same residual as the best, which is included.
     solver : str
         Name and version.
     warnings : tuple of str
-        In plain words, what the reader should know; empty if nothing is suspect.
+        Warnings in plain words; empty if there are no doubts.
     succeeded : bool
-        False if nothing usable was found; centroids and weights are then finite place-holders. True
-        says that the solver did its work, not that the sketch held clusters: read `warnings`.
+        False if there is no usable result; centroids and weights are then finite placeholders. True
+        means that the solver ran, not that the sketch held clusters: read `warnings`.
     spreads : float64 (k, d), optional
-        Standard deviation of each cluster's records about its mean, as the fitted density has
-        them, data units; None from a solver of point masses.
+        Standard deviation of each cluster's records about its mean, from the fitted density, data
+        units; None from a solver of point masses.
     mixture : GaussianMixture, optional
         A density that explains the sketch, of k atoms or more; None from a solver of point masses.
     choice : ClusterChoice, optional
-        Why there are so many clusters, if the solver was to choose.
+        Reason for the number of clusters, if the solver chose it.
     evidence : Evidence, optional
-        What the answer is judged by; None from a solver of point masses.
+        Evidence for the verdict; None from a solver of point masses.
     verdict : Verdict, optional
         How far to trust the answer.
     """
@@ -107,12 +107,12 @@ class Fit:
 
 
 def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: str) -> Solution:
-    """Keep the fit of lowest misfit and put it into data units.
+    """Keep the fit of lowest misfit and convert it to data units.
 
     Parameters
     ----------
     problem : DecodingProblem
-        What was solved.
+        The solved problem.
     fits : sequence of Fit
         One for each replicate, at least one, k atoms each.
     solver : str

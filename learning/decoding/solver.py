@@ -1,4 +1,4 @@
-"""What every solver offers, and how it reports progress and hears of cancellation."""
+"""Interface of the solvers, with progress and cancellation."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -17,14 +17,14 @@ class Solver(Protocol):
 
     Guarantees
     ----------
-    `solve` is a function of its arguments and the state of `rng` alone. It reads nothing but the
-    problem, so it is post-processing of the sketch and costs no privacy. It never returns NaN and
-    never lets a foreign error through.
+    `solve` is a function of its arguments and the state of `rng` alone. It reads only the problem,
+    so it is post-processing of the sketch and costs no privacy. It never returns NaN, and converts
+    every foreign error.
     """
 
     @property
     def name(self) -> str:
-        """Stable identity, e.g. "cl-ompr/1"; whatever changes results changes the version."""
+        """Stable identity, e.g. "cl-ompr/1"; any change of results changes the version."""
 
     def solve(
         self,
@@ -39,7 +39,7 @@ class Solver(Protocol):
         Parameters
         ----------
         problem : DecodingProblem
-            What to solve.
+            The problem to solve.
         rng : numpy.random.Generator
             Source of the random starts; it must be able to `spawn`.
         progress : callable, optional
@@ -50,20 +50,20 @@ class Solver(Protocol):
         Returns
         -------
         Solution
-            Always whole; read `succeeded` and `warnings`.
+            Always complete; read `succeeded` and `warnings`.
 
         Raises
         ------
         DecodingCancelledError
-            If `cancelled` returned true.
+            `cancelled` returned true.
         """
 
 
 class Monitor:
-    """Report the progress of one solve as a fraction, and stop it when asked to.
+    """Report the progress of one solve as a fraction, and stop it on request.
 
-    A solver that knows its steps counts them with `advance`; one that does not tells of the
-    fraction that it has reached with `reach`, and hands out stretches of it with `part`.
+    A solver with a known number of steps counts them with `advance`; another reports the fraction
+    reached with `reach`, and assigns intervals of it with `part`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Monitor:
         self._report()
 
     def reach(self, fraction: float) -> None:
-        """Report the fraction that is done; it never falls."""
+        """Report the completed fraction; it never falls."""
         self.check()
         if fraction > self._reached:
             self._reached = min(1.0, fraction)

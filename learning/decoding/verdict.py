@@ -1,4 +1,4 @@
-"""A verdict on an answer in one of four words, and the band of its relative SSE."""
+"""Verdict on an answer: one of four words, and a band for its relative SSE."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class Verdict:
     word : str
         "sound", "rough", "doubtful" or "do not use".
     sentence : str
-        Why, and what to do.
+        The reason, and the action to take.
     low, high : float
-        Where the SSE relative to k-means on the raw records is expected, nine times in ten.
+        Range that contains the SSE relative to k-means on the raw records nine times in ten.
     """
 
     word: str
@@ -27,11 +27,11 @@ class Verdict:
 
     @property
     def is_usable(self) -> bool:
-        """True where centroids are shown without being asked for again."""
+        """True where centroids are shown without a further request."""
         return self.word != "do not use"
 
     def describe_band(self) -> str:
-        """Write the band in words."""
+        """Describe the band in words."""
         if math.isfinite(self.high):
             return f"relative SSE between {self.low:.2f} and {self.high:.2f} is expected"
         return f"relative SSE of {self.low:.2f} or more is expected, without an upper bound"

@@ -1,4 +1,4 @@
-"""The inverse problem that sums pose: find the density that made a global sketch."""
+"""The inverse problem of a global sketch: find the density behind it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def pose_problem(
     Parameters
     ----------
     plan
-        The plan that the sketches were made by.
+        The plan of the sketches.
     totals, weights
-        The sums, with the number of records where a secret one is estimated; and their weights.
+        The sums, with the estimated number of records where it is secret; and their weights.
     noise_energy, signal_energy
         V and ``|z|^2`` under these weights, see :func:`learning.estimate.utility.estimate_utility`.
     n_clusters
@@ -36,7 +36,7 @@ def pose_problem(
     Raises
     ------
     DecodingError
-        The number of clusters does not suit the sketch, or the sketch is not a plausible one.
+        The number of clusters does not suit the sketch, or the sketch is implausible.
     """
     n_effective = weights.compute_effective_records(totals.moments)
     sampling = max(0.0, 1.0 / plan.alpha - signal_energy) / n_effective
@@ -51,6 +51,6 @@ def pose_problem(
         unit=plan.scale,
         noise_variance=noise_energy + sampling,
         n_clusters=n_clusters,
-        # Masks add their part to every coordinate by itself; records are common to all.
+        # Masks vary each coordinate independently; the sample of records is common to all.
         sampling_variance=max(0.0, 1.0 - signal_energy) / n_effective,
     )

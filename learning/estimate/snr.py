@@ -1,4 +1,4 @@
-"""Signal-to-noise ratio of a sketch (seed eq. 6-7): before there are data, and from a release."""
+"""Signal-to-noise ratio of a sketch (seed eq. 6-7): predicted before any data, or estimated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shared.core import AMPLITUDE
 from shared.privacy.mechanism import Mechanism
 
 DEFAULT_SIGNAL_ENERGY = 0.35
-"""``|z|^2`` to assume before there are data; it depends on the data and on the radius law."""
+"""``|z|^2`` to assume before any data exist; it depends on the data and on the radius law."""
 SIGNAL_ENERGY_RANGE = (0.10, 0.45)
-"""The range that was seen: low for many clusters in few dimensions, high for few clusters."""
+"""The observed range: low for many clusters in few dimensions, high for few clusters."""
 
 
 def compute_noise_energy(
@@ -53,11 +53,11 @@ def predict_mechanism_snr(
     signal_energy: float = DEFAULT_SIGNAL_ENERGY,
     count_variance: float = 0.0,
 ) -> float:
-    """Predict the SNR of the global sketch that a mechanism leaves, before any data exist.
+    """Predict the SNR of the global sketch under a mechanism, before any data exist.
 
     Seed eq. 7 for any mechanism: ``V = 2 L Var / (A alpha n)^2``, for the size-weighted average.
-    How the n records are spread over the L sketches does not matter, for every sketch carries the
-    same noise.
+    The distribution of the n records over the L sketches does not matter, because every sketch
+    carries the same noise.
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ def predict_mechanism_snr(
     amplitude, alpha
         A, and r / m.
     signal_energy
-        ``|z|^2``: an assumption; 0.10 to 0.45 was seen, and the SNR is nearly proportional to it.
+        ``|z|^2``, an assumption: 0.10 to 0.45 was observed, and the SNR is nearly proportional.
     count_variance
-        Noise variance of the number of records of one sketch, where it is secret. Dividing by
-        their sum adds ``|z|^2 L count_variance / n^2`` to V.
+        Noise variance of the number of records of one sketch, where it is secret. Division by the
+        sum of these numbers adds ``|z|^2 L count_variance / n^2`` to V.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def predict_mechanism_snr(
 def estimate_signal_energy(
     sketch: NDArray[np.complex128], *, noise_energy: float, alpha: float, n_records: int
 ) -> float:
-    """Estimate ``|z|^2`` from a released sketch: shape ``(m,)``; post-processing, costs nothing.
+    """Estimate ``|z|^2`` from a released sketch: shape ``(m,)``; post-processing, costs no privacy.
 
     ``(mean |s_j|^2 - V - 1 / (alpha n)) / (1 - 1 / n)``, cut below at zero.
     """

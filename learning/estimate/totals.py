@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from learning.estimate.weighting import SizeMoments
 
 LIMB_BITS = 63
-"""So that the low limb is never negative and both are int64."""
+"""63, so that the low limb is never negative and both are int64."""
 
 
 def split_limbs(values: Iterable[int]) -> NDArray[np.int64]:
@@ -40,7 +40,7 @@ def join_limbs(limbs: NDArray[np.int64]) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """The exact sums over sketches, which everything that is estimated follows from.
+    """The exact sums over sketches; every estimate derives from them.
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ class Totals:
         ``sum S``, shape ``(D,)``, int64: 2 m real parts, then imaginary parts; and last the noised
         number of records, scaled, where it is secret.
     size_sums
-        ``sum n S``, shape ``(2, D)``, int64: the limbs of :func:`split_limbs`, for n S may need
+        ``sum n S``, shape ``(2, D)``, int64: the limbs of :func:`split_limbs`, because n S may need
         more than 64 bits.
     moments
-        Of the numbers of records; those that are secret count as 0.
+        Moments of the numbers of records; secret numbers count as 0.
     """
 
     sums: NDArray[np.int64]

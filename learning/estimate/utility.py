@@ -1,4 +1,4 @@
-"""Weights of sketches, and the utility of the global sketch that they make."""
+"""Utility of a global sketch, and the weights of its sketches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Utility:
     Parameters
     ----------
     n_records, n_records_error
-        An estimate and its standard error where the number is secret; else exact, and 0.
+        An estimate and its standard error where the number is secret; otherwise exact, and 0.
     noise_energy
-        With what the noise of a secret number adds; None where there is no record, or none that
-        can be told from noise.
+        V, including the noise of a secret number of records; None where there is no record, or
+        none distinct from noise.
     """
 
     n_sketches: int
@@ -51,13 +51,13 @@ def form_sketch(
     ----------
     sums, size_sums
         Shapes ``(D,)`` and ``(2, D)``, as in :class:`~learning.estimate.totals.Totals`; a noised
-        count at the end is left out.
+        count at the end is ignored.
     """
     n_features = 2 * plan.n_frequencies
     return weights.average(
         moments,
         sums=sums[:n_features].astype(np.float64),
-        # Joined as integers first, so that each is rounded once and alike on every machine.
+        # Joined as integers first, so that each is rounded once, alike on every machine.
         size_sums=np.array([float(total) for total in join_limbs(size_sums[:, :n_features])]),
         amplitude=plan.amplitude,
         alpha=plan.alpha,
@@ -78,7 +78,7 @@ def weigh(plan: SketchPlan, totals: Totals, weighting: str) -> Weights:
         noise_variance=plan.mechanism.variance,
         amplitude=plan.amplitude,
         alpha=plan.alpha,
-        # Under size weights, for the best ones are not known yet; the minimum is flat.
+        # Under size weights: the best ones are not known yet, and the minimum is flat.
         signal_energy=estimate_utility(
             plan, totals, count_records(plan, totals), SIZE_WEIGHTS
         ).signal_energy,
@@ -90,7 +90,7 @@ def estimate_utility(
 ) -> Utility:
     """Estimate signal, noise and their ratio from sums; post-processing, costs no privacy.
 
-    Dividing by a number of records with relative variance c adds ``c |z|^2`` to the noise.
+    Division by a number of records with relative variance c adds ``c |z|^2`` to the noise.
     """
     moments = put_count(totals, count).moments
     if not count.is_clear:
@@ -110,7 +110,7 @@ def estimate_utility(
     )
     n_effective = _count_effective(weights, moments)
     sketch = form_sketch(plan, weights, moments, sums=totals.sums, size_sums=totals.size_sums)
-    # Features have modulus at most 1, of which a record adds to the share alpha.
+    # Features have modulus at most 1; a record adds to the share alpha of them.
     signal = min(
         1.0 / plan.alpha,
         estimate_signal_energy(sketch, noise_energy=noise, alpha=plan.alpha, n_records=n_effective)
@@ -119,7 +119,7 @@ def estimate_utility(
     noise += count.relative_variance * signal
     snr = predict_snr(
         signal_energy=signal,
-        # Noise may round to nothing at an absurd epsilon; the ratio stays finite then.
+        # Noise may round to zero at an absurd epsilon; this keeps the ratio finite.
         noise_energy=max(noise, sys.float_info.min),
         alpha=plan.alpha,
         n_records=n_effective,
@@ -137,9 +137,9 @@ def estimate_utility(
 def _count_effective(weights: Weights, moments: SizeMoments) -> int:
     """Return the whole effective records, at least two where there are two.
 
-    Rounded down, so that the sampling error is never told too small; one record alone says nothing
-    of the signal.
+    Rounded down, so that the sampling error is never understated; one record alone carries no
+    information on the signal.
     """
-    # Under size weights they are whole, which rounding of floats must not turn into one fewer.
+    # Under size weights they are whole; float rounding must not make them one fewer.
     whole = math.floor(weights.compute_effective_records(moments) * (1.0 + 1e-12))
     return max(min(2, moments.first), whole)

@@ -1,11 +1,11 @@
 """Weights of sketches in the global sketch: by size, or for the least error.
 
 The global sketch is ``sum_l w_l s_l / sum_l w_l`` with ``s_l = S_l / (A alpha n_l)``. Every sketch
-carries the same noise whatever its size, so sketches smaller than half the mean size lower the SNR
-under the paper's size weights. The best weights are ``n^2 / (v + c n)`` with v the noise of one
-sketch's sum and c the sampling variance of one record. Here weights are ``a n + b n^2`` with the
-best a and b: within the moments that sums can carry exactly, and equal to the best weights at both
-ends, ``n`` where sampling dominates and ``n^2`` where noise does.
+carries the same noise whatever its size, so sketches below half the mean size lower the SNR under
+the paper's size weights. The best weights are ``n^2 / (v + c n)`` with v the noise of one sketch's
+sum and c the sampling variance of one record. This module uses ``a n + b n^2`` with the best a and
+b: sums can carry their moments exactly, and they equal the best weights at both ends, ``n`` where
+sampling dominates and ``n^2`` where noise does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WEIGHTINGS = ("size", "noise-optimal")
 
 @dataclass(frozen=True, kw_only=True)
 class SizeMoments:
-    """Exact moments of the sizes of the sketches in a selection: integers.
+    """Exact integer moments of the sizes of the sketches in a selection.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ class Weights:
     ) -> float:
         """Compute V, the squared modulus that privacy noise adds to one averaged feature.
 
-        ``V = 2 Var sum_l (w_l / n_l)^2 / (A alpha sum_l w_l)^2``, Var the noise variance of one
-        real coordinate of one sketch.
+        ``V = 2 Var sum_l (w_l / n_l)^2 / (A alpha sum_l w_l)^2``, with Var the noise variance of
+        one real coordinate of one sketch.
         """
         squares = (
             self.a**2 * moments.n_sketches
@@ -112,7 +112,7 @@ class Weights:
 
 
 SIZE_WEIGHTS = Weights(a=1.0, b=0.0)
-"""The paper's: every record counts the same."""
+"""The paper's weights: every record counts the same."""
 
 
 def choose_weights(
@@ -126,21 +126,21 @@ def choose_weights(
 ) -> Weights:
     """Choose the weights of a global sketch.
 
-    ``noise-optimal`` minimises ``w' M w / (g' w)^2`` over ``w = (a, b)``, M the error of the
-    average by moments, g the sums of n and n^2; so ``w = M^-1 g``.
+    ``noise-optimal`` minimises ``w' M w / (g' w)^2`` over ``w = (a, b)``, with M the error of the
+    average by moments and g the sums of n and n^2; so ``w = M^-1 g``.
 
     Parameters
     ----------
     weighting
         ``size`` or ``noise-optimal``.
     moments
-        Of the sizes.
+        Moments of the sizes.
     noise_variance
-        Of one real coordinate of one sketch's sum.
+        Variance of one real coordinate of one sketch's sum.
     amplitude, alpha
         A and r / m.
     signal_energy
-        ``|z|^2``, mean over features; an estimate does, for the minimum is flat.
+        ``|z|^2``, mean over features; an estimate suffices, because the minimum is flat.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def choose_weights(
         return SIZE_WEIGHTS
     v = 2.0 * noise_variance / (amplitude * alpha) ** 2
     c = max(0.0, 1.0 / alpha - signal_energy)
-    # In units of the mean size, so that the four entries are of one magnitude.
+    # In units of the mean size, so that the four entries have one magnitude.
     mean = moments.first / moments.n_sketches
     one, two, three = (
         moments.first / mean,

@@ -1,1 +1,1 @@
-"""Choices before there are data: m, mechanism and radius law, and the quality to expect of them."""
+"""Choices before any data exist: m, mechanism and radius law, and the expected quality."""

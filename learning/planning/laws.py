@@ -1,8 +1,8 @@
-"""Which radius law suits a noise: narrow under strong noise, wide where there is little.
+"""Radius laws by noise: a narrow law under strong noise, a wide one under weak noise.
 
-A narrow law puts every frequency where clusters of the stated scale are seen best. A wide one
-forgives a scale that is wrong, and sees clusters that are far apart or unlike in spread; but some
-of its frequencies tell little, and under strong noise that is not affordable. The limits were
+A narrow law puts every frequency where clusters of the stated scale are detected best. A wide one
+tolerates a wrong scale, and detects clusters that are far apart or differ in spread; but some of
+its frequencies carry little information, which strong noise does not allow. The limits were
 measured with the mixture decoder: ``docs/explanation/decoding.md`` has the table.
 """
 
@@ -16,14 +16,14 @@ from shared.core import RadiusLaw
 
 @dataclass(frozen=True, kw_only=True)
 class LawChoice:
-    """A radius law for a noise, and why.
+    """A radius law for a noise level, and the reason for it.
 
     Parameters
     ----------
     law
-        To put into the plan.
+        The law to put into the plan.
     least_snr_per_parameter
-        Chosen from this SNR m / (k d) on.
+        Least SNR m / (k d) at which it is chosen.
     reason
         A clause that completes "because".
     """
@@ -37,13 +37,13 @@ LAW_CHOICES: Final = (
     LawChoice(
         law=RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.5, tail_high=32.0),
         least_snr_per_parameter=1e4,
-        reason="noise is weak, and low frequencies too see clusters that are far apart or whose "
-        "scale was guessed wrong",
+        reason="noise is weak, and low frequencies also detect clusters that are far apart or "
+        "whose scale was guessed wrong",
     ),
     LawChoice(
         law=RadiusLaw(sigma_low=1.0, sigma_high=4.0),
         least_snr_per_parameter=800.0,
-        reason="noise is moderate, and lower frequencies too see clusters that are not round",
+        reason="noise is moderate, and lower frequencies also detect clusters that are not round",
     ),
     LawChoice(
         law=RadiusLaw(sigma_low=0.7, sigma_high=3.0),
@@ -54,20 +54,20 @@ LAW_CHOICES: Final = (
     LawChoice(
         law=RadiusLaw(sigma_low=0.8, sigma_high=2.0),
         least_snr_per_parameter=0.0,
-        reason="noise is strong, and only frequencies near the scale tell enough, so that the "
-        "scale has to be right",
+        reason="noise is strong, and only frequencies near the scale carry enough information, so "
+        "that the scale has to be right",
     ),
 )
 """From weak noise to strong."""
 
 
 def choose_radius_law(snr_per_parameter: float) -> LawChoice:
-    """Choose the law for a predicted SNR m / (k d), which is positive or zero."""
+    """Choose the law for a predicted SNR m / (k d), which is not negative."""
     return next(c for c in LAW_CHOICES if snr_per_parameter >= c.least_snr_per_parameter)
 
 
 def describe_law(law: RadiusLaw) -> str:
-    """Write a law in words, w being the scale."""
+    """Write a law in words; w is the scale."""
     words = f"{law.kind}, sigma from {law.sigma_low:g} w to {law.sigma_high:g} w"
     if law.tail_share:
         words += f", for {law.tail_share:.0%} of the frequencies up to {law.tail_high:g} w instead"

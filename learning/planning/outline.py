@@ -1,4 +1,4 @@
-"""The outline of a study: what is known before it starts."""
+"""Outline of a study: the facts known before it starts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from shared.errors import PrivacyError
 from shared.privacy.sensitivity import require_neighbouring
 
 FEATURES_PER_PARAMETER = (2, 3, 5, 7, 10)
-"""Candidates for m / (k d): below 2 too few equations, above 10 no gain was measured."""
+"""Candidates for m / (k d): below 2 there are too few equations, above 10 no gain was measured."""
 POSSIBLE_CLUSTERS = (50, 20, 10, 5)
-"""The largest numbers of clusters that are planned for where nobody knows how many are wanted."""
+"""Largest numbers of clusters to plan for if the wanted number is unknown."""
 LARGEST_FREQUENCIES = 1 << 20
 """The most frequencies that a plan may have."""
 HEADROOM = 4
-"""A sketch may hold this many times the mean number of records."""
+"""Room in a sketch, as a multiple of the mean number of records."""
 SECRET_HEADROOM = 64
-"""The same where the number is secret: no device looks at it, so that far more must fit."""
+"""The same where the number is secret: no device checks it, so much more must fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,22 +31,22 @@ class StudyOutline:
     n_dimensions, n_clusters
         d, and the largest number k of clusters that may be wanted.
     signal_energy
-        ``|z|^2``, an assumption: 0.10 to 0.45 was seen.
+        ``|z|^2``, an assumption: 0.10 to 0.45 was observed.
     neighbouring
-        ``replace-one``, or ``add-remove-one`` where presence is secret: there some of the sketches
-        may hold no record, and masks are refused.
+        ``replace-one``, or ``add-remove-one`` where presence is secret: some sketches may then
+        hold no record, and masks are refused.
     bytes_are_scarce
-        Whether the least m that reaches the target is wanted, rather than the best quality.
+        Whether to take the least m that reaches the target, rather than the best quality.
     mask_groups
-        m / r. Above 1, Laplace noise with masks is among the candidates; it is never recommended,
-        for masks buy computing time and cost variance.
+        m / r. Above 1, Laplace noise with masks is a candidate; it is never recommended, because
+        masks save computing time but add variance.
 
     Raises
     ------
     PrivacyError
         A count is below 1, the relation is unknown, there are fewer records than sketches, more
-        frequencies would be needed than a plan may have, or the signal energy does not lie between
-        0 and 1.
+        frequencies are needed than a plan may have, or the signal energy does not lie between 0
+        and 1.
     """
 
     n_records: int
@@ -84,12 +84,12 @@ class StudyOutline:
 
     @property
     def hides_presence(self) -> bool:
-        """True if it is secret that a record is there."""
+        """True if a record's presence is secret."""
         return self.neighbouring == "add-remove-one"
 
     @property
     def most_records(self) -> int:
-        """Records that a sketch is sized for: a multiple of the mean, rounded up."""
+        """Records that a sketch has room for: a multiple of the mean, rounded up."""
         headroom = SECRET_HEADROOM if self.hides_presence else HEADROOM
         return headroom * -(-self.n_records // self.n_sketches)
 

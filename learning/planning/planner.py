@@ -1,7 +1,7 @@
-"""Which noise and how many frequencies a study should choose, before any data exist.
+"""Planner: mechanism and number of frequencies of a study, before any data exist.
 
 Every figure is predicted: the noise by ``calibrate_mechanism``, the quality by the band of
-``learning.planning.quality``. Exact rationals come in and go out.
+``learning.planning.quality``. Inputs and outputs are exact rationals.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from shared.privacy import (
 from shared.privacy.mechanism import require_epsilon
 
 _PAYLOAD_WIDTHS = range(2, 9)
-# Epsilons that are searched: three digits, from 1e-6 to 100. Wider has no use.
+# The search covers epsilons of three digits from 1e-6 to 100; a wider range has no use.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -6, 2
-# Predicted qualities nearer than this are alike: the rule of thumb is not finer.
+# Predicted qualities this close count as equal: the rule of thumb is not finer.
 _ALIKE = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One choice of noise and number of frequencies, and what it is predicted to give.
+    """One choice of noise and number of frequencies, with its predicted quality.
 
     Parameters
     ----------
     mechanism, n_frequencies, measurements_per_record
         Name, m and r.
     epsilon, delta
-        What one sketch guarantees; delta is 0 but for the discrete Gaussian.
+        The guarantee of one sketch; delta is 0 except for the discrete Gaussian.
     snr
         Of the global sketch (seed eq. 7), at the outline's signal energy.
     band
@@ -78,7 +78,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A candidate whose noise cannot be calibrated, and why."""
+    """A candidate whose noise cannot be calibrated, and the error."""
 
     mechanism: str
     n_frequencies: int
@@ -87,18 +87,18 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Candidates side by side, and the one to take.
+    """Candidates side by side, and the recommended one.
 
     Parameters
     ----------
     candidates
-        Those that can be calibrated, by mechanism and ascending m.
+        The candidates that can be calibrated, by mechanism and ascending m.
     refusals
-        Those that cannot.
+        The candidates that cannot be calibrated.
     recommended
         One of the candidates, without masks.
     target_sse
-        The wanted relative SSE.
+        The requested relative SSE.
     cluster_range
         The numbers of clusters that the recommended candidate supports.
     """
@@ -124,7 +124,7 @@ def predict_candidate(
     delta: Fraction = Fraction(0),
     measurements_per_record: int | None = None,
 ) -> Candidate:
-    """Predict what one choice gives.
+    """Predict the quality of one choice.
 
     Parameters
     ----------
@@ -133,14 +133,14 @@ def predict_candidate(
     mechanism, n_frequencies
         One of ``MECHANISMS``, and m.
     epsilon, delta
-        What one sketch has to guarantee; mechanisms without a delta leave it unused.
+        The required guarantee of one sketch; mechanisms without a delta ignore it.
     measurements_per_record
         r; m if not given.
 
     Raises
     ------
     PrivacyError
-        The mechanism cannot be calibrated to this.
+        The mechanism cannot be calibrated to this guarantee.
     """
     r = n_frequencies if measurements_per_record is None else measurements_per_record
     used = delta if get_mechanism(mechanism).needs_delta else Fraction(0)
@@ -179,7 +179,7 @@ def predict_candidate(
 
 
 def _find_width(outline: StudyOutline, mechanism: Mechanism) -> int:
-    """Find the bytes of one coordinate, by the plan's rule."""
+    """Find the bytes of one coordinate by the plan's rule."""
     bound = outline.most_records * AMPLITUDE + mechanism.noise_bound
     for width in _PAYLOAD_WIDTHS:
         if bound < 1 << (8 * width - 1):
@@ -196,11 +196,11 @@ def advise(
 ) -> Advice:
     """Recommend a mechanism and a number of frequencies for a budget.
 
-    Among the candidates whose whole band lies within the target, pure epsilon comes before one with
-    a delta, and then the best predicted quality; of candidates that are alike to 0.005, the least
-    m. Where bytes are scarce it is the least m that reaches the target. If none reaches it, the
-    lowest band. The largest number of clusters that may be wanted decides: fewer can always be
-    found in the same sketches, more cannot.
+    Among the candidates whose whole band lies within the target, pure epsilon precedes one with a
+    delta, then the best predicted quality wins; among candidates equal to 0.005, the least m. Where
+    bytes are scarce, the least m that reaches the target wins. If none reaches it, the lowest band
+    wins. The comparison uses the largest wanted number of clusters: the same sketches also give
+    fewer clusters, but not more.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def advise(
     epsilon, delta
         The budget of one sketch, exact. With ``delta = 0`` only pure mechanisms are considered.
     target_sse
-        The wanted relative SSE, above 1.
+        The requested relative SSE, above 1.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def advise(
 def choose_candidate(
     candidates: list[Candidate], target_sse: float, *, bytes_are_scarce: bool = False
 ) -> Candidate:
-    """Choose among candidates as :func:`advise` does; there is at least one."""
+    """Choose among one or more candidates as :func:`advise` does."""
     reaching = [candidate for candidate in candidates if candidate.band.reaches(target_sse)]
     if not reaching:
         return min(
@@ -272,15 +272,15 @@ def choose_candidate(
 def advise_for_unknown_clusters(
     outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
 ) -> tuple[StudyOutline, Advice]:
-    """Recommend where nobody knows how many clusters there are.
+    """Recommend a mechanism and a number of frequencies for an unknown number of clusters.
 
-    Tries the largest numbers of ``POSSIBLE_CLUSTERS`` in turn and takes the first that the budget
-    allows within the target, and the least of them if it allows none.
+    Tries ``POSSIBLE_CLUSTERS`` in turn and takes the first number that the budget allows within the
+    target, or the least of them if it allows none.
 
     Returns
     -------
     tuple
-        The outline with the number of clusters that was planned for, and the advice.
+        The outline with the planned number of clusters, and the advice.
 
     Raises
     ------
@@ -313,13 +313,13 @@ def find_smallest_epsilon(
 ) -> Candidate:
     """Find the smallest epsilon of three digits at which some candidate reaches a target.
 
-    Bisection over the rationals ``i 10^e`` with three-digit i, all exact: what comes out suffices,
-    and the next smaller of them does not.
+    Bisection over the rationals ``i 10^e`` with three-digit i, all exact: the result suffices, and
+    the next smaller of them does not.
 
     Returns
     -------
     Candidate
-        The one to take at that epsilon.
+        The recommended candidate at that epsilon.
 
     Raises
     ------
@@ -335,7 +335,7 @@ def find_smallest_epsilon(
     low, high = -1, 900 * (_LARGEST_EXPONENT - _LEAST_EXPONENT)
     if not suffices(high):
         raise PrivacyError(
-            "is out of reach of every candidate, whatever the epsilon",
+            "cannot be reached by any candidate at any epsilon",
             field="target_sse",
             fix="allow a larger relative SSE, or gather more records on fewer devices",
         )

@@ -1,7 +1,7 @@
-"""Quality to expect of centroids, from the SNR and the number of equations: rules of thumb.
+"""Expected quality of centroids, from the SNR and the number of equations: rules of thumb.
 
-:func:`predict_quality` is the seed paper's rule for its own decoder, :func:`predict_relative_sse` a
-band around what the mixture decoder was measured to reach.
+:func:`predict_quality` is the seed paper's rule for its own decoder; :func:`predict_relative_sse`
+gives a band around the measured quality of the mixture decoder.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class QualityPrediction:
-    """The prediction of the seed paper's rule of thumb for a decode.
+    """Prediction of the seed paper's rule of thumb for a decode.
 
     Parameters
     ----------
     features_per_parameter
-        m / (k d); the rule asks for at least 10.
+        m / (k d); the rule requires at least 10.
     snr_per_parameter
-        SNR m / (k d); the rule asks for at least 100.
+        SNR m / (k d); the rule requires at least 100.
     largest_relative_sse
-        1.2 when both hold; None when the rule says nothing.
+        1.2 when both hold; None when the rule does not apply.
     """
 
     features_per_parameter: float
@@ -66,9 +66,9 @@ _LEAST_EXCESS = 3.0
 _LEAST_SATURATION = 3.0
 _LEAST_SNR_SEEN = 8.0
 _LEAST_FEATURES_SEEN = 2.0
-# At m / (k d) = 2 and 5: what misfit alone costs where clusters are not round, what noise adds to
-# it, times SNR m / (k d), and the SNR m / (k d) at which half the decodes miss clusters, which
-# costs up to _MISSED.
+# At m / (k d) = 2 and 5: the cost of misfit alone where clusters are not round; the cost of noise,
+# times SNR m / (k d); and the SNR m / (k d) at which half the decodes miss clusters, which costs up
+# to _MISSED.
 _FEATURES = (2.0, 5.0)
 _MISFIT = (0.13, 0.07)
 _NOISE_EXCESS = (16.0, 11.0)
@@ -78,7 +78,7 @@ _MISSED = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class QualityBand:
-    """Where the SSE, relative to k-means on the raw records, is expected: a rule of thumb.
+    """Expected range of the SSE relative to k-means on the raw records: a rule of thumb.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class QualityBand:
     high: float
 
     def reaches(self, relative_sse: float) -> bool:
-        """Return whether the whole band lies at or below a wanted relative SSE."""
+        """Return whether the whole band lies at or below a relative SSE."""
         return self.high <= relative_sse
 
     def describe(self) -> str:
@@ -125,9 +125,9 @@ def predict_relative_sse(
     log f, and all stay there beyond. Below f = 2 or x = 8 nothing was measured and ``high`` is
     infinite.
 
-    A rule of thumb, not a bound, fitted to the runs that the table shows. It encloses what the
-    mixture decoder (Gaussian atoms, pooled k-means) was measured to reach under the radius law that
-    the planner chooses for the noise. On ten Gaussian clusters in ten dimensions, relative SSE as
+    This is a rule of thumb, not a bound, fitted to the runs in the table. It encloses the measured
+    quality of the mixture decoder (Gaussian atoms, pooled k-means) under the radius law that the
+    planner chooses for the noise. On ten Gaussian clusters in ten dimensions, relative SSE as
     median / 90th percentile of 20 runs, printed by ``python -m benchmarks.utility``:
 
     ====  =============  =============  =============  =============
@@ -145,18 +145,18 @@ def predict_relative_sse(
     3330  1.008 / 1.013  1.006 / 1.008  1.005 / 1.007  1.004 / 1.006
     ====  =============  =============  =============  =============
 
-    Real clusters are not Gaussian, which is what ``misfit`` stands for. Three real sets at the same
+    Real clusters are not Gaussian; ``misfit`` accounts for that. Three real sets at the same
     epsilon went from 1.106, 1.175 and 1.20 at f = 2 to 1.041, 1.055 and 1.04 at f = 5, and a
     mixture of many clusters from 1.148 to 1.005.
 
-    It holds for data of that kind: clusters of comparable size, public scales close to the
-    truth. Not so with rare far clusters, scales wrong by 2 or more under noise, or the seed paper's
-    decoder, for which see :func:`predict_quality`.
+    It holds for such data: clusters of comparable size, public scales close to the truth. It does
+    not hold for rare far clusters, scales wrong by 2 or more under noise, or the seed paper's
+    decoder (see :func:`predict_quality`).
 
     Parameters
     ----------
     snr
-        Of the global sketch; positive or zero.
+        SNR of the global sketch; positive or zero.
     n_frequencies, n_clusters, n_dimensions
         m, k and d.
 
@@ -174,14 +174,14 @@ def predict_relative_sse(
     return QualityBand(
         features_per_parameter=features,
         snr_per_parameter=x,
-        # Saturates, as the SSE itself does: centroids in wrong places are never infinitely bad.
+        # Saturates, as the SSE does: misplaced centroids are never infinitely bad.
         low=1.0 + _LEAST_EXCESS / (x + _LEAST_EXCESS / _LEAST_SATURATION),
         high=high,
     )
 
 
 def _interpolate(features: float, ends: tuple[float, float]) -> float:
-    """Interpolate a power law between the measured ends, constant beyond them."""
+    """Interpolate a power law between the measured ends; constant beyond them."""
     logs = np.interp(math.log(features), np.log(_FEATURES), np.log(ends))
     return math.exp(float(logs))
 
@@ -193,7 +193,7 @@ class ClusterRange:
     Parameters
     ----------
     within_target
-        The largest k whose whole band lies within the wanted relative SSE; 0 if there is none.
+        The largest k whose whole band lies within the requested relative SSE; 0 if there is none.
     at_most
         The largest k that has a band at all; 0 if there is none.
     """
@@ -215,14 +215,14 @@ class ClusterRange:
 def find_cluster_range(
     *, snr: float, n_frequencies: int, n_dimensions: int, target_sse: float
 ) -> ClusterRange:
-    """Find the numbers of clusters that a sketch supports; parameters as the predictions' own."""
+    """Find the numbers of clusters that a sketch supports; parameters as in the predictions."""
 
     def predict(k: int) -> float:
         return predict_relative_sse(
             snr=snr, n_frequencies=n_frequencies, n_clusters=k, n_dimensions=n_dimensions
         ).high
 
-    # Fewer clusters always leave more equations and more signal for each: the band only falls.
+    # Fewer clusters always leave more equations and more signal for each, so the band only falls.
     most = int(n_frequencies // (_LEAST_FEATURES_SEEN * n_dimensions))
     return ClusterRange(
         within_target=_find_last(most, lambda k: predict(k) <= target_sse),
@@ -231,7 +231,7 @@ def find_cluster_range(
 
 
 def _find_last(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the last of 0, 1, ..., most for which something holds that fails from some on."""
+    """Return the last of 0, 1, ..., most for which ``holds`` is true; it is monotone."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
 """The integer sketch: pure mathematics, defined once and bit-identical in every engine.
 
-Importable by every package. Imports numpy and ``shared.errors`` only; randomness and clocks come in
-as arguments. ``docs/explanation/sketch.md`` is the definition that a port has to follow.
+Every package may import it. It imports only numpy and ``shared.errors``; randomness and clocks come
+in as arguments. ``docs/explanation/sketch.md`` is the definition that a port must follow.
 """
 
 from shared.core.features import AMPLITUDE, compute_features, feature_table

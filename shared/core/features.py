@@ -1,8 +1,8 @@
 """Step 4 of the sketch: a 16-bit phase to (cos, sin) by a fixed sequence of integer operations.
 
-The sequence needs six rounded high multiplications a feature, which vector units do on 16-bit
-lanes. It is defined by integers alone, so all 65,536 inputs can be enumerated, and sensitivities
-are read off that enumeration instead of a formula.
+A feature takes six rounded high multiplications, which vector units do on 16-bit lanes. Its
+definition uses integers alone, so all 65,536 inputs can be enumerated, and sensitivities are read
+from that enumeration instead of a formula.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def compute_features(phase: ArrayLike) -> tuple[NDArray[np.int16], NDArray[np.in
     """Compute the integer feature of each phase.
 
     ``(c, s)`` approximates ``A (cos, sin)(2 pi (p + 1/2) / 2^16)``: a phase stands for the middle
-    of the interval that was truncated to it.
+    of the interval that truncation maps to it.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def compute_features(phase: ArrayLike) -> tuple[NDArray[np.int16], NDArray[np.in
     the exact value; half a turn further gives exactly ``(-c, -s)``.
     """
     p = np.asarray(phase, dtype=np.int32)
-    # 1. Offset from the middle of its quarter turn, odd, so that no square reaches 2^30.
+    # 1. Offset from the middle of the quarter turn; odd, so that no square reaches 2^30.
     t = 4 * (p & 0x3FFF) + 2 - 0x8000
     # 2. Even and odd parts, by Horner's rule in t^2.
     t2 = _high(t, t)
     even = _high(t2, _high(t2, np.full_like(p, EVEN[2])) + EVEN[1]) + EVEN[0]
     odd = _high(t2, _high(t2, np.full_like(p, ODD[2])) + ODD[1]) + ODD[0]
     odd = _high(t >> 1, odd)
-    # 3. Turn by the quarter: the signs of cos and sin in the middle of it.
+    # 3. Rotate by the quarter: the signs of cos and sin in its middle.
     quarter = p >> 14
     cos_sign = np.where((quarter == 0) | (quarter == 3), 1, -1)
     sin_sign = np.where(quarter < 2, 1, -1)

@@ -1,8 +1,9 @@
-"""Frequencies from a published seed, the same bits on every machine.
+"""Frequencies from a published seed: the same bits on every machine.
 
 Only operations that IEEE 754 rounds correctly are used (+, -, *, /, sqrt, conversion, scaling by
-powers of two), in a fixed order. The logarithm that normal variates need is a fixed sequence of
-those: mathematical libraries, and even one library on two processors, round theirs differently.
+powers of two), in a fixed order. The logarithm in the normal variates is a fixed sequence of these,
+because mathematical libraries round theirs differently, and even one library does so on two
+processors.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class RadiusLaw:
         values give a single scale.
     tail_share, tail_high
         For this share of the features, spread evenly among them, sigma lies between ``sigma_high``
-        and ``tail_high`` instead. These low frequencies see clusters that are far apart, or wider
-        than the scale says.
+        and ``tail_high`` instead. These low frequencies detect clusters that are far apart, or
+        wider than the scale.
     """
 
     kind: Literal["adapted", "folded-gaussian", "gaussian"] = "adapted"
@@ -73,7 +74,7 @@ class RadiusLaw:
             raise PlanError("must be finite and positive", field="radius_law.tail_high")
 
     def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
-        """Return which features have their sigma in the tail: shape ``(m,)``."""
+        """Return the features whose sigma is in the tail: bool, shape ``(m,)``."""
         ends = np.floor(np.arange(n_frequencies + 1) * self.tail_share)
         is_tail: NDArray[np.bool_] = ends[1:] > ends[:-1]
         return is_tail
@@ -104,7 +105,7 @@ class FrequencyMatrix:
         return int(self.turns.shape[1])
 
     def to_angular(self, quantiser: Quantiser) -> Floats:
-        """Return Omega: shape ``(d, m)``, radians per data unit, of exactly these integers."""
+        """Return Omega of exactly these integers: shape ``(d, m)``, radians per data unit."""
         per_step = _TWO_PI * 2.0**-self.bits * STEPS / quantiser.half_width
         return per_step[:, None] * self.turns.astype(np.float64)
 
@@ -130,13 +131,13 @@ def draw_frequencies(
     Returns
     -------
     FrequencyMatrix
-        The first m' columns for a smaller m' are the same directions and radii.
+        A smaller m' with the same seed gives the first m' columns, with equal directions and radii.
 
     Raises
     ------
     PlanError
         A size or scale is not positive, or a frequency turns more than once in two quantisation
-        steps, so that 16-bit records could not resolve it.
+        steps, which 16-bit records could not resolve.
     """
     if n_frequencies < 1:
         raise PlanError("must be at least 1", field="n_frequencies", fix="use 2 to 5 times k d")
@@ -172,7 +173,7 @@ def _draw_scaled(seed: bytes, d: int, m: int, law: RadiusLaw) -> Floats:
 
 
 def _draw_sigmas(seed: bytes, m: int, law: RadiusLaw) -> Floats:
-    """Scales of the features, shape (m,); features of body and tail take theirs in turn."""
+    """Scales of the features, shape (m,); body and tail each take theirs in order."""
     tail = law.is_tail(m)
     sigma = np.empty(m)
     for members, label, low, high in (
@@ -197,7 +198,7 @@ def _take(batches: Iterator[Floats], count: int) -> Floats:
 
 
 def _sum_of_squares(rows: Floats) -> Floats:
-    """Sum of squares over the first axis, added in order: library sums choose their own order."""
+    """Sum of squares over the first axis, added in order: libraries choose their own order."""
     total = np.zeros(rows.shape[1:])
     for row in rows:
         total = total + row * row

@@ -1,8 +1,8 @@
-"""Masks: which r of the m features a record adds to, without the cost of drawing them singly.
+"""Masks: the r of m features that a record adds to, without the cost of drawing them singly.
 
-Definition 3 of the seed paper wants the mask of every record uniform over the r-subsets. Here the
+Definition 3 of the seed paper makes every record's mask uniform over the r-subsets. Here the
 features of a block of records are permuted and cut into m / r groups, and every record is assigned
-one group, independently and uniformly. Each mask is then uniform, and each feature of a group meets
+one group, independently and uniformly. Each mask is then uniform, and each feature of a group sums
 the records of that group in one dense block.
 """
 
@@ -29,8 +29,8 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 def mix(key: int, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return word number ``index`` of SplitMix64 started at ``key``, modulo 2^64.
 
-    Counter-based, so that the mask of any record is known from its counter alone. Masks are public
-    and protect nothing; they only have to be spread evenly and independent of the data.
+    Counter-based: a record's counter alone gives its mask. Masks are public and protect nothing;
+    they only have to be spread evenly and be independent of the data.
     """
     z = np.uint64(key) + (index + np.uint64(1)) * _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * _FIRST
@@ -40,7 +40,7 @@ def mix(key: int, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskSchedule:
-    """The masks of one stream, a function of its mask seed and the record counter.
+    """The masks of one stream, as a function of its mask seed and the record counter.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class MaskSchedule:
     ) -> MaskSchedule:
         """Derive the schedule of one stream from the plan's seed.
 
-        ``stream_id`` names the device and its stream. Streams must not share masks: the error that
-        masks add would then be the same in each and would not average out.
+        ``stream_id`` names the device and its stream. Streams must not share masks: the masks'
+        error would then be the same in each, and would not average out.
         """
         keys = draw_bytes(seed, f"masks/{stream_id.hex()}", 16)
         return cls(
@@ -90,7 +90,7 @@ class MaskSchedule:
         """Return the group of each of ``count`` records from counter ``first_record`` on.
 
         Shape ``(count,)``, int64, below :attr:`n_groups`: the high word of a 64-bit by 64-bit
-        product, off uniform by less than ``n_groups / 2^64``.
+        product, which differs from uniform by less than ``n_groups / 2^64``.
         """
         counters = np.uint64(first_record) + np.arange(count, dtype=np.uint64)
         words = mix(self.assignment_key, counters)
@@ -102,7 +102,7 @@ class MaskSchedule:
     def permute_features(self, block: int) -> NDArray[np.int64]:
         """Return the groups of a block: shape ``(n_groups, r)``, int64, feature numbers.
 
-        Feature numbers sorted by a 64-bit word each, equal words in order of their number.
+        Feature numbers are sorted by one 64-bit word each; equal words keep their order.
         """
         return _permute(self, block)
 
@@ -118,9 +118,9 @@ def _permute(schedule: MaskSchedule, block: int) -> NDArray[np.int64]:
 
 
 def split_at_blocks(first_record: int, n_records: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(start, stop)`` of the parts of some records, cut where a new block of masks begins.
+    """Yield ``(start, stop)`` of the parts of some records, cut at the blocks of the masks.
 
-    Engines cut there without masks too, which bounds their working memory.
+    Engines cut there even without masks, which bounds their working memory.
     """
     start = 0
     while start < n_records:

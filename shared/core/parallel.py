@@ -1,4 +1,4 @@
-"""Sketching on several threads: batches in any hands, one exact sum."""
+"""Sketch batches on several threads into one exact sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _AHEAD = 2
-"""Items taken beyond one a thread, so that no thread waits while the next item is read."""
+"""Items taken beyond one per thread, so that no thread waits for the next item."""
 
 
 def map_in_order(
@@ -30,8 +30,8 @@ def map_in_order(
 
     Guarantees
     ----------
-    An exception of ``items`` or of ``work`` is raised here, after which nothing runs any more; so
-    too when the generator is closed.
+    An exception of ``items`` or of ``work`` is raised here, and then nothing runs any more; the
+    same holds when the generator is closed.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def sketch_batches(
         The definition.
     batches
         Records in the order of the stream, each batch as ``SketchAccumulator.add`` takes it. A
-        batch must not change once it was handed over.
+        batch must not change after it is handed over.
     n_threads
         Threads that sketch; the kernel releases the interpreter lock. Changes no result.
     engine
@@ -104,7 +104,7 @@ def sketch_batches(
 
 
 def _number(batches: Iterable[Records], first_record: int) -> Iterator[tuple[int, Records]]:
-    """Yield each batch with the counter of its first record, which decides the masks."""
+    """Yield each batch with the counter of its first record, which determines the masks."""
     counter = first_record
     for batch in batches:
         yield counter, batch

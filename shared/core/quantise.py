@@ -1,4 +1,4 @@
-"""Step 1 of the sketch: records to 16-bit integers, by the plan's public bounds."""
+"""Step 1 of the sketch: records to 16-bit integers within the plan's public bounds."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Quantiser:
         Returns
         -------
         quantised, sketchable
-            Shape ``(n, d)``, int16, steps; and shape ``(n,)``, bool: false where a value is not
-            finite, in which case the row of ``quantised`` is zero and must add nothing.
+            Shape ``(n, d)``, int16, steps; and shape ``(n,)``, bool: False where a value is not
+            finite. Such a row of ``quantised`` is zero and must add nothing.
 
         Raises
         ------

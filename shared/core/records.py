@@ -1,4 +1,4 @@
-"""Records as an engine takes them: one array, or the columns of a table, without a copy."""
+"""Records as engines take them: one array, or the columns of a table, without a copy."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Columns:
     def from_arrow(cls, batch: Any, names: Sequence[str]) -> Columns:
         """Take named columns of an Arrow record batch or table.
 
-        Floating-point columns without nulls are not copied (a column of several chunks is). A null
-        becomes not-a-number, which makes its record unsketchable; integers become float64.
+        Floating-point columns without nulls are not copied, except a column of several chunks. A
+        null becomes NaN, which makes its record unsketchable; integers become float64.
 
         Raises
         ------
@@ -75,12 +75,12 @@ Records: TypeAlias = "NDArray[np.floating] | Columns"
 
 
 def require_records(records: Records, n_dimensions: int) -> None:
-    """Refuse what no engine can read.
+    """Refuse records that no engine can read.
 
     Raises
     ------
     RecordError
-        Not d columns of one length, or not of a floating-point type.
+        The records are not d columns of one length, or not of a floating-point type.
     """
     if isinstance(records, Columns):
         types = {column.dtype for column in records.columns}

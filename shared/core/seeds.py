@@ -1,7 +1,7 @@
 """Public random words from a published seed.
 
 Everything public that looks random (frequencies, masks) is read from SHAKE-256, which is available
-everywhere and will not change, unlike the stream of a library's generator.
+everywhere and, unlike a library's generator, will not change.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WordStream:
         """Return the next ``count`` words, shape ``(count,)``, dtype uint64."""
         end = self._position + count
         if end > self._words.size:
-            # An extendable-output function restarts at every call, so grow geometrically.
+            # SHAKE-256 restarts at every call, so grow geometrically.
             size = max(end, 2 * self._words.size)
             self._words = np.frombuffer(self._hash.digest(8 * size), dtype="<u8").astype(np.uint64)
         taken = self._words[self._position : end]

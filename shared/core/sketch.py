@@ -1,4 +1,4 @@
-"""The integer sketch: the exact sum of a statistic over records, which merges."""
+"""The integer sketch: the exact, mergeable sum of a statistic over records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shared.core.statistics import Statistic
 from shared.errors import RecordError
 
 MAX_RECORDS = (2**63 - 1) // AMPLITUDE
-"""Most records in one sum: beyond it a 64-bit coordinate could overflow."""
+"""Most records in one sum; beyond it a 64-bit coordinate could overflow."""
 
 
 class SketchAccumulator:
-    """The exact sum of the features of records, one pass, O(m) memory.
+    """The exact sum of the features of records: one pass, O(m) memory.
 
     ``S_j = sum over records of b_j (c_j + i s_j)`` with integer features and masks b.
 
     Guarantees
     ----------
-    Without masks, the order of records and how they are split among accumulators change no bit.
-    With masks, the record counter decides the mask; split points change no bit. Merging is integer
+    Without masks, the order of records and their split among accumulators change no bit. With
+    masks, the record counter determines the mask; split points change no bit. Merging is integer
     addition: associative and commutative. A record with a value that is not finite keeps its
     place: it counts, advances the counter and adds zero.
 
@@ -62,7 +62,7 @@ class SketchAccumulator:
         n_unsketchable: int,
         engine: SketchEngine | None = None,
     ) -> SketchAccumulator:
-        """Go on with a sum that was saved: ``sums`` of shape ``(2 m,)``, and its counts.
+        """Restore a saved sum: ``sums`` of shape ``(2 m,)``, and its counts.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class SketchAccumulator:
 
     @property
     def next_record(self) -> int:
-        """The counter of the record that would be added next."""
+        """The counter of the next record."""
         return self._first_record + self.n_records
 
     def add(self, records: Records) -> None:

@@ -1,7 +1,4 @@
-"""Text as names, fields and numbers: one reading of it everywhere; no value is an error.
-
-Importable by whatever reads records or names.
-"""
+"""Text as names, fields and numbers, read the same way everywhere; no value raises an error."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ _UNSEEN = (
     r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
     # Marks, embeddings and isolates that change the direction of writing.
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-    # What no font shows: Default_Ignorable_Code_Point of Unicode, and what is no character.
+    # Invisible in every font: Default_Ignorable_Code_Point of Unicode, and non-characters.
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164"
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    # Written as themselves: no spelling of larger ones is one in every dialect.
+    # Written literally: no escape of larger code points works in every dialect.
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 PLAIN_TEXT = f"^[^{_UNSEEN}]*$"
@@ -25,16 +22,16 @@ PLAIN_TEXT_RULE = (
     "must have no control, bidirectional or invisible character, and be in Unicode's composed form "
     "(NFC)"
 )
-PLAIN_TEXT_FIX = "write it in one line of characters that are seen, each in one piece"
+PLAIN_TEXT_FIX = "write it in one line of visible characters, in composed form"
 _PLAIN = re.compile(PLAIN_TEXT.removeprefix("^").removesuffix("$"))
 
 
 def is_plain(text: str) -> bool:
-    """Return whether text is one line of characters that are seen, in their composed form (NFC).
+    """Return whether text is one line of visible characters in their composed form (NFC).
 
-    Others move the cursor of whoever looks at a list, show as another order of letters or as
-    nothing, or are a second spelling of the same name; and not every database stores them. Told by
-    fixed tables, so that machines with other versions of Unicode agree.
+    Others move the cursor of whoever reads a list, show in another order or not at all, or are a
+    second spelling of the same name; and not every database stores them. The check uses fixed
+    tables, so machines with other versions of Unicode agree.
     """
     if _PLAIN.fullmatch(text) is None:
         return False
@@ -42,11 +39,11 @@ def is_plain(text: str) -> bool:
 
 
 def _is_composed(text: str) -> bool:
-    """Compare with normalisation form C, by the tables of Unicode 3.2.
+    """Compare with normalisation form C by the tables of Unicode 3.2.
 
-    What was added since is taken for composed; the form of all older characters never changes.
+    Newer characters count as composed; the form of all older characters never changes.
     """
-    # Loaded where a name is not ASCII: few are, and it takes a megabyte.
+    # Loaded only for a name that is not ASCII: few are, and the tables take a megabyte.
     from unicodedata import ucd_3_2_0  # noqa: PLC0415
 
     return ucd_3_2_0.normalize("NFC", text) == text
@@ -56,7 +53,7 @@ def split_line(line: str, delimiter: str = ",") -> list[str] | None:
     """Split one record at its delimiters, respecting quotes; None if the quotes do not match."""
     if '"' not in line:
         return line.split(delimiter)
-    # Loaded where a line has quotes: few do, and it takes a fifth of a megabyte.
+    # Loaded only for a line with quotes: few have them, and it takes a fifth of a megabyte.
     import csv  # noqa: PLC0415
 
     try:
@@ -68,7 +65,7 @@ def split_line(line: str, delimiter: str = ",") -> list[str] | None:
 
 def read_number(text: str) -> float:
     """Return a finite decimal number, or NaN."""
-    # float() takes "1_000" and digits of other scripts, which no other program would write.
+    # float() accepts "1_000" and digits of other scripts, which no other program writes.
     if "_" in text or not text.isascii():
         return math.nan
     try:

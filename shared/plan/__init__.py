@@ -1,7 +1,7 @@
 """The plan: everything that privacy depends on, frozen and hashed.
 
-Importable by every package. A plan is the only way to get frequencies, sensitivities and a
-mechanism, so that what a device computes is what the digest in each of its sketches promises.
+Every package may import it. A plan is the only way to get frequencies, sensitivities and a
+mechanism, so a device computes what the digest in each of its sketches promises.
 """
 
 from shared.plan.creation import create_plan

@@ -1,4 +1,4 @@
-"""A plan from the choices of a person: what follows from them is derived."""
+"""Create a plan from a person's choices, and derive its other fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shared.plan.rules import require_valid
 from shared.privacy import MECHANISMS
 
 DEVICE_SHARE = 8
-"""Unless it says otherwise, so many devices together fill a study."""
+"""Default ``most_sketches_per_device``: ``most_sketches`` over this number."""
 
 
 def create_plan(
@@ -42,12 +42,11 @@ def create_plan(
     most_streams_per_device: int = 16,
     labels: tuple[Label, ...] = (),
 ) -> SketchPlan:
-    """Make a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
+    """Create a plan and derive its dependent fields; parameters as in :class:`SketchPlan`.
 
-    Without a ``mechanism``, the best that the other choices allow: the discrete Gaussian if there
-    is a delta, discrete Laplace with masks, K-norm otherwise. Without ``least_records``, 1, or 0
-    where the number of records is secret. Without ``most_sketches_per_device``, an eighth of
-    ``most_sketches``.
+    Defaults: ``mechanism`` is the best that the other choices allow (the discrete Gaussian if there
+    is a delta, discrete Laplace with masks, K-norm otherwise); ``least_records`` is 1, or 0 where
+    the number of records is secret; ``most_sketches_per_device`` is an eighth of ``most_sketches``.
 
     Raises
     ------
@@ -97,5 +96,5 @@ def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> str:
         for kind in MECHANISMS.values()
         if kind.needs_delta == bool(delta) and (kind.allows_masks or not is_masked)
     )
-    # With both, none fits; the one with a delta then says why it does not go with masks.
+    # None fits a delta with masks; the mechanism with a delta then reports why it refuses masks.
     return next(fitting, next(kind.name for kind in MECHANISMS.values() if kind.needs_delta))

@@ -1,4 +1,4 @@
-"""A plan as bytes that are hashed, and as JSON that people read; both carry every field exactly."""
+"""Encode and decode plans: CBOR that is hashed, JSON for people; both carry every field exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.plan.rules import FORMAT_VERSION
 
 T = TypeVar("T")
 UNKNOWN = "unknown"
-"""Stands for None, so that what is not known is said and not left out."""
+"""Stands for None, so that unknown values are explicit."""
 
 
 def encode_plan(plan: SketchPlan) -> bytes:
@@ -25,7 +25,7 @@ def encode_plan(plan: SketchPlan) -> bytes:
 
 
 def compute_plan_digest(plan: SketchPlan) -> bytes:
-    """Return the SHA-256 of a plan's encoding, which stands in every sketch."""
+    """Return the SHA-256 of a plan's encoding, as every sketch carries it."""
     return hashlib.sha256(encode_plan(plan)).digest()
 
 
@@ -35,7 +35,7 @@ def decode_plan(data: bytes) -> SketchPlan:
     Raises
     ------
     MalformedMessageError, UnsupportedVersionError, PlanError
-        Not a plan, of a version this release does not know, or breaking a rule.
+        Not a plan, of a version that this release does not know, or breaking a rule.
     """
     plan = _load(decode_deterministic(data, what="plan"))
     if encode_plan(plan) != data:
@@ -54,7 +54,7 @@ def plan_to_json(plan: SketchPlan) -> dict[str, Any]:
 
 
 def plan_from_json(document: Any) -> SketchPlan:
-    """Read and verify a plan from JSON values; raises as :func:`decode_plan`."""
+    """Read and verify a plan from JSON values; raise as :func:`decode_plan`."""
     return _load(document)
 
 
@@ -87,7 +87,7 @@ def _to_map(value: Any, *, to_json: bool) -> Any:
 
 
 def structure(kind: type[T], document: Any, path: str, *, complete: bool = False) -> T:
-    """Build a frozen dataclass from a mapping, naming the field in every complaint.
+    """Build a frozen dataclass from a mapping; every error names its field.
 
     Unknown and missing fields are refused: a field that one side ignored would be a promise that
     nobody keeps.
@@ -95,7 +95,7 @@ def structure(kind: type[T], document: Any, path: str, *, complete: bool = False
     Parameters
     ----------
     complete
-        Whether fields that have a default must be there too, as in a whole plan.
+        Whether fields with a default are required too, as in a whole plan.
     """
     if not isinstance(document, dict):
         raise PlanError("must be an object with named fields", field=path or "plan")
@@ -171,7 +171,7 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def _to_fraction(value: Any) -> Fraction:
-    # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
+    # A float would silently become its binary neighbour: 0.1 is larger than 1/10.
     if type(value) not in (int, str, Fraction):
         raise TypeError
     return Fraction(value)

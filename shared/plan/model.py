@@ -1,4 +1,4 @@
-"""The plan itself, and what follows from its fields."""
+"""The plan, and the values derived from its fields."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True, kw_only=True)
 class SketchPlan:
-    """A study's computation and promise; immutable, known by the digest of its encoding.
+    """A study's computation and promise; immutable, identified by the digest of its encoding.
 
-    Make one with :func:`create_plan`, which derives the dependent fields; a plan that arrives from
-    elsewhere is checked against them by :meth:`verify`.
+    Create one with :func:`create_plan`, which derives the dependent fields; :meth:`verify` checks
+    those of a plan from elsewhere.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ class SketchPlan:
     window
         How streams are cut.
     least_records, most_records
-        Records in one sketch. Fewer are carried over into the next window; at the most the window
-        closes early. Under ``add-remove-one`` the least is 0, and the most only sizes the payload:
-        no device ever looks whether it is reached.
+        Records in one sketch. Fewer are carried over into the next window; a full window closes
+        early. Under ``add-remove-one`` the least is 0, and the most only sizes the payload: no
+        device ever compares its records with it.
     max_records_per_person
         Records that one person can have in a window; None if unknown.
     most_clusters
-        The largest number of clusters that the frequencies were chosen for; None if unknown. More
-        can be asked for, and come out worse.
+        The largest number of clusters that the frequencies were chosen for; None if unknown. A
+        decode may ask for more, at lower quality.
     coordinate_bound
-        Largest magnitude of a released coordinate; beyond it values saturate.
+        Largest magnitude of a released coordinate; larger values saturate.
     payload_width
         Bytes of one released coordinate.
     ring_bits
@@ -77,7 +77,7 @@ class SketchPlan:
     most_sketches
         Sketches that the study accepts, so that its sums cannot overflow.
     most_sketches_per_device, most_streams_per_device
-        The share of one device, so that none that lies can lock the others out.
+        The share of one device, so that no lying device can lock out the others.
     labels
         Declared labels of devices.
     late_rule
@@ -102,7 +102,7 @@ class SketchPlan:
     labels: tuple[Label, ...] = ()
     late_rule: Literal["open-window"] = "open-window"
 
-    # What follows from the fields.
+    # Derived values.
 
     @property
     def n_dimensions(self) -> int:
@@ -141,12 +141,12 @@ class SketchPlan:
 
     @property
     def releases_count(self) -> bool:
-        """True if the number of records is secret, and released with noise behind the features."""
+        """True if the number of records is secret, and released with noise after the features."""
         return self.privacy_target.releases_count
 
     @property
     def n_coordinates(self) -> int:
-        """Released coordinates of a sketch: 2 m, and the number of records where it is secret."""
+        """Released coordinates of a sketch: 2 m, and one for a secret number of records."""
         return 2 * self.n_frequencies + int(self.releases_count)
 
     @property
@@ -209,11 +209,11 @@ class SketchPlan:
 
     @property
     def count_variance(self) -> float:
-        """Noise variance of the released number of records of one sketch; 0 where it is public."""
+        """Noise variance of one sketch's released number of records; 0 where it is public."""
         return compute_count_variance(self.privacy_target, self.mechanism)
 
     def append_count(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
-        """Return all that noise is added to: ``sums``, and the scaled count where it is secret.
+        """Return the vector that gets noise: ``sums``, and the scaled count where it is secret.
 
         Parameters
         ----------
@@ -239,11 +239,11 @@ class SketchPlan:
         Raises
         ------
         PlanError
-            A number is given where it is secret, or none where it is public.
+            A number is given where it is secret, or missing where it is public.
         """
         if (n_records is None) != self.releases_count:
             raise PlanError(
-                "must be given where it is public, and only there",
+                "must be given where the number of records is public, and only there",
                 field="n_records",
                 fix="report this: a secret number of records was about to be used",
             )
@@ -275,7 +275,7 @@ class SketchPlan:
         PlanError
             A field breaks its rule.
         PlanMismatchError
-            A derived field is not what this machine derives, for instance noise that is too small.
+            A derived field differs from this machine's value, for instance too small a noise.
         """
         require_valid(self)
         derived = derive(self)

@@ -1,4 +1,4 @@
-"""The parts of a plan: dimensions, labels, windows, release."""
+"""Parts of a plan: dimensions, labels, windows, statistic, release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Dimension:
     Parameters
     ----------
     name, unit
-        What it is called and measured in; ``unit`` is ``"1"`` for a pure number.
+        Name, and unit of measurement; ``unit`` is ``"1"`` for a pure number.
     lower, upper
         Public bounds, in ``unit``: values outside are clipped. Never read them off the data.
     scale
@@ -35,7 +35,7 @@ class Dimension:
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """A declared attribute of devices, by which sketches can be selected later."""
+    """A declared attribute of devices, for selecting sketches."""
 
     name: str
     values: tuple[str, ...]
@@ -63,14 +63,14 @@ class WindowRule:
     length: int = 0
 
     def slot_of(self, timestamp: float) -> int:
-        """Return the slot of a time, in seconds since 1970-01-01 UTC; 0 of one before the origin.
+        """Return the slot of a time in seconds since 1970-01-01 UTC; 0 before the origin.
 
-        There are no slots before the origin: what is older joins the first.
+        There are no slots before the origin: older records join the first.
         """
         return max(0, math.floor((timestamp - self.origin) / self.length_s))
 
     def slot_bounds(self, slot: int) -> tuple[int, int]:
-        """Return the first second of a slot and the first after it."""
+        """Return the first second of a slot and the first second after it."""
         start = self.origin + slot * self.length_s
         return start, start + self.length_s
 
@@ -102,16 +102,16 @@ class FourierPart:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedSensitivity:
-    """The most that what is released can change with one record.
+    """Largest change of a released vector that one record can cause.
 
     Parameters
     ----------
     norm
-        That of the mechanism: ``gon24`` (of the lattice 24-gon, for any one feature), ``l1``, or
+        The mechanism's norm: ``gon24`` (of the lattice 24-gon, for any one feature), ``l1``, or
         ``l2-squared``.
     value
-        An integer in units of the sum, enumerated from the feature table, with the count where
-        that is released.
+        An integer in units of the sum, enumerated from the feature table; it includes the count
+        where that is released.
     """
 
     norm: str = ""
@@ -120,25 +120,25 @@ class StatedSensitivity:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """Rule that makes a sum a sketch: who adds which noise, and what that guarantees.
+    """The step from a sum to a sketch: who adds which noise, and the guarantee that it gives.
 
     Parameters
     ----------
     kind, noise_by
         ``local.v1`` and ``device``: every device's sketch is private by itself.
     mechanism
-        ``discrete-knorm`` (pure epsilon, the least variance of the pure ones), ``discrete-laplace``
-        (the seed paper's, the one that masks go with), or ``discrete-gaussian`` (needs a delta).
+        ``discrete-knorm`` (pure epsilon, with the least variance), ``discrete-laplace`` (the seed
+        paper's; allows masks), or ``discrete-gaussian`` (needs a delta).
     neighbouring
-        ``replace-one``: the values of one record are protected; how many there are is public.
-        ``add-remove-one``: that a record is there at all is protected; the number is released with
-        noise, and a sketch for every slot.
+        ``replace-one``: the values of one record are protected; the number of records is public.
+        ``add-remove-one``: the presence of one record is protected; the number of records is
+        released with noise, and every slot has a sketch.
     epsilon, delta
-        What is promised for one record, exact.
+        The guarantee for one record, exact.
     sensitivity
         Enumerated, in the mechanism's norm.
     count_scale
-        What the number of records is multiplied by where it is released; 0 where it is public.
+        Multiplies the number of records where it is released; 0 where it is public.
     scale
         Exact scale of the noise, at least what epsilon needs.
     """

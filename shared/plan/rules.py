@@ -1,4 +1,4 @@
-"""The rules of the fields that a person chooses."""
+"""Rules of the fields that a person chooses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _YEAR_10000 = 253_402_300_800
 
 
 def require_valid(plan: SketchPlan) -> None:
-    """Check the rules of the fields that a person chooses.
+    """Check the fields that a person chooses.
 
     Raises
     ------
@@ -124,12 +124,13 @@ def _require_dimensions(plan: SketchPlan) -> None:
 
 
 def _require_presence_hidden(plan: SketchPlan) -> None:
-    """Check what add-remove-one needs, so that nothing but noised sums tells who is there."""
+    """Check the rules of add-remove-one: only noised sums may depend on who is present."""
     where = "under add-remove-one"
     _require(
         plan.window.kind == "time",
         "window.kind",
-        f'must be "time" {where}: when a window by count closes tells how many records there are',
+        f'must be "time" {where}: a window by count closes at a time that reveals how many records '
+        "there are",
         'use windows by time, or neighbouring = "replace-one"',
     )
     _require(
@@ -142,14 +143,14 @@ def _require_presence_hidden(plan: SketchPlan) -> None:
     _require(
         plan.least_records == 0,
         "least_records",
-        f"must be 0 {where}: carrying few records over would tell that there are few",
+        f"must be 0 {where}: carrying few records over would reveal that there are few",
         "leave it out",
     )
     _require(
         plan.measurements_per_record == plan.n_frequencies,
         "measurements_per_record",
-        f"must equal n_frequencies {where}: a record that is absent shifts the counter, and with "
-        "it the masks, of all that follow",
+        f"must equal n_frequencies {where}: an absent record shifts the counter, and with it the "
+        "masks, of all records that follow",
         "leave it out",
     )
 

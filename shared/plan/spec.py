@@ -1,4 +1,4 @@
-"""A plan as a person writes it: the choices, without what follows from them."""
+"""A plan as a person writes it: the chosen fields, without derived ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WINDOW_FIXES = {
 class PlanSpec:
     """The fields of a plan that a person chooses; see :class:`SketchPlan` for their meaning.
 
-    ``seed`` is 64 hexadecimal digits, or any other text, of which the SHA-256 is taken.
+    ``seed`` is 64 hexadecimal digits; of any other text, the SHA-256 is used.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -52,7 +52,7 @@ class PlanSpec:
 
 
 def plan_from_spec(document: Any) -> SketchPlan:
-    """Make a plan from the choices of a person, as read from TOML or JSON.
+    """Create a plan from a person's choices, as read from TOML or JSON.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def plan_from_spec(document: Any) -> SketchPlan:
 
 
 def _require_window_stated(spec: PlanSpec, stated: Mapping[str, Any]) -> None:
-    """Refuse a window that lacks what its kind needs: 0 would stand in its place."""
+    """Refuse a window without the fields of its kind; their default, 0, would be used instead."""
     needed = ["length_s"] if spec.window.kind == "time" else ["length"]
     if spec.neighbouring == "add-remove-one" and spec.window.kind == "time":
         needed.append("origin")

@@ -1,7 +1,7 @@
-"""Privacy statement of a plan: promise, exclusions and public facts, written in one place.
+"""Privacy statement of a plan: promise, exclusions and public facts.
 
-The server's answer, the commands, the dashboard and the documents render this and add nothing. A
-test compares the public facts with every field that a device sends.
+The server, the commands, the dashboard and the documents render it and add nothing. A test compares
+the public facts with every field that a device sends.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension
-from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, show_up
+from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from shared.privacy.limits import find_level_cautions
 from shared.privacy.plausibility import compute_influence
 
 SEVERAL_WINDOWS = 10
-"""Windows of one person that are shown beside one."""
+"""Windows of one person, shown next to one window."""
 _NARROWEST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFact:
-    """Something that a sketch or a device shows and no noise hides.
+    """A fact that a sketch or a device reveals and no noise hides.
 
     Parameters
     ----------
     what, detail
-        A name, and a sentence.
+        Name, and a sentence.
     seen_by
         Who sees it, besides the server.
     fields
-        The fields of messages that it is about.
+        The message fields that reveal it.
     """
 
     what: str
@@ -44,22 +44,23 @@ class PublicFact:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """All that is said about the privacy of a study.
+    """Everything stated about the privacy of a study.
 
     Parameters
     ----------
     guarantee
-        What one sketch promises for one record, and what it assumes.
+        The promise of one sketch for one record, and its assumptions.
     people
-        What holds for someone with several records; the first has one record in one window.
+        Losses of people with several records; the first has one record in one window.
     max_records_per_person
         As the plan states it; None if unknown.
     public, unprotected
         What everybody may see, and what the guarantee does not cover.
     influence
-        How many equal records a lie weighs that says the least, and the most, records.
+        The most that one lying sketch can move the sum, in equal records, when it claims the least
+        and the most records.
     cautions
-        What is to be said against the plan.
+        Warnings about the plan.
     """
 
     guarantee: str
@@ -71,7 +72,7 @@ class PrivacyStatement:
     cautions: tuple[str, ...]
 
     def describe(self) -> str:
-        """Describe the promise for one record and for people with several."""
+        """Describe the promise for one record, and for people with several."""
         return f"{self.guarantee} {self.describe_people()}"
 
     def describe_people(self) -> str:
@@ -88,7 +89,7 @@ class PrivacyStatement:
         return (
             f"{most} Someone with q records in each of w windows is protected at q w times "
             f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
-            f"{show_up(largest.epsilon)}."
+            f"{format_upper(largest.epsilon)}."
         )
 
     def people_to_json(self) -> list[dict[str, Any]]:
@@ -97,10 +98,10 @@ class PrivacyStatement:
             {
                 "n_records": loss.n_records,
                 "n_windows": loss.n_windows,
-                "epsilon": show_up(loss.epsilon),
-                "delta": show_up(loss.delta),
-                "multiple_epsilon": show_up(loss.multiple_epsilon),
-                "multiple_delta": show_up(loss.multiple_delta),
+                "epsilon": format_upper(loss.epsilon),
+                "delta": format_upper(loss.delta),
+                "multiple_epsilon": format_upper(loss.multiple_epsilon),
+                "multiple_delta": format_upper(loss.multiple_delta),
             }
             for loss in self.people
         ]
@@ -128,7 +129,7 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
 
 
 def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
-    """Return what is to be said against a plan: a level or a scale far from what makes sense."""
+    """Return warnings about a plan: a privacy level or a scale out of the sensible range."""
     level = find_level_cautions(
         epsilon=plan.release.epsilon, delta=plan.release.delta, n_records=plan.most_records
     )
@@ -137,18 +138,18 @@ def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
 
 
 def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFact, ...]:
-    """List what a device shows: see :class:`PublicFact`."""
+    """List the public facts of a device."""
     everyone = "analysts, and whoever is given a sketch"
     return (
         PublicFact(
             what="study, plan and format",
-            detail="Which study a sketch is for, the digest of its plan, its kind and length.",
+            detail="The study of a sketch, the digest of its plan, its kind and length.",
             seen_by=everyone,
             fields=("study", "plan_digest", "version", "kind", "payload_length"),
         ),
         PublicFact(
             what="device",
-            detail="Which device it is: its identity, its public keys, and when they changed.",
+            detail="The identity of the device, its public keys, and when they changed.",
             seen_by=everyone,
             fields=("device", "public_key", "last_sequences"),
         ),
@@ -166,7 +167,7 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         ),
         PublicFact(
             what="sequence numbers",
-            detail="How many sketches each stream has released so far, and their order.",
+            detail="The number of sketches that each stream has released, and their order.",
             seen_by=everyone,
             fields=("sequence",),
         ),
@@ -174,14 +175,14 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         _describe_count(hides_presence),
         PublicFact(
             what="times and addresses",
-            detail="When a device sends or asks something, by its own clock and the server's, and "
-            "from which address, and the sizes of what it sends"
+            detail="The times of a device's requests, by its own clock and the server's, its "
+            "address, and the sizes of its messages"
             + (
-                "; what a run released is sent by the next one, so that this tells when runs are. "
-                "To read a source over a network (HTTP, MQTT) shows there how much it holds."
+                "; a run sends what the previous one released, so these are the times of runs. "
+                "Reading a source over a network (HTTP, MQTT) shows its size on that network."
                 if hides_presence
-                else "; a sketch is sent when its window is released, so that this tells when "
-                "there were records."
+                else "; a sketch is sent when its window is released, which shows when there were "
+                "records."
             ),
             seen_by="whoever watches the network; analysts see when sketches came",
             fields=("created",),
@@ -194,20 +195,20 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
         ),
         PublicFact(
             what="waiting sketches",
-            detail="How many released sketches wait on the device to be sent.",
+            detail="The number of released sketches that wait on the device.",
             seen_by="operators",
             fields=("waiting_sketches",),
         ),
         PublicFact(
             what="refusals",
-            detail="Which rule of its owner refuses the plan, with the limit that the owner wrote.",
+            detail="The owner's rule that refuses the plan, with the limit that the owner set.",
             seen_by="operators",
             fields=("plan_refusals", "rule", "detail"),
         ),
         PublicFact(
             what="random and derived bytes",
             detail="A random number, digests of what is sent, signatures, and an enrolment token: "
-            "they tell nothing of records.",
+            "they reveal nothing about records.",
             seen_by=everyone,
             fields=("report_id", "payload_digest", "signature", "proof", "token"),
         ),
@@ -216,11 +217,11 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
 
 def _describe_windows(hides_presence: bool, by_time: bool) -> PublicFact:
     if hides_presence:
-        detail = "Which slot a sketch covers: every slot has one, empty or not."
+        detail = "The slot that a sketch covers: every slot has a sketch, empty or not."
     elif by_time:
-        detail = "Which slots a sketch covers, so when there were enough records for one."
+        detail = "The slots that a sketch covers, and so when there were enough records for one."
     else:
-        detail = "Nothing of the times of records; when a sketch comes tells when it was full."
+        detail = "Not the times of records, but when a sketch comes shows when its window was full."
     return PublicFact(
         what="windows",
         detail=detail,
@@ -259,7 +260,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         presence += ", and how many records it has"
     return (
         presence,
-        "someone with several records as well as one record: what holds is said of people apart",
+        "someone with several records as well as one record: their losses are stated separately",
         "someone with records on several devices: the losses add up",
         stolen,
         _describe_liar(plan),
@@ -267,7 +268,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
 
 
 def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
-    """Return how many equal records a lie weighs that says the least, and the most, records."""
+    """Return the influence of a lying sketch, in equal records, at the least and most records."""
     weigh = partial(compute_influence, plan.privacy_target, plan.mechanism)
     return weigh(n_records=plan.least_records), weigh(n_records=plan.most_records)
 
@@ -275,9 +276,9 @@ def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
 def _describe_liar(plan: SketchPlan) -> str:
     least, most = compute_largest_influence(plan)
     return (
-        "the result against a device that lies: nobody can tell a lie from noise, so one sketch "
-        f"can move the sum as far as {least:,.0f} equal records; one that says it has "
-        f"{plan.most_records:,} records, as far as {most:,.0f}. It may send "
+        "the result against a device that lies: nobody can distinguish a lie from noise, so one "
+        f"sketch can move the sum as far as {least:,.0f} equal records, or {most:,.0f} if it "
+        f"claims {plan.most_records:,} records. A device may send "
         f"{plan.most_sketches_per_device:,} sketches, in {plan.most_streams_per_device} streams"
     )
 
@@ -287,33 +288,33 @@ def _find_scale_caution(dimension: Dimension) -> str | None:
     if dimension.scale > width / 2:
         return (
             f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half of the "
-            f"width of the bounds, {width:g}: no values within them spread so far. Give the "
-            "standard deviation inside one cluster"
+            f"width of the bounds, {width:g}: values within the bounds cannot spread so far. Give "
+            "the standard deviation inside one cluster"
         )
     if dimension.scale * _NARROWEST < width:
         return (
             f"dimensions.{dimension.name}: the scale {dimension.scale:g} is below a thousandth of "
-            f"the width of the bounds, {width:g}: clusters so narrow are hardly found. Narrow the "
-            "bounds, or widen the scale"
+            f"the width of the bounds, {width:g}: such narrow clusters are hard to find. Narrow "
+            "the bounds, or widen the scale"
         )
     return None
 
 
 def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
     one, several = people[0], [loss for loss in people if loss.n_windows == 1][1:]
-    delta = show_up(one.delta)
+    delta = format_upper(one.delta)
     sentences = []
     if several:
-        at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in several)
+        at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in several)
         there = ", ".join(
-            f"{show_up(loss.multiple_delta)} for {loss.n_records}" for loss in several
+            f"{format_upper(loss.multiple_delta)} for {loss.n_records}" for loss in several
         )
         sentences.append(
             "Gaussian noise does not protect q records of one window at q times epsilon: at the "
             f"same delta, {delta}, epsilon is {at}; at q times epsilon delta is {there}."
         )
     windows = [loss for loss in people if loss.n_windows > 1]
-    at = ", ".join(f"{show_up(loss.epsilon)} for {loss.n_records}" for loss in windows)
+    at = ", ".join(f"{format_upper(loss.epsilon)} for {loss.n_records}" for loss in windows)
     sentences.append(
         f"For someone with so many records in each of {SEVERAL_WINDOWS} windows epsilon is, at "
         f"delta {delta}, {at}."
@@ -323,5 +324,5 @@ def _describe_gaussian(people: tuple[GroupLoss, ...]) -> str:
 
 def show_level(epsilon: Fraction, delta: Fraction) -> str:
     """Write a level of privacy for people, rounded up."""
-    level = f"epsilon {show_up(epsilon)}"
-    return f"{level} and delta {show_up(delta)}" if delta else level
+    level = f"epsilon {format_upper(epsilon)}"
+    return f"{level} and delta {format_upper(delta)}" if delta else level

@@ -1,9 +1,7 @@
 """Exact privacy: sensitivities by enumeration, noise by integer sampling, costs by rule.
 
-Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.entropy``
+Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.system``
 supplies the operating system's, ``shared.privacy.testing`` a seeded one that only tests may import.
-What plans before there are data (``planner``, ``outline``, ``laws``, ``utility``) is imported from
-there: a device has no use for it, and little memory.
 """
 
 from shared.privacy.accounting import (

@@ -1,12 +1,11 @@
-"""Releases and their cost, kept apart: events never change, costs are computed.
+"""Privacy accounting: releases are immutable events, and their cost is computed from them.
 
-Rules (both relations: a record is in one window, and which one depends on no other record wherever
-its presence is secret): records in different windows of one stream are disjoint, so the releases of
-one plan compose in parallel. Streams that may read the same records, under one study or several,
-compose in sequence, and so do different plans over one stream, and the releases of two copies of
-one device. For someone whose records appear in many windows, everything composes in sequence.
-Which streams may read the same records is decided by their origins (``shared.privacy.origins``),
-never by their names.
+Rules, for both relations. A record is in one window; where its presence is secret, that window
+depends on no other record. Records in different windows of one stream are disjoint, so the releases
+of one plan compose in parallel. Sequential composition applies to streams that may read the same
+records (under one study or several), to different plans over one stream, and to the releases of two
+copies of one device. For a person with records in many windows, everything composes in sequence.
+Origins (``shared.privacy.origins``), never names, decide which streams may read the same records.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from fractions import Fraction
 from shared.errors import BudgetExceededError
 
 Reader = tuple[bytes, str]
-"""A study and the name of one of its streams on this device."""
+"""A study, and the name of one of its streams on this device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyEvent:
-    """A release, a sketch of one window of one stream under one plan; or several of one cost.
+    """A release (the sketch of one window of one stream under one plan), or several of equal cost.
 
     Parameters
     ----------
@@ -35,16 +34,16 @@ class PrivacyEvent:
     plan_digest
         SHA-256 of the plan.
     sequence
-        The sketch's number in its stream; of several, the last one's.
+        The sketch's number in its stream; of several, the last number.
     epsilon, delta
         The guarantee of one release, exact.
     rho
-        Its zero-concentrated loss, exact; None where only (epsilon, delta) is known.
+        The zero-concentrated loss, exact; None where only (epsilon, delta) is known.
     count
-        How many releases of this stream, plan and cost it stands for, at least one.
+        How many releases of this stream, plan and cost the event stands for, at least one.
     copy
-        0 for the ledger's own. 1 for those of another copy of the device's state, such as a clone:
-        they may have read the same records, so the two compose in sequence.
+        0 for the ledger's own releases, 1 for those of another copy of the device's state, such as
+        a clone: both may have read the same records, so the two compose in sequence.
     """
 
     stream: str
@@ -72,7 +71,7 @@ class PrivacyEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyLoss:
-    """A bound on what several releases cost together: (epsilon, delta)."""
+    """A bound on the joint cost of several releases: (epsilon, delta)."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -90,9 +89,9 @@ class Budget:
     lifetime
         Largest epsilon summed over all releases of these streams, for people who appear in many.
     delta
-        The delta at which these are judged; plans with Gaussian noise need one above zero.
+        The delta at which both limits are judged; plans with Gaussian noise need one above zero.
     defaults
-        Names of those that nobody wrote down, for messages.
+        Names of the limits that are defaults, for messages.
     """
 
     per_record: Fraction | None = None
@@ -104,7 +103,7 @@ class Budget:
 def select_per_record(
     events: Iterable[PrivacyEvent], readers: Collection[Reader]
 ) -> list[PrivacyEvent]:
-    """Return the releases that one record can be in: the costliest of each reader, plan and copy.
+    """Return the releases that may contain one record: the costliest of each reader, plan and copy.
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ def select_per_record(
         if event.reader in readers:
             key = event.reader, event.plan_digest, event.copy
             largest[key] = max(largest.get(key, event), event, key=_cost)
-    # A record is in one window, so in one release of those that an event may stand for.
+    # A record is in one window, so in one of the releases that an event stands for.
     return [replace(event, count=1) for event in largest.values()]
 
 
@@ -127,12 +126,12 @@ def _cost(event: PrivacyEvent) -> tuple[Fraction, Fraction, Fraction]:
 def select_lifetime(
     events: Iterable[PrivacyEvent], readers: Collection[Reader]
 ) -> list[PrivacyEvent]:
-    """Return the releases that someone with records in every window of some streams is in: all."""
+    """Return all releases of some streams: those of a person with records in every window."""
     return [event for event in events if event.reader in readers]
 
 
 def scale_to_group(event: PrivacyEvent, n_records: int) -> PrivacyEvent:
-    """Return what a release costs someone with q records in each of its windows.
+    """Return the cost of a release for a person with q records in each of its windows.
 
     Epsilon grows by q and rho by q^2 (Bun and Steinke 2016, Proposition 1.9); from (epsilon, delta)
     alone follows ``delta (exp(q epsilon) - 1) / (exp(epsilon) - 1)``, bounded by
@@ -162,24 +161,24 @@ def sum_losses(events: Iterable[PrivacyEvent]) -> PrivacyLoss:
 def compute_per_record_loss(
     events: Iterable[PrivacyEvent], readers: Collection[Reader]
 ) -> PrivacyLoss:
-    """Bound what was spent on any one record that some streams may read, by sums."""
+    """Bound the loss of any one record that some streams may read, by sums."""
     return sum_losses(select_per_record(events, readers))
 
 
 def compute_lifetime_loss(
     events: Iterable[PrivacyEvent], readers: Collection[Reader]
 ) -> PrivacyLoss:
-    """Bound what was spent on someone who appears in every window of some streams, by sums."""
+    """Bound the loss of a person who appears in every window of some streams, by sums."""
     return sum_losses(select_lifetime(events, readers))
 
 
 def compose(events: Sequence[PrivacyEvent], *, delta: Fraction) -> PrivacyLoss | None:
-    """Find the least proved epsilon, at a given delta, of releases that may share records.
+    """Compute the least proved epsilon, at a given delta, of releases that may share records.
 
     Parameters
     ----------
     events
-        What was released, in any order.
+        The releases, in any order.
     delta
         The total delta that is allowed.
 
@@ -250,7 +249,7 @@ def require_within_budget(
     Raises
     ------
     BudgetExceededError
-        It would not. Nothing was changed.
+        The release would exceed it. Nothing was changed.
     """
     after, shared = [*events, new], {*readers, new.reader}
     for name, limit, select in (
@@ -264,7 +263,7 @@ def require_within_budget(
         loss = compose(selected, delta=delta)
         if loss is None:
             raise BudgetExceededError(
-                f"is {_show(delta)}, and no bound on the loss holds there after sketch "
+                f"is {_show(delta)}, and no bound on the loss holds at it after sketch "
                 f"{new.sequence} of stream {new.stream!r}",
                 field="budget.delta",
                 fix="set it to what the owner accepts; plans with Gaussian noise need one",
@@ -285,7 +284,7 @@ def require_within_budget(
 
 
 def _find_delta(events: Sequence[PrivacyEvent], budget: Budget) -> Fraction:
-    """Return the delta to judge at: one that nobody wrote down loosens no sum of pure releases."""
+    """Return the delta to judge at; a default delta loosens no sum of pure releases."""
     if "delta" in budget.defaults and all(event.delta == 0 for event in events):
         return Fraction(0)
     return budget.delta

@@ -1,4 +1,4 @@
-"""From what a plan promises to the mechanism that keeps it; wrong combinations are refused."""
+"""Calibrate the mechanism that a plan promises; refuse combinations that cannot hold."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from shared.privacy.target import PrivacyTarget
 
 
 def compute_count_variance(target: PrivacyTarget, mechanism: Mechanism) -> float:
-    """Return the noise variance of a released number of records, in records squared.
-
-    0 where the number is public.
-    """
+    """Return the noise variance of a released count, in records squared; 0 where it is public."""
     if not target.releases_count:
         return 0.0
     return mechanism.compute_count_variance(compute_count_scale(target))
 
 
 def compute_count_scale(target: PrivacyTarget) -> int:
-    """Return the factor of a released number of records; 0 where the number is public."""
+    """Return the factor of a released count; 0 where the count is public."""
     return get_mechanism(target.mechanism).scale_count(target) if target.releases_count else 0
 
 
 def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
-    """Find the least noise of the chosen mechanism that keeps the promise.
+    """Calibrate the least noise of the chosen mechanism that keeps the promise.
 
     Raises
     ------
@@ -43,8 +40,8 @@ def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
         )
     if target.is_masked and target.releases_count:
         raise PrivacyError(
-            "must equal n_frequencies under add-remove-one: a record that is absent shifts the "
-            "counter, and with it the masks, of all that follow",
+            "must equal n_frequencies under add-remove-one: an absent record shifts the counter, "
+            "and with it the masks, of all records that follow",
             field="measurements_per_record",
             fix="leave it out",
         )

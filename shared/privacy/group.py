@@ -1,7 +1,7 @@
 """Group privacy of people with many records, from the mechanism's own curve.
 
 Pure noise protects q records at q epsilon. Gaussian noise does not: its loss grows with the square,
-so that at q epsilon delta is larger, often by orders of magnitude (``proofs.md``, section 6).
+and delta at q epsilon is larger, often by orders of magnitude (``proofs.md``, section 6).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shared.errors import PrivacyError
 from shared.privacy.mechanism import Mechanism
 
 USUAL_GROUPS = (1, 2, 5, 20)
-"""Records of one person that are shown where a plan does not know how many there can be."""
+"""Numbers of records of one person to show where the plan states no maximum."""
 _STEPS = 1000
 
 
@@ -69,9 +69,9 @@ def compute_group_loss(mechanism: Mechanism, *, n_records: int, n_windows: int =
 
     Guarantees
     ----------
-    Both pairs, (epsilon, delta) and (multiple_epsilon, multiple_delta), hold for all data sets of
-    which one is made from the other by changing (replace-one), or adding and removing
-    (add-remove-one), at most q records in each of w windows.
+    Both pairs, (epsilon, delta) and (multiple_epsilon, multiple_delta), hold for all pairs of data
+    sets that differ by changing (replace-one), or adding and removing (add-remove-one), at most q
+    records in each of w windows.
     """
     for name, value in (("n_records", n_records), ("n_windows", n_windows)):
         if value < 1:
@@ -97,7 +97,7 @@ def compute_group_loss(mechanism: Mechanism, *, n_records: int, n_windows: int =
 
 
 def _find_least(suffices: Callable[[int], bool]) -> int:
-    """Find the least whole number that suffices; what is returned does, were it not the least."""
+    """Find a whole number that suffices: the least one, if ``suffices`` is monotone."""
     low, high = 0, _STEPS
     while not suffices(high):
         low, high = high, 2 * high
@@ -110,8 +110,8 @@ def _find_least(suffices: Callable[[int], bool]) -> int:
     return high
 
 
-def show_up(value: Fraction) -> str:
-    """Write a number from 0 on as a decimal of at most three digits, rounded up."""
+def format_upper(value: Fraction) -> str:
+    """Write a non-negative bound as a decimal of at most three digits, rounded up."""
     if value == 0:
         return "0"
     with localcontext(prec=3, rounding=ROUND_CEILING):

@@ -1,4 +1,4 @@
-"""The interface of every noise mechanism: what it guarantees, and how far its noise reaches."""
+"""Interface of the noise mechanisms: guarantee, noise and tail bounds."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PrivacyGuarantee:
     Parameters
     ----------
     epsilon, delta
-        Exact; the loss of the law that is sampled, at most what the plan promises.
+        Exact; the loss of the sampled law, at most what the plan promises.
     neighbouring
-        Which data sets the bound compares.
+        The relation between the data sets that the bound compares.
     rho
-        The zero-concentrated loss, where the mechanism has one of its own.
+        The zero-concentrated loss, where the mechanism has its own.
     """
 
     epsilon: Fraction
@@ -62,7 +62,7 @@ _DIFFERENCE = {
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseTail:
-    """Bounds that the noise Y on the features of one release hardly ever exceeds.
+    """Tail bounds on the noise Y on the features of one release.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class NoiseTail:
     reach: float
 
     def bound_projection(self, *, norm: float, largest: float) -> float:
-        """Bound ``<S, Y>`` for a fixed S of that L2 norm whose features are no larger than that."""
+        """Bound ``<S, Y>`` for a fixed S with this L2 norm and this largest feature."""
         if not norm:
             return 0.0
         root, flat = math.sqrt(self.exponent), math.sqrt(self.spread) * norm
@@ -113,11 +113,11 @@ class Mechanism(Hashable, Protocol):
         ...
 
     def bound_delta(self, epsilon: Fraction, *, n_records: int = 1, n_windows: int = 1) -> Fraction:
-        """Bound delta at an epsilon for someone with ``n_records`` in each of ``n_windows``."""
+        """Bound delta at an epsilon for a person with ``n_records`` in each of ``n_windows``."""
         ...
 
     def compute_count_variance(self, count_scale: int) -> float:
-        """Compute the noise variance of a number of records that was released times a factor."""
+        """Compute the noise variance of a number of records released times a factor."""
         ...
 
     def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
@@ -137,9 +137,9 @@ def bound_pure_delta(
 ) -> Fraction:
     """Bound delta at an epsilon, for q records in each of w windows, of a mechanism without delta.
 
-    0 from ``q w`` times the mechanism's epsilon on (``proofs.md``, sections 2 and 3); below it the
-    probability that the loss exceeds epsilon is bounded by ``1 - exp(epsilon - q w epsilon_1)``,
-    for which 1 is returned: nothing here needs more.
+    0 from ``q w`` times the mechanism's epsilon on (``proofs.md``, sections 2 and 3). Below it the
+    probability that the loss exceeds epsilon is at most ``1 - exp(epsilon - q w epsilon_1)``; this
+    returns 1 there, because no caller needs more.
     """
     return Fraction(int(epsilon < n_records * n_windows * guarantee.epsilon))
 

@@ -1,7 +1,7 @@
 """The normal tail and the Gaussian privacy curve, in decimal arithmetic with stated errors.
 
-Decimal, because binary functions of mathematical libraries differ between machines in their last
-bits, and a device has to accept the very scale that a planner computed elsewhere.
+Decimal, because the binary functions of mathematical libraries differ between machines in their
+last bits, and a device must accept the exact scale that a planner computed elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _DIGITS = 80
 _FAR = 40
 """Beyond 40 standard deviations a tail is below 1e-349 and is replaced by a bound."""
 _ROUNDING = Decimal("1e-50")
-"""More than all rounding in one evaluation can add up to."""
+"""More than the sum of all rounding errors in one evaluation."""
 _LARGEST_EXPONENT = 100
 """Above this epsilon the subtracted term, which needs epsilon more digits, is left out."""
 
@@ -34,10 +34,10 @@ def bound_gaussian_delta(
     Returns
     -------
     Decimal
-        At least the exact value: by at most ``2e-50`` up to epsilon 100; above it the second term
-        is left out, so that the bound stays one for any epsilon.
+        At least the exact value: by at most ``2e-50`` up to epsilon 100. Above it the second term
+        is left out, so the result stays a bound for any epsilon.
     """
-    # exp(epsilon) multiplies an absolute error, so it takes its digits on top.
+    # exp(epsilon) multiplies an absolute error, so its digits are added to the precision.
     with localcontext(prec=_DIGITS + min(int(epsilon), _LARGEST_EXPONENT)):
         ratio = (to_decimal(sensitivity_squared) / to_decimal(variance)).sqrt()
         shift = to_decimal(epsilon) / ratio

@@ -1,8 +1,8 @@
-"""Where records come from, by public facts: what makes two streams read the same records.
+"""Origins of records: public facts that decide which streams may read the same records.
 
-A budget for one record must count every release that the record can be in, whatever stream or
-study it was released under. So releases are counted by *origin*: a path, a file's identity, a
-database, an address, a broker with a topic filter, standard input. None of it is content.
+A budget for one record must count every release that may contain the record, under any stream or
+study. So releases are counted by *origin*: a path, a file's identity, a database, an address, a
+broker with a topic filter, standard input. No origin is content.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _MOST_CHARACTERS = 4096
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Origin:
-    """One public fact about where a stream's records come from.
+    """A public fact about where a stream's records come from.
 
     Parameters
     ----------
     kind
-        One of ``KINDS``; facts of different kinds overlap only as a folder does with a path in it.
+        One of ``KINDS``; facts of different kinds overlap only as a folder with a path in it.
     name
         ``path``, ``folder``: the absolute path. ``file``: the identity that the file system gives
         it. ``http``: host, port and path. ``mqtt``: host and port, a space, and the topic filter.
     part
-        Names a part of the source that the owner declares to be disjoint from its other named
-        parts; empty for all of it.
+        A part of the source that the owner declares disjoint from its other named parts; empty for
+        the whole source.
     """
 
     kind: str
@@ -49,12 +49,12 @@ class Origin:
             )
 
     def overlaps(self, other: Origin) -> bool:
-        """Return whether records of one may be records of the other.
+        """Return whether one record may come from both origins.
 
         Guarantees
         ----------
-        Symmetric and reflexive. Where it is false, no record is of both, provided that parts which
-        the owner declares disjoint are so.
+        Symmetric and reflexive. If False, no record comes from both, provided that the parts which
+        the owner declares disjoint are disjoint.
         """
         if self.part and other.part and self.part != other.part:
             return False
@@ -66,10 +66,9 @@ class Origin:
 
 
 class OriginIndex:
-    """Which streams share an origin, for any number of origins: each is compared with few.
+    """Index of the streams by origin; each origin is compared with few others.
 
-    A stream that shares an origin with another keeps that for good: what both have read, both may
-    have released.
+    Streams that once shared an origin stay related: both may have released what both have read.
     """
 
     def __init__(self) -> None:
@@ -78,7 +77,7 @@ class OriginIndex:
         self._near: dict[Reader, set[Reader]] = defaultdict(set)
 
     def add(self, reader: Reader, origin: Origin) -> None:
-        """Note that a stream reads from an origin."""
+        """Record that a stream reads from an origin."""
         for other in self.find(origin) - {reader}:
             self._near[reader].add(other)
             self._near[other].add(reader)
@@ -90,7 +89,7 @@ class OriginIndex:
             self._exact["in", _folder_of(origin)].add((reader, origin.part))
 
     def find(self, origin: Origin) -> set[Reader]:
-        """Return the streams with an origin that overlaps a given one."""
+        """Return the streams with an origin that overlaps the given one."""
         if origin.kind == "mqtt":
             return {reader for reader, other in self._topics if origin.overlaps(other)}
         found = set(self._exact.get((origin.kind, origin.name), ()))
@@ -107,7 +106,7 @@ class OriginIndex:
         Parameters
         ----------
         origins
-            What the stream is about to read, besides what was added for it.
+            Origins that the stream is about to read, besides those added for it.
         """
         found = set(self._near.get(reader, ()))
         for origin in origins:
@@ -133,7 +132,7 @@ def _overlap_topics(a: str, b: str) -> bool:
 
 def _levels(topic_filter: str) -> list[str]:
     levels = topic_filter.split("/")
-    # $share/GROUP/FILTER and $queue/FILTER: several share what the filter matches.
+    # $share/GROUP/FILTER and $queue/FILTER: a group shares the messages that the filter matches.
     if levels[0] == "$share" and len(levels) > 2:
         return levels[2:]
     return levels[1:] if levels[0] in ("$queue", "$exclusive") and len(levels) > 1 else levels

@@ -1,8 +1,8 @@
-"""Longest vector of an honest release: a bound on all coordinates together.
+"""Plausible length of a release: a joint bound on all of its coordinates.
 
-A coordinate alone may be as large as noise ever gets; all of them together may not. What is longer
-than this bound no honest device sends, but for one release in 2^40; so the bound is also what a
-device that lies can move a sum by (``proofs.md``, section 7).
+Noise may make one coordinate very large, but not all of them together. An honest release exceeds
+this bound with probability below 2^-40; so the bound also limits how far a lying device can move a
+sum (``proofs.md``, section 7).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from shared.privacy.mechanism import Mechanism, NoiseTail
 from shared.privacy.target import PrivacyTarget
 
 HONEST_BITS = 40
-"""An honest release is longer than the bound with probability below two to minus this."""
+"""An honest release exceeds the bound with probability below two to minus this."""
 _ROUNDING = 1e-9
-"""Relative; more than the floats in here can be off by."""
+"""Relative; more than the floating-point error of this module."""
 
 
 def bound_squared_norm(
@@ -25,8 +25,8 @@ def bound_squared_norm(
 ) -> float:
     """Bound ``|S + Y|_2^2`` of the features of a release of at most ``n_records`` records.
 
-    With R = n A sqrt(r), the most that records add up to, it is ``R^2 + 2 <S, Y> + |Y|_2^2`` with
-    the last two at their bounds. Clipping only makes a release shorter.
+    With ``R = n A sqrt(r)``, the largest norm of n records, it is ``R^2 + 2 <S, Y> + |Y|_2^2`` with
+    the last two terms at their bounds. Clipping only makes a release shorter.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ def bound_squared_norm(
     Returns
     -------
     float
-        In squared units of the sum. The released count is no part of it.
+        In squared units of the sum. The released count is not included.
     """
     tail = bound_noise(mechanism, target.n_frequencies, bits=bits)
     largest = float(n_records * AMPLITUDE)
     norm = largest * math.sqrt(target.measurements_per_record)
-    # The second is what the triangle inequality gives.
+    # The second bound is the triangle inequality's.
     cross = min(
         tail.bound_projection(norm=norm, largest=largest), norm * math.sqrt(tail.squared_norm)
     )
@@ -51,11 +51,11 @@ def bound_squared_norm(
 
 
 def compute_influence(target: PrivacyTarget, mechanism: Mechanism, *, n_records: int) -> float:
-    """Return how many records, all alike, would move a sum as far as one sketch is able to.
+    """Compute how many equal records move a sum as far as one sketch can.
 
-    What a device that lies can do with a sketch that says ``n_records``: the L2 norm of W equal
-    records is ``W A sqrt(r)``, and none of their features points elsewhere, so W bounds what the
-    sketch adds in the direction of any one point.
+    This limits what a lying device can do with a sketch that claims ``n_records``: the L2 norm of W
+    equal records is ``W A sqrt(r)``, and none of their features point elsewhere, so W bounds the
+    sketch's contribution in the direction of any one point.
     """
     limit = bound_squared_norm(target, mechanism, n_records=n_records)
     return math.sqrt(limit / target.measurements_per_record) / AMPLITUDE

@@ -1,7 +1,7 @@
-"""The lattice 24-gon: a body with integer vertices, close to the disc, that is counted exactly.
+"""The lattice 24-gon: a body close to the disc, with integer vertices and exact point counts.
 
-All lengths are integers. Scaled by an integer t, its lattice points number a polynomial in t, with
-no floors (Ehrhart, Pick), which is what makes exact K-norm noise possible (``proofs.md``).
+All lengths are integers. The number of lattice points of its t-fold multiple is a polynomial in the
+integer t, without floors (Ehrhart, Pick); this makes exact K-norm noise possible (``proofs.md``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LatticePolygon:
     facets: tuple[Facet, ...]
 
     def __post_init__(self) -> None:
-        # The proof of the shifted radius law asks for these two.
+        # The proof of the shifted radius law requires these two.
         if self.linear_share > Fraction(1, 2) or 1 / Fraction(self.area) < self.linear_share**2:
             raise PrivacyError("does not satisfy b <= 1/2 and gamma >= 0", field="polygon")
 
@@ -96,7 +96,7 @@ class LatticePolygon:
         return inside
 
     def norm(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the least integer t with the point in t P: subadditive, and even."""
+        """Return the least integer t with the point in t P; this norm is subadditive and even."""
         low, high = _sorted_magnitudes(x, y)
         steps = [-(-(p * high + q * low) // c) for p, q, c in self.facets]
         least: NDArray[np.int64] = np.maximum.reduce(steps)
@@ -114,13 +114,13 @@ GON24 = LatticePolygon(
     corners=((12, 2), (11, 5), (10, 7)),
     facets=((1, 0, 12), (1, 1, 17), (2, 1, 27), (3, 1, 38)),
 )
-"""The default: noise on it has 1.25 % more variance than on the disc, which defies counting."""
+"""The default: noise on it has 1.25 % more variance than on the disc, which has no exact count."""
 
 
 def compute_norm_sensitivity(
     table: NDArray[np.int16], polygon: LatticePolygon, *, neighbouring: str
 ) -> int:
-    """Enumerate Delta, the largest norm of the change that one record makes to one feature.
+    """Enumerate Delta, the largest norm of the change of one feature by one record.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Exact sampling on the integers: Bernoulli(exp(-x)) and geometric variates without real numbers.
 
 After Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), in
-vectorised form. Every comparison and division is between integers, so the laws are exact; there is
-no rounding to analyse. What is drawn for an accepted value does not depend on the value, so that
-neither the time nor the number of random bytes tells it (``proofs.md``, section 2).
+vectorised form. Every comparison and division is between integers, so the laws are exact, without
+rounding to analyse. The work for an accepted value does not depend on the value: neither the time
+nor the number of random bytes reveals it (``proofs.md``, section 2).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNIT = 1 << UNIT_BITS
 """Rates and probabilities are integers over 2^52."""
 
 EXPONENT_BITS = 58
-"""Binary digits of X that are drawn one by one: X reaches 2^58 with probability exp(-64)."""
+"""Binary digits of X that are drawn singly: X reaches 2^58 with probability exp(-64)."""
 ROUNDS = 20
-"""Tests of Bernoulli(exp(-x)) that are always made; all pass with probability below 1 / 20!."""
+"""Tests of Bernoulli(exp(-x)) that always run; all pass with probability below 1 / 20!."""
 _CHUNK = 4096
 
 
 class RandomSource(Protocol):
-    """Where random bytes come from."""
+    """A source of random bytes."""
 
     def draw_bytes(self, count: int) -> bytes:
         """Return ``count`` independent uniform bytes, never the same ones twice."""
@@ -69,8 +69,8 @@ def draw_bernoulli_exp(
 
     Guarantees
     ----------
-    ``ROUNDS`` tests are made for every u whatever becomes of them, and more with probability below
-    1e-18: the work tells nothing.
+    ``ROUNDS`` tests run for every u whatever their outcome, and more with probability below 1e-18:
+    the work reveals nothing.
     """
     running = np.ones(rates.size, dtype=np.bool_)
     trial = np.ones(rates.size, dtype=np.int64)
@@ -83,13 +83,13 @@ def draw_bernoulli_exp(
 
 
 class Probability:
-    """An irrational probability, of which any number of binary digits can be found.
+    """An irrational probability with any number of computable binary digits.
 
     Parameters
     ----------
     evaluate
         Computes it in the precision of the current decimal context, up to a few roundings. It must
-        not be a dyadic rational, whose digits no precision would settle.
+        not be a dyadic rational, whose digits no precision would determine.
     """
 
     def __init__(self, evaluate: Callable[[], Decimal]) -> None:
@@ -100,7 +100,7 @@ class Probability:
         """Return ``floor(p 2^(64 n_words))``."""
         precision = 20 * n_words + 20
         while True:
-            # A few correctly rounded operations, so that p is known up to 10^(10 - precision).
+            # A few correctly rounded operations, so p is known up to 10^(10 - precision).
             with localcontext(prec=precision):
                 scaled = self._evaluate() * 2 ** (64 * n_words)
                 slack = scaled * Decimal(10) ** (10 - precision)
@@ -110,7 +110,7 @@ class Probability:
             precision *= 2
 
     def settle_tie(self, source: RandomSource) -> bool:
-        """Compare further words where the first one was equal: tell whether the whole is below."""
+        """Compare further words after an equal first one; return whether the number is below p."""
         n_words = 1
         while True:
             n_words += 1
@@ -123,10 +123,10 @@ class Probability:
 def draw_below_probabilities(
     source: RandomSource, probabilities: Sequence[Probability], chosen: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Draw Bernoulli variates with the chosen ones of some probabilities: shape of ``chosen``.
+    """Draw Bernoulli variates with chosen probabilities: shape of ``chosen``.
 
-    A uniform real number, of which one word is drawn, lies below p iff its word is less than that
-    of p; where they are equal, with probability 2^-64, the words that follow decide.
+    A uniform real number lies below p iff its first word is less than that of p. If the words are
+    equal, with probability 2^-64, the following words decide.
     """
     first = np.array([p.first_word for p in probabilities], dtype=np.uint64)[chosen]
     words = draw_words(source, chosen.size).reshape(chosen.shape)
@@ -156,7 +156,7 @@ def _bit_of(exponent: Fraction) -> Probability:
 
 @cache
 def _bits() -> tuple[Probability, ...]:
-    """Return the binary digits of X in order, and last whether anything is left above them."""
+    """Return the probabilities of X's binary digits in order, and last of any part above them."""
     bits = [_bit_of(Fraction(1 << i, UNIT)) for i in range(EXPONENT_BITS)]
     return (*bits, exp_of(Fraction(1 << EXPONENT_BITS, UNIT)))
 
@@ -182,7 +182,7 @@ def draw_exponent(
     Guarantees
     ----------
     ``59 - lowest_bit`` words are drawn for each X, and more with probability below 2^-57: the work
-    tells nothing.
+    reveals nothing.
     """
     low = np.zeros(count, dtype=np.int64)
     high = np.zeros(count, dtype=np.int64)
@@ -211,16 +211,16 @@ def draw_whole(source: RandomSource, count: int) -> NDArray[np.int64]:
 def collect_accepted(
     draw_batch: Callable[[int], NDArray[np.int64]], *, count: int, share: float
 ) -> NDArray[np.int64]:
-    """Take the first ``count`` accepted of an independent stream of candidates.
+    """Take the first ``count`` accepted candidates of an independent stream.
 
     Parameters
     ----------
     draw_batch
         Draws that many candidates and returns those accepted, along the last axis.
     count
-        How many are wanted.
+        Number of accepted candidates to return.
     share
-        About how many of the candidates are accepted; decides the time, not the law.
+        Approximate share of accepted candidates; affects the time, not the law.
     """
     parts: list[NDArray[np.int64]] = []
     missing = count
@@ -245,7 +245,7 @@ def draw_geometric(source: RandomSource, rate: int, count: int) -> NDArray[np.in
     """Draw geometric variates: ``P(G >= g) = exp(-g rate / 2^52)``, shape ``(count,)``, int64.
 
     ``floor(X / rate) >= g`` iff ``X >= g rate`` (CKS Algorithm 2), with X of ``draw_exponent``: the
-    work does not depend on what is drawn.
+    work does not depend on the outcome.
 
     Parameters
     ----------

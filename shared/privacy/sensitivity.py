@@ -1,4 +1,4 @@
-"""Sensitivity of a sum to one record: integers, read off the enumerated feature table."""
+"""Sensitivity of a sum to one record: integers, from the enumerated feature table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEIGHBOURINGS = ("replace-one", "add-remove-one")
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """The most that a sum can change between neighbouring data sets.
+    """Largest change of a sum between neighbouring data sets.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def compute_sensitivity(
     """Enumerate the sensitivity of the sum S of integer features.
 
     A record adds a row of the table, or zero, to each of the r features of its mask; a neighbour
-    has other values and the same mask. The bound treats the r features as free of each other.
+    has other values and the same mask. The bound lets the r features vary independently.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def compute_sensitivity(
         l1 = max(int(np.max(np.abs(side))) for side in sides)
     else:
         l1 = max(int(np.ptp(side)) for side in sides)
-        # No pair is further apart than twice the radius; opposite features attain it.
+        # No pair is further apart than twice the radius; opposite features attain that distance.
         opposite = np.roll(table, table.shape[0] // 2, axis=0)
         if not np.array_equal(opposite, -table):
             raise PrivacyError("is not symmetric under half a turn", field="table")

@@ -1,4 +1,4 @@
-"""The guarantee that a release must have, and the enumerated sensitivities that it is about."""
+"""The required guarantee of a release, and its enumerated sensitivities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.privacy.sensitivity import Sensitivity, compute_sensitivity
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyTarget:
-    """The guarantee that a release must have, and the sums it is for.
+    """The required guarantee of a release, and the shape of its sums.
 
     Parameters
     ----------
@@ -46,19 +46,19 @@ class PrivacyTarget:
 
     @property
     def releases_count(self) -> bool:
-        """True if the number of records is secret, and so released with noise after the features.
+        """True if the number of records is secret, and released with noise after the features.
 
-        Under add-remove-one, where a record's presence is what is protected.
+        Under add-remove-one, which protects a record's presence.
         """
         return self.neighbouring == "add-remove-one"
 
     @property
     def is_masked(self) -> bool:
-        """True if a record adds to some of the features only: r < m."""
+        """True if a record adds to only some of the features: r < m."""
         return self.measurements_per_record < self.n_frequencies
 
 
-# Every plan that is read is checked against these, and they depend on little: once is enough.
+# Every plan that is read is checked against these; they have few arguments, so they are cached.
 
 
 @lru_cache(maxsize=256)

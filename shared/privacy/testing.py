@@ -1,7 +1,7 @@
-"""A seeded random source, for tests alone.
+"""A seeded random source, for tests only.
 
-The import rules forbid every package of the product to import this module, so that no setting can
-make privacy noise predictable.
+The import rules forbid this module to every package of the product, so no setting can make privacy
+noise predictable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 
 
 class SeededSource:
-    """SHAKE-256 of a seed and a counter, in the place of the operating system's generator."""
+    """SHAKE-256 of a seed and a counter, in place of the operating system's generator."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed.to_bytes(16, "little")

@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.datasets import Mixture, RealData
-from benchmarks.mixtures import draw_mixture
+from benchmarks.datasets import Mixture, RealData, draw_mixture
 from benchmarks.packages import PackageUnavailableError
 
 

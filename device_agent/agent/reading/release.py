@@ -12,8 +12,8 @@ from device_agent.store.positions import StoredPosition
 from device_agent.store.streams import NewRelease, StreamState, commit_release
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
-from shared.entropy import SystemSource
 from shared.privacy import Origin, PrivacyEvent, RandomSource
+from shared.system import SystemSource
 from shared.wire import SketchHeader, encode_message, encode_payload
 
 _REPORT_ID_BYTES = 16

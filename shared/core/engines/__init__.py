@@ -1,19 +1,49 @@
-"""Engines: interchangeable ways of adding records to a sketch, bit for bit the same.
-
-Importable by ``shared.core``, and by who chooses an engine or compares engines.
-"""
+"""Engines: interchangeable ways to add records to a sketch, equal bit for bit."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Protocol
 
-from shared.core.engines.interface import SketchEngine
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from shared.core.engines.numpy_engine import NumpyEngine
+from shared.core.records import Records
+from shared.core.statistics.fourier import FourierStatistic
 from shared.errors import ConfigError
 
 ENGINE_VARIABLE = "SFUMATO_ENGINE"
 """The environment variable whose value programs pass to :func:`choose_engine`."""
+
+
+class SketchEngine(Protocol):
+    """Adds the integers of statistics to 64-bit sums, as ``docs/explanation/sketch.md`` defines."""
+
+    @property
+    def name(self) -> str:
+        """The name shown to users."""
+        ...
+
+    def add_fourier(
+        self,
+        records: Records,
+        statistic: FourierStatistic,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+    ) -> int:
+        """Add each record's masked features to ``sums``; otherwise as ``Statistic.add_records``.
+
+        Parameters
+        ----------
+        statistic
+            The definition; without masks every record adds to every feature.
+        first_record
+            The counter of the first record, which determines its mask.
+        """
+        ...
 
 
 def list_engines() -> list[str]:
@@ -29,14 +59,14 @@ def default_engine() -> SketchEngine:
 
 
 def choose_engine(choice: str | None) -> SketchEngine:
-    """Return the engine of a name: ``numpy``, ``native`` or ``native:LEVEL``; None is the fastest.
+    """Return an engine by name: ``numpy``, ``native`` or ``native:LEVEL``; None is the fastest.
 
-    An engine changes how fast a sketch is computed, and no bit of it.
+    The engine changes the speed of a sketch, and no bit of it.
 
     Raises
     ------
     ConfigError
-        There is no such engine on this machine.
+        This machine has no such engine.
     """
     if not choice:
         return default_engine()
@@ -54,7 +84,7 @@ def choose_engine(choice: str | None) -> SketchEngine:
 
 
 def describe_engine(engine: SketchEngine) -> str:
-    """Describe the engine in use, and the levels there are or why the kernel is not used."""
+    """Describe the engine in use, and the available levels or why the kernel is not used."""
     if absence is not None:
         return f"{engine.name}: {absence.rule}. To be faster, {absence.fix}"
     return f"{engine.name} (levels of this machine: {', '.join(list_levels())})"

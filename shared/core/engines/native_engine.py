@@ -1,6 +1,6 @@
-"""The native engine: the kernel in ``native/``, compiled when a C compiler was there.
+"""The native engine: the C kernel in ``native/``, if a compiler was available.
 
-Every level computes the same integers; they differ in the instructions they use.
+All levels compute the same integers with different instructions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SOURCES = Path(__file__).parent / "native"
 
 @dataclass(frozen=True, kw_only=True)
 class Absence:
-    """Why the kernel is not used, and what to do about it."""
+    """Reason why the kernel is not used, and the remedy."""
 
     rule: str
     fix: str
@@ -50,7 +50,7 @@ def _load() -> ModuleType | Absence:
     expected = compute_source_digest(_SOURCES)
     if expected is not None and getattr(native, "source_digest", None) != expected:
         return Absence(
-            rule="the kernel was compiled from other sources than lie beside it",
+            rule="the kernel was compiled from other sources than those beside it",
             fix="install Sfumato again, in a checkout with `make setup`",
         )
     return native
@@ -59,7 +59,7 @@ def _load() -> ModuleType | Absence:
 _loaded = _load()
 _native = None if isinstance(_loaded, Absence) else _loaded
 absence = _loaded if isinstance(_loaded, Absence) else None
-"""Why the kernel is not used here; None if it is there."""
+"""Why the kernel is not used; None if it is."""
 _packed: dict[str, WeakKeyDictionary[FrequencyMatrix, NDArray[np.int16]]] = {}
 
 
@@ -75,7 +75,7 @@ class NativeEngine:
     Raises
     ------
     ConfigError
-        There is no kernel to be used, or this processor lacks the level's instructions.
+        There is no usable kernel, or this processor lacks the level's instructions.
     """
 
     level: str
@@ -128,7 +128,7 @@ class NativeEngine:
         return n_unsketchable
 
     def _pack_once(self, frequencies: FrequencyMatrix) -> NDArray[np.int16]:
-        """Keep the packed form as long as the matrix lives: one record costs less than packing."""
+        """Cache the packed form as long as the matrix: packing costs more than one record."""
         known = _packed.setdefault(self.level, WeakKeyDictionary())
         packed = known.get(frequencies)
         if packed is None:
@@ -184,7 +184,7 @@ def _group_shape(frequencies: FrequencyMatrix, masks: MaskSchedule | None) -> tu
 
 
 def _allocate_aligned(size: int) -> NDArray[np.int16]:
-    """Allocate ``size`` bytes at the start of a cache line, which full-width loads want."""
+    """Allocate ``size`` bytes aligned to a cache line, for full-width loads."""
     memory = np.empty(size + _CACHE_LINE, dtype=np.uint8)
     start = -memory.ctypes.data % _CACHE_LINE
     return memory[start : start + size].view(np.int16)

@@ -1,4 +1,4 @@
-"""The NumPy engine: an exact integer product in float64, and a look-up of the feature table."""
+"""The NumPy engine: an exact integer product in float64, and a lookup in the feature table."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from shared.core.records import Columns, Records, require_records
 from shared.core.statistics.fourier import FourierStatistic
 
 _CHUNK_PHASES = 1 << 16
-"""Phases computed at a time, so that they stay in the second-level cache."""
+"""Phases computed at a time; they fit the second-level cache."""
 
 
 @cache
 def _packed_table() -> NDArray[np.int64]:
-    """(cos, sin) of each phase as ``cos 2^32 + sin``: one look-up and one sum for the two."""
+    """(cos, sin) of each phase as ``cos 2^32 + sin``: one lookup and one sum for both."""
     table = feature_table().astype(np.int64)
     return (table[:, 0] << 32) + table[:, 1]
 
 
 @dataclass(frozen=True)
 class NumpyEngine:
-    """The reference engine; needs nothing but NumPy."""
+    """The reference engine; needs only NumPy."""
 
     name: str = "numpy"
 
@@ -71,7 +71,7 @@ def _add_features(
     """Add the features of quantised records to ``sums`` of shape ``(2 m,)``."""
     table = _packed_table()
     m = turns.shape[1]
-    # At most 2^16 records a chunk: sums of sines stay within 2^30, below their half of the word.
+    # At most 2^16 records a chunk: sums of sines stay within 2^30, inside their half of the word.
     rows = max(1, _CHUNK_PHASES // m)
     for start in range(0, len(steps), rows):
         product = steps[start : start + rows].astype(np.float64) @ turns

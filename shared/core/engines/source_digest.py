@@ -1,6 +1,6 @@
-"""The digest of the kernel's sources, compiled into it: an old kernel is not taken for a new one.
+"""Digest of the kernel's sources, compiled into the kernel to detect a stale one.
 
-A file of its own because the build runs it by its path, where NumPy is not installed.
+A file of its own: the build runs it by path, where NumPy is not installed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def compute_source_digest(folder: Path) -> str | None:
-    """Return the SHA-256, in hexadecimal, of the names and contents of all C files of a folder.
+    """Return the SHA-256 (hexadecimal) of the names and contents of a folder's C files.
 
-    None where there are none, as in an installed wheel.
+    None if there are no such files, as in an installed wheel.
     """
     files = sorted(path for path in folder.glob("*.[ch]") if path.is_file())
     whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Random Fourier features in integers, the statistic that centroids are recovered from."""
+"""Random Fourier features in integers: the statistic behind centroids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FourierStatistic:
     """Integer features ``b_j (c_j + i s_j)`` of a record: real parts, then imaginary parts.
 
-    ``masks`` is None when every record adds to every feature (r = m).
+    ``masks`` is None if every record adds to every feature (r = m).
     """
 
     quantiser: Quantiser
@@ -35,7 +35,7 @@ class FourierStatistic:
 
     @property
     def identity(self) -> bytes:
-        """SHA-256 of the frequency matrix; masks change which records add, not what is summed."""
+        """SHA-256 of the frequency matrix; masks do not change what is summed."""
         return self.frequencies.digest
 
     def add_records(

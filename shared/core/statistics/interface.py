@@ -1,4 +1,4 @@
-"""The interface of every statistic."""
+"""Interface of the statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Statistic(Protocol):
-    """The integers that each record adds to a sum, decided by public numbers alone.
+    """The integers that each record adds to a sum, determined by public numbers alone.
 
     Guarantees
     ----------
@@ -39,7 +39,7 @@ class Statistic(Protocol):
         sums: NDArray[np.int64],
         engine: SketchEngine,
     ) -> int:
-        """Add what each record adds to ``sums`` in place.
+        """Add the integers of each record to ``sums`` in place.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class Statistic(Protocol):
         Returns
         -------
         int
-            How many records could not be sketched and added zero.
+            Number of records that could not be sketched and added zero.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The registry of mechanisms: a module each, and here the order in which they are tried."""
+"""Registry of the mechanisms: one module each, in the order in which plans try them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ def get_mechanism(name: str) -> MechanismKind:
     Raises
     ------
     PrivacyError
-        There is none of this name.
+        No mechanism has this name.
     """
     if name not in MECHANISMS:
         raise PrivacyError(

@@ -1,9 +1,9 @@
 """Discrete Gaussian noise, exactly sampled, with a proved (epsilon, delta).
 
-The formula of Balle and Wang is for the continuous Gaussian and is not a bound for the discrete
-one. Peikert's convolution makes it one: the discrete Gaussian of variance sigma^2 is, up to a
-factor within 10^-25 of 1, a rounding of the continuous Gaussian of variance sigma^2 - 4
-(``proofs.md``, section 4).
+The formula of Balle and Wang holds for the continuous Gaussian and does not bound the discrete one.
+Peikert's convolution closes the gap: the discrete Gaussian of variance sigma^2 is, up to a factor
+within 10^-25 of 1, a rounding of the continuous Gaussian of variance sigma^2 - 4 (``proofs.md``,
+section 4).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LARGEST_EPSILON = 100
 LARGEST_SIGMA = 1 << 40
 _ROUNDING_VARIANCE = 4
 _CLOSENESS = Fraction(1, 10**33)
-"""Per coordinate, more than the logarithm of the ratio of the two laws (``proofs.md``)."""
+"""Per coordinate, above the logarithm of the ratio of the two laws (``proofs.md``)."""
 _TAIL = 10
 """P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
 _MOST_WHOLE = 1 << 13
@@ -95,7 +95,7 @@ class DiscreteGaussian:
         Raises
         ------
         PrivacyError
-            epsilon or delta lies outside what can be guaranteed.
+            epsilon or delta is outside the range that can be guaranteed.
         """
         _require_level(require_epsilon(epsilon), delta)
         low, high = 3, 6
@@ -214,7 +214,7 @@ def _bound_delta(
         variance=Fraction(sigma**2 - _ROUNDING_VARIANCE),
         epsilon=max(epsilon - 2 * closeness, Fraction(0)),
     )
-    # exp(x) <= 1 + 2 x for 0 <= x <= 1; exact, for decimals of 28 digits would lose the factor.
+    # exp(x) <= 1 + 2 x for 0 <= x <= 1; exact, because 28-digit decimals would lose the factor.
     return Fraction(continuous) * (1 + 2 * closeness)
 
 
@@ -233,7 +233,7 @@ def draw_gaussian(source: RandomSource, sigma: int, count: int) -> NDArray[np.in
 
 
 def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:
-    """Draw ``count`` discrete Laplace candidates of scale sigma, less those that do not count."""
+    """Draw ``count`` discrete Laplace candidates of scale sigma, and drop improper ones."""
     digit, whole = draw_digit(source, sigma, count), draw_whole(source, count)
     negative = (draw_words(source, count) >> np.uint64(63)).astype(bool)
     magnitude = digit + sigma * np.minimum(whole, _MOST_WHOLE)
@@ -247,8 +247,8 @@ def _draw_candidates(source: RandomSource, sigma: int, count: int) -> NDArray[np
 def _accept(source: RandomSource, magnitude: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
     """Draw Bernoulli(exp(-(x/sigma)^2 / 2)), x = |magnitude - sigma| = i sigma + f.
 
-    ``(i + f/sigma)^2 / 2 = (i^2 + 2 k)/2 + r/sigma + (f/sigma)^2/2`` with ``i f = k sigma + r``,
-    each term by itself, and each drawn whatever the others gave.
+    ``(i + f/sigma)^2 / 2 = (i^2 + 2 k)/2 + r/sigma + (f/sigma)^2/2`` with ``i f = k sigma + r``.
+    Each term has its own draw, made whatever the others gave.
     """
     distance = np.abs(magnitude - sigma)
     i, f = distance // sigma, distance % sigma
@@ -267,11 +267,11 @@ def _half_powers() -> tuple[Probability, ...]:
 def _draw_half_powers(source: RandomSource, halves: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Draw Bernoulli(exp(-n / 2)) for each n of ``halves``, with one word each."""
     table = _half_powers()
-    # Of 0 too a word is drawn, of the first probability, and not heeded.
+    # A word is drawn for 0 too, and its result ignored.
     chosen = np.clip(halves, 1, _MOST_HALVES) - 1
     drawn: NDArray[np.bool_] = draw_below_probabilities(source, table, chosen) | (halves == 0)
     for i in np.flatnonzero(drawn & (halves > _MOST_HALVES)):
-        # What the table left over: with probability exp(-64), whatever follows.
+        # The rest beyond the table: reached with probability exp(-64).
         rest = exp_of(Fraction(int(halves[i]) - _MOST_HALVES, 2))
         drawn[i] = draw_below_probabilities(source, (rest,), np.zeros(1, dtype=np.int64))[0]
     return drawn
@@ -280,7 +280,7 @@ def _draw_half_powers(source: RandomSource, halves: NDArray[np.int64]) -> NDArra
 def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) -> NDArray[np.bool_]:
     """Draw Bernoulli(exp(-(f/sigma)^2 / 2)) by CKS Algorithm 1, test j with (f/sigma)(f/sigma)/2j.
 
-    ``ROUNDS`` tests are made whatever becomes of them, as in ``draw_bernoulli_exp``.
+    ``ROUNDS`` tests run whatever their outcome, as in ``draw_bernoulli_exp``.
     """
     running = np.ones(f.size, dtype=np.bool_)
     trial = np.ones(f.size, dtype=np.int64)

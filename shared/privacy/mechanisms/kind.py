@@ -1,4 +1,4 @@
-"""Facts of a kind of noise: its name, its norm, and how it is calibrated."""
+"""Facts of a mechanism: its name, its norm, and its calibration."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from shared.privacy.target import PrivacyTarget
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismKind:
-    """A kind of noise that a plan can name.
+    """A noise mechanism that a plan can name.
 
     Parameters
     ----------
     name, label
-        In plans; and for people, where a sentence names it.
+        Name in plans, and label in sentences for people.
     norm
         The norm in which a plan states the sensitivity: ``l1``, ``l2-squared`` or ``gon24``.
     needs_delta
-        Whether its guarantee has a delta above 0; the others must have none.
+        Whether its guarantee has a delta above 0; without one, delta must be 0.
     allows_masks
-        Whether it may go with r < m. Noise that covers all features costs at least ``m / r`` times
-        the variance there.
+        Whether r < m is allowed. With masks, noise that covers all features costs at least
+        ``m / r`` times the variance.
     measure
-        Computes the sensitivity of all that is released, in its norm: an integer, with the count
-        where that is released.
+        Computes the sensitivity of the whole release in its norm: an integer, with the count where
+        it is released.
     scale_count
-        Computes the factor that multiplies the number of records before noise is added, so that a
-        record changes it as far as the norm allows a feature to change.
+        Computes the factor of the number of records before noise is added, such that a record
+        changes it as far as the norm allows a feature to change.
     calibrate
-        Finds the least noise that keeps a promise; raises ``PrivacyError`` if it cannot.
+        Finds the least noise that keeps the promise; raises ``PrivacyError`` if there is none.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """K-norm noise on the lattice 24-gon: the same pure epsilon for a quarter of Laplace's variance.
 
-Noise is spread over the body that holds every change of one record (Hardt and Talwar 2010): a
-common radius T for all features, and each feature uniform on the lattice points of T P. The law of
-T is a shifted sum of geometrics, so nothing is rejected on T; ``proofs.md`` proves it private as
-sampled.
+Noise is spread over the body that contains every change of one record (Hardt and Talwar 2010): a
+common radius T for all features, and each feature uniform on the lattice points of T P. The law
+of T is a shifted sum of geometrics, so T needs no rejection; ``proofs.md`` proves the sampled law
+private.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAIL = 64 * math.log(2.0)
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteKNorm:
-    """Noise on m complex features, all of them used by every record (r = m).
+    """Noise on m complex features, all used by every record (r = m).
 
     Guarantees
     ----------
@@ -57,8 +57,7 @@ class DiscreteKNorm:
     neighbouring
         The relation that the sensitivity was computed for.
     n_counts
-        1 if the number of records, times ``norm_sensitivity``, follows the features in the sum;
-        otherwise 0.
+        1 if the sum ends with the number of records times ``norm_sensitivity``; otherwise 0.
     """
 
     polygon: ClassVar[LatticePolygon] = GON24
@@ -85,7 +84,7 @@ class DiscreteKNorm:
         ------
         PrivacyError
             epsilon is not a positive rational, or so small that noise would not fit 64-bit sums, or
-            so large that the fixed shift of the radius would waste what it allows.
+            so large that the fixed shift of the radius would waste epsilon.
         """
         rate = math.floor(require_epsilon(epsilon) * UNIT / norm_sensitivity)
         mechanism = cls(
@@ -111,7 +110,7 @@ class DiscreteKNorm:
 
     @property
     def n_coordinates(self) -> int:
-        """D, the real coordinates of a sum: 2 m, and the count if there is one."""
+        """D, the real coordinates of a sum: 2 m, plus the count if there is one."""
         return 2 * self.n_frequencies + self.n_counts
 
     @cached_property
@@ -134,7 +133,7 @@ class DiscreteKNorm:
         return float(self.polygon.second_moment) * self._radius_mean_square
 
     def compute_count_variance(self, count_scale: int) -> float:
-        """Compute the variance of a released number of records: of uniform on -T .. T, scaled."""
+        """Compute the variance of a released number of records: uniform on -T .. T, scaled."""
         return self._radius_mean_square / 3 / count_scale**2
 
     @property
@@ -157,7 +156,7 @@ class DiscreteKNorm:
                 low = middle
             else:
                 high = middle
-        # Rounded so that the bound, which a plan states, does not hang on the last bit of a float.
+        # Rounded, because a plan states this bound: it must not depend on a float's last bit.
         spread = Fraction(math.ceil(high * 1000), 1000)
         return self.polygon.inradius * (self.shift + math.ceil(self.scale * n * (1 + spread)))
 
@@ -175,7 +174,7 @@ class DiscreteKNorm:
         return bound_pure_delta(self.guarantee, epsilon, n_records=n_records, n_windows=n_windows)
 
     def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
-        """Bound a Gamma radius, and given it the independent features on one bounded body."""
+        """Bound the Gamma radius; given it, the features are independent on one bounded body."""
         m, x, n = n_frequencies, exponent, self.n_coordinates + 1
         gamma = n + math.sqrt(2 * n * x) + x
         margin = _compute_margin(self.polygon)
@@ -197,7 +196,7 @@ class DiscreteKNorm:
         A second call is a second release.
         """
         # Drawn in full before the sums are read. The radius must never leave this call: given it,
-        # noise is uniform on a bounded body, and an output outside would exclude a data set.
+        # the noise is uniform on a bounded body, and an output outside would exclude a data set.
         noise = self.draw_noise(source)
         return sums + noise
 
@@ -215,8 +214,8 @@ def draw_in_polygon(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw points uniform on the lattice points of ``radius * P``: two arrays, ``(count,)``.
 
-    Uniform on the square around it, kept when inside: the share kept does not depend on the radius
-    beyond its rounding, and nor does the time.
+    Drawn uniformly from the surrounding square and kept when inside. The share kept, and so the
+    time, depends on the radius only through rounding.
     """
     reach = polygon.inradius * radius
 
@@ -247,8 +246,8 @@ def _compute_margin(polygon: LatticePolygon) -> float:
 def _describe_polygon(polygon: LatticePolygon) -> tuple[float, float, float]:
     """Return the largest ``|x|^2`` of P, and the means of ``|x|^2`` and ``|x|^4`` over it.
 
-    Over a triangle from the origin the integral of what is homogeneous of degree k is its doubled
-    area over k + 2 times the integral along its outer edge.
+    Over a triangle from the origin, the integral of a homogeneous function of degree k is the
+    doubled area over k + 2 times the integral along the outer edge.
     """
     second = fourth = 0.0
     corners = polygon.vertices

@@ -20,9 +20,9 @@ from shared.privacy.target import PrivacyTarget
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1
 _BOUND_SCALES = 45
-"""exp(-45) < 2^-64: noise beyond this many scales is never seen."""
+"""exp(-45) < 2^-64: noise beyond this many scales does not occur in practice."""
 _CELLS = 1 << 14
-"""Intervals of the law over which the bound on the squares is summed."""
+"""Intervals of the law in the sum that bounds the squares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class DiscreteLaplace:
     ) -> DiscreteLaplace:
         """Find the least noise that guarantees epsilon (seed Prop. 1: ``b = Delta_1 / epsilon``).
 
-        The rate is rounded down, so the noise is never less than asked.
+        The rate is rounded down, so the noise is never below the requirement.
 
         Raises
         ------
@@ -109,11 +109,11 @@ class DiscreteLaplace:
         return self.variance / count_scale**2
 
     def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
-        """Bound the noise, cut off where no coordinate gets: squares have no exponential moment."""
+        """Bound the truncated noise: without a cut-off its squares have no exponential moment."""
         b, n, x = float(self.scale), 2 * n_frequencies, exponent
         furthest = math.floor(b * (math.log(2 * n) + x))
         edges = np.unique(np.linspace(0, furthest + 1, _CELLS + 1).astype(np.int64))
-        # P(|y| >= k) = 2 q^k / (1 + q) for k >= 1; a cell counts as if all of it were at its end.
+        # P(|y| >= k) = 2 q^k / (1 + q) for k >= 1; all the mass of a cell counts as at its end.
         beyond = 2 * np.exp(-edges / b) / (1 + math.exp(-1 / b))
         beyond[0] = 1.0
         masses, squares = -np.diff(beyond), (edges[1:] - 1.0) ** 2

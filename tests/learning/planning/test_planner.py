@@ -357,5 +357,5 @@ def test_a_budget_or_target_that_breaks_a_rule_is_refused_by_field(
 
 
 def test_a_target_that_no_epsilon_reaches_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="target_sse: is out of reach"):
+    with pytest.raises(PrivacyError, match="target_sse: cannot be reached"):
         find_smallest_epsilon(outline(), target_sse=1.001)

@@ -15,7 +15,7 @@ from device_agent.server.messages import Heartbeat, KeyOffer, PlanRefusal
 from device_agent.server.transport import ServerClient
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan, make_statement
 from shared.plan.statement import list_public_facts
-from shared.privacy.group import show_up
+from shared.privacy.group import format_upper
 from shared.wire import RequestSignature, SketchHeader
 
 WIDE = Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0)
@@ -94,7 +94,7 @@ def test_both_numbers_stand_in_the_words_for_gaussian_noise() -> None:
 
 @given(st.fractions(0, 10**12))
 def test_a_number_that_is_shown_is_never_less_than_it_is(value: Fraction) -> None:
-    shown = Fraction(show_up(value))
+    shown = Fraction(format_upper(value))
     assert value <= shown <= value * Fraction(101, 100)
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.entropy import SystemSource
 from shared.errors import PrivacyError
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from shared.system import SystemSource
 
 L2 = 4 * 16380**2
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.entropy import SystemSource
 from shared.errors import PrivacyError
 from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.polygon import GON24
 from shared.privacy.samplers import UNIT
 from shared.privacy.testing import SeededSource
+from shared.system import SystemSource
 
 
 def calibrate(epsilon: Fraction = Fraction(1), m: int = 100, delta: int = 2730) -> DiscreteKNorm:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.entropy import SystemSource
 from shared.errors import PrivacyError
 from shared.privacy import DiscreteLaplace
 from shared.privacy.samplers import UNIT
 from shared.privacy.testing import SeededSource
+from shared.system import SystemSource
 
 
 def calibrate(epsilon: Fraction, l1: int = 46324) -> DiscreteLaplace:

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from shared import memory
+from shared import system
 
 PROGRAM = """
 import ctypes, sys, threading
-from shared.memory import share_one_heap
+from shared.system import share_one_heap
 
 if "shared" in sys.argv:
     share_one_heap()
@@ -46,6 +46,6 @@ def test_threads_share_one_heap_once_they_are_told_to() -> None:
 
 
 def test_a_c_library_without_these_calls_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_find", lambda _: None)
-    memory.share_one_heap()
-    memory.give_back()
+    monkeypatch.setattr(system, "_find", lambda _: None)
+    system.share_one_heap()
+    system.give_back()

@@ -1,0 +1,42 @@
+"""The operating system: its random generator, and the memory of the C library."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+_M_ARENA_MAX = -8
+
+
+class SystemSource:
+    """``os.urandom``, the only source of privacy noise in the product.
+
+    Unbuffered: nothing is kept that a fork or a crash could replay.
+    """
+
+    def draw_bytes(self, count: int) -> bytes:
+        """Return ``count`` bytes of the operating system's generator."""
+        return os.urandom(count)
+
+
+def share_one_heap() -> None:
+    """Let all threads allocate from one heap; glibc otherwise keeps one for each, and its memory.
+
+    Call it before the second thread starts. Without glibc it does nothing.
+    """
+    mallopt = _find("mallopt")
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Return free memory to the system, above all that of temporary arrays."""
+    trim = _find("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _find(name: str) -> Callable[..., int] | None:
+    # The C library is part of this process already, so the disk is not searched.
+    return getattr(ctypes.CDLL(None), name, None)
