@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -112,19 +113,10 @@ def _removing_what_is_refused(
         if not _holds_device(settings):
             with suppress(OSError):  # it is of no use to anyone, and does no harm
                 for path in sorted(set(settings.state_dir.iterdir()) - set(before)):
-                    _remove(path)
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
                 for path in made:
                     path.rmdir()
         raise
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        for inner in path.iterdir():
-            inner.unlink()
-        path.rmdir()
-    else:
-        path.unlink()
 
 
 def _holds_device(settings: Settings) -> bool:
