@@ -1,4 +1,4 @@
-# One verb per job. Each sets up what it needs in .venv; `make` alone lists them.
+# One command per job. Each installs what it needs into .venv; `make` alone lists them.
 
 PYTHON ?= python3
 ARGS ?=
@@ -14,28 +14,28 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .NOTPARALLEL:
 .PHONY: help setup demo test soak check bench docs docs-serve clean FORCE
 
-help:  ## list the verbs
-	@echo 'usage: make VERB [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
+help:  ## list the commands
+	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
 
 setup: .venv/.stamp-dev  ## install everything for development into .venv
-	@# pip hides that the kernel could not be compiled: say what computes, and why nothing faster does.
+	@# pip hides a failed compilation of the kernel: print which engine runs, and why.
 	@echo "setup: $$(.venv/bin/sfumato --version | tail -1)" >&2
-	@echo 'setup: .venv is ready; activate it with: . .venv/bin/activate' >&2
+	@echo 'setup: .venv is ready; to activate it, run: . .venv/bin/activate' >&2
 
-demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data; ARGS=--json for machines
+demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data; ARGS=--json for scripts
 	@echo 'demo: running devices, aggregator and analyst on this machine' >&2
 	@$(VENV) deploy/demo/run_demo.py $(ARGS)
 
-test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" for some
+test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
 	@$(VENV) -m pytest -n auto $(ARGS)
 
-soak: .venv/.stamp-dev  ## run the long explorations, an hour or more; ARGS="tests/fuzz" for some
+soak: .venv/.stamp-dev  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
 	@$(VENV) -m pytest -n auto -m soak $(ARGS)
 
-check: .venv/.stamp-dev  ## lint, format, types and the direction of imports; changes no file
+check: .venv/.stamp-dev  ## check lint, format, types and the direction of imports; change no file
 	@echo 'check: lint, format, types, direction of imports' >&2
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
@@ -45,11 +45,11 @@ check: .venv/.stamp-dev  ## lint, format, types and the direction of imports; ch
 bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/latest.jsonl
 	@echo 'bench: running the quick benchmarks into benchmarks/results/latest.jsonl' >&2
 	@mkdir -p benchmarks/results
-	@# Moved into place at the end, so that a failed run does not destroy the last good one.
+	@# Moved into place at the end, so that a failed run does not destroy the last good result.
 	@$(VENV) -m benchmarks --quick --json $(ARGS) > benchmarks/results/.latest.part
 	@mv benchmarks/results/.latest.part benchmarks/results/latest.jsonl
 
-docs: .venv/.stamp-docs  ## build the site of the documents into site/
+docs: .venv/.stamp-docs  ## build the documentation site into site/
 	@echo 'docs: building the site into site/' >&2
 	@$(VENV) -m docs.generator
 	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs build --quiet --strict $(ARGS)
@@ -63,7 +63,7 @@ clean:  ## remove .venv, caches and build leftovers
 		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-# The environment is made anew when its interpreter is gone, or is not the one asked for by name.
+# The environment is recreated if its interpreter is gone, or is not the one that PYTHON names.
 ifneq ($(wildcard .venv/.stamp-venv),)
 HAVE := $(shell $(VENV) $(VERSION_OF))
 WANT := $(if $(filter file,$(origin PYTHON)),$(HAVE),$(shell $(PYTHON) $(VERSION_OF)))
@@ -78,7 +78,7 @@ endif
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "error: '$(PYTHON)' is older than Python 3.11. Install a later one and name it: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@'$(PYTHON)' -c 'import venv, ensurepip' 2>/dev/null || { \
-		echo "error: '$(PYTHON)' cannot make virtual environments. Install the module (Debian: apt install python3-venv)." >&2; exit 1; }
+		echo "error: '$(PYTHON)' cannot create virtual environments. Install the module (Debian: apt install python3-venv)." >&2; exit 1; }
 	@echo 'setting up .venv' >&2
 	@'$(PYTHON)' -m venv --clear .venv >&2
 	@# 25.1 is the first that installs dependency groups.
@@ -98,5 +98,5 @@ endif
 .venv/.stamp-dev: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what development needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[all,mqtt,parquet]' --group dev >&2
-	@# All that the demo needs is part of it.
+	@# This includes everything that the demo needs.
 	@touch .venv/.stamp-demo $@

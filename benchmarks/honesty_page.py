@@ -11,15 +11,16 @@ _INTRODUCTION = """\
 # Verdicts on shapes that nobody tuned to
 
 Measured on {date} by `python -m benchmarks.honesty --page docs/benchmarks/honesty.md`, commit
-{commit}, on {machine}. This page is written by that command.
+{commit}, on {machine}. That command writes this page.
 
-Families of synthetic records and real sets that ship in wheels, 20,000 records each, are sketched
-by the path that a study takes (planner, integer sums, exact K-norm noise, default decoder). Their
-parameters, frequencies and noise are drawn from a digest of the decoder's source: whoever changes
-the decoder has not seen them. Every shape is decoded at two noise levels with honest guesses of
-scale and bounds, and in two situations in which something is wrong. Relative SSE is that of the
-centroids over that of k-means on the records. *Truth start* is the same for round clusters by
-descent from the clusters of k-means: what the sketch tells, were the search perfect.
+The data are families of synthetic records, and real sets that ship in wheels, with 20,000 records
+each. They are sketched in the same way as in a study (planner, integer sums, exact K-norm noise,
+default decoder). A digest of the decoder's source determines their parameters, frequencies and
+noise, so nobody who changes the decoder has seen them. Every shape is decoded at two noise levels
+with honest guesses of scale and bounds, and in two situations with a mistake. *Relative SSE* is the
+SSE of the centroids divided by that of k-means on the records. *Truth start* is the relative SSE of
+round clusters fitted by descent from the clusters of k-means. It shows what a perfect search could
+recover from the sketch.
 """
 
 
@@ -37,7 +38,7 @@ def write_page(rows: Sequence[Row], introduction: str = _INTRODUCTION) -> str:
 
 
 def _list_worst(rows: Sequence[Row]) -> Iterator[str]:
-    yield from _list_answers(rows, "worst", "The worst answers, and what was said of them")
+    yield from _list_answers(rows, "worst", "The worst answers, and their verdicts")
     yield from _list_answers(rows, "mistaken", "Bad answers that were called sound or rough")
 
 
@@ -46,7 +47,7 @@ def _list_answers(rows: Sequence[Row], prefix: str, title: str) -> Iterator[str]
     if not chosen:
         return
     yield f"## {title}\n"
-    yield "| shape and situation | relative SSE | verdict | promised, and what was possible |"
+    yield "| shape and situation | relative SSE | verdict | promised band, and truth start |"
     yield "|---|---|---|---|"
     for row in chosen:
         case = row.case.removeprefix(f"{prefix} ")
@@ -56,7 +57,7 @@ def _list_answers(rows: Sequence[Row], prefix: str, title: str) -> Iterator[str]
 
 def _list_verdicts(rows: Sequence[Row]) -> Iterator[str]:
     words = ("sound", "rough", "doubtful", "do_not_use")
-    yield "## Verdicts, by what the answers were worth\n"
+    yield "## Verdicts, by quality of the answers\n"
     yield "| answers | number | sound | rough | doubtful | do not use |"
     yield "|---|---|---|---|---|---|"
     for case in _find_cases(rows, words):
@@ -100,7 +101,7 @@ def _list_quality(rows: Sequence[Row]) -> Iterator[str]:
 
 def _list_coverage(rows: Sequence[Row]) -> Iterator[str]:
     yield "\n## How often the band held\n"
-    yield "Nine times in ten is what it promises.\n"
+    yield "The band promises to hold nine times in ten.\n"
     yield "| records | decodes | held | median width |"
     yield "|---|---|---|---|"
     widths = {row.case: row.value for row in rows if row.figure == "median_width"}

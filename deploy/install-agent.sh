@@ -1,13 +1,13 @@
 #!/bin/sh
-# Install the device agent on a Debian-like machine. All is checked before anything is changed.
+# Install the device agent on a Debian-like machine. Nothing is changed before all checks have passed.
 #
-#   /opt/sfumato                    the program, in an environment of its own
+#   /opt/sfumato                    the program, in its own environment
 #   /usr/bin/sfumato-agent          its command
-#   /etc/sfumato/agent.toml         its configuration; one that is there stays as it is
+#   /etc/sfumato/agent.toml         its configuration; an existing one is not changed
 #   /var/lib/sfumato                key, ledger and outbox, of the system user sfumato
 #   /etc/systemd/system             its unit; neither enabled nor started
 #
-# Doing it again upgrades the program and touches neither configuration nor state.
+# A second run upgrades the program and changes neither configuration nor state.
 set -eu
 
 usage() {
@@ -16,12 +16,12 @@ usage: install-agent.sh [--from SOURCE] [--extra NAME] [--python PYTHON] [--root
                         [--dry-run]
 
   --from SOURCE    a wheel or a checkout (default: the checkout that this script is in)
-  --extra NAME     mqtt or parquet, for such sources; may be repeated
+  --extra NAME     mqtt or parquet, for sources of that kind; may be repeated
   --python PYTHON  Python 3.11 or later (default: python3)
-  --root DIR       install under DIR, for an image with the same Python; makes no user
-  --code CODE      what `sfumato study token STUDY --code` printed: a new configuration names its
-                   server and study; the device enrols with it afterwards
-  --dry-run        check, say what would be done, and change nothing
+  --root DIR       install under DIR, for an image with the same Python; creates no user
+  --code CODE      the output of `sfumato study token STUDY --code`; a new configuration then names
+                   its server and study, and the device can enrol with the same code
+  --dry-run        check, print the steps, and change nothing
 
 examples:
   sudo deploy/install-agent.sh --dry-run
@@ -83,7 +83,7 @@ state=$root/var/lib/sfumato
 unit_dir=$root/etc/systemd/system
 unit_source=$here/systemd/sfumato-agent.service
 
-# 1. The checks: each says what is wrong and what to do; nothing is changed before all have passed.
+# 1. Checks. Each names the problem and the fix; nothing is changed before all have passed.
 
 check_python() {
     if ! command -v "$python" >/dev/null 2>&1; then
@@ -99,19 +99,19 @@ check_machine() {
     [ "$(uname -s)" = Linux ] || refuse "this machine runs $(uname -s), and the agent needs Linux"
     case $(uname -m) in
         x86_64 | aarch64 | arm64) ;;
-        *) echo "note: there may be no ready packages for $(uname -m): then a compiler is needed" ;;
+        *) echo "note: there may be no ready packages for $(uname -m); then pip needs a compiler" ;;
     esac
 }
 
 check_source() {
     case $source in
         *.whl) [ -f "$source" ] || refuse "--from: there is no file $source" ;;
-        *) [ -f "$source/pyproject.toml" ] || refuse "--from: $source is no checkout and no wheel" ;;
+        *) [ -f "$source/pyproject.toml" ] || refuse "--from: $source is neither a checkout nor a wheel" ;;
     esac
     [ -f "$unit_source" ] || refuse "there is no $unit_source; keep this script in its checkout"
 }
 
-# The nearest folder above that exists.
+# The nearest existing folder above a path.
 existing() {
     path=$1
     while [ ! -d "$path" ]; do path=$(dirname -- "$path"); done
@@ -126,12 +126,12 @@ check_place() {
     folder=$(existing "$program")
     free_mb=$(df -Pm "$folder" | awk 'NR == 2 { print $4 }')
     [ "$free_mb" -ge "$needed_mb" ] ||
-        refuse "$folder has $free_mb MB free, and $needed_mb are needed"
+        refuse "$folder has only $free_mb MB free, but $needed_mb MB are needed"
     if [ -e "$program" ] && [ ! -f "$program/pyvenv.cfg" ]; then
-        refuse "$program is there and is not from this script. Move it away"
+        refuse "$program exists, but not from this script. Move it away"
     fi
     if [ -e "$command" ] && [ ! -L "$command" ]; then
-        refuse "$command is there and is not from this script. Move it away"
+        refuse "$command exists, but not from this script. Move it away"
     fi
 }
 
@@ -140,7 +140,7 @@ check_user() {
     if id sfumato >/dev/null 2>&1; then
         [ "$(id -u sfumato)" -ne 0 ] || refuse "the user sfumato is root. Give it an id of its own"
     elif ! command -v useradd >/dev/null 2>&1; then
-        refuse "there is no useradd to make the user sfumato. Make it by hand"
+        refuse "there is no useradd to create the user sfumato. Create it by hand"
     fi
 }
 
@@ -154,7 +154,7 @@ if [ "$problems" -gt 0 ]; then
     exit 2
 fi
 
-# 2. What is done, or in a dry run only said.
+# 2. The installation; a dry run only prints the steps.
 
 act() {
     if [ "$dry_run" = yes ]; then
@@ -165,11 +165,11 @@ act() {
 }
 
 write_config() {
-    # The token of the code is not in it.
+    # The configuration does not contain the token of the code.
     if ! "$program/bin/python" -m device_agent.cli init --print-config ${code:+--code "$code"} \
         >"$config.part"; then
         rm -f "$config.part"
-        refuse "--code: there is no configuration yet. Do this again with a whole code, or without"
+        refuse "--code: there is no configuration yet. Run this again with a complete code, or without --code"
         exit 2
     fi
     sed -i 's|^state_dir = "state" |state_dir = "/var/lib/sfumato/state"|' "$config.part"
@@ -185,11 +185,10 @@ act mkdir -p "$config_dir" "$unit_dir" "$(dirname -- "$command")" "$(dirname -- 
 act install -d -m 0700 "$state"
 [ -f "$program/pyvenv.cfg" ] || act "$python" -m venv "$program"
 act "$program/bin/pip" install --quiet --disable-pip-version-check --upgrade "${source}[$extras]"
-# The unit runs without the documentation of functions and the columns of tracebacks, which takes
-# compiled files of its own.
+# The unit runs without docstrings and columns in tracebacks, which needs its own compiled files.
 act env PYTHONNODEBUGRANGES=1 "$program/bin/python" -OO -m compileall -q "$program/lib"
 if [ -n "$root" ] && [ "$dry_run" = no ]; then
-    # Once the image runs, the program is where the paths say without DIR.
+    # In the running image the paths have no DIR in front.
     sed -i "1s|^#!$root/|#!/|" "$program"/bin/sfumato*
 fi
 act ln -sfn "${program#"$root"}/bin/sfumato-agent" "$command"

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: documents that stay beside the code become pages, and their links lead there.
+"""Hooks of MkDocs: documents beside the code become pages of the site, and links point to them.
 
 A page links to files as they lie in the repository, so that it can be read on a forge. In the site
 a link to a document leads to its page, one to another file to a copy, and one to a folder is text.
@@ -37,11 +37,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = _root(config)
     for page, path in _beside(config).items():
         files.append(File.generated(config, page, abs_src_path=str(root / path)))
-    for page in list(files.documentation_pages()):
-        for match in _PARTS.finditer(page.content_string):
+    for document in list(files.documentation_pages()):
+        for match in _PARTS.finditer(document.content_string):
             target = match["target"]
             if target and not _ELSEWHERE.match(target):
-                path = _find(page.src_uri, target, config)
+                path = _find(document.src_uri, target, config)
                 copy = f"{COPIES}/{path}"
                 if _is_copied(root / path, config) and files.get_file_from_path(copy) is None:
                     files.append(File.generated(config, copy, abs_src_path=str(root / path)))

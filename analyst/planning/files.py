@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from fractions import Fraction
 from pathlib import Path
 
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, plan_from_json, plan_from_spec
-
-# Bounded, because Fraction("1e999999999") would be computed in full.
-_EXACT = re.compile(
-    r"[+-]?(\d{1,40}/\d{1,40}|\d{1,40}(\.\d{1,40})?(e[+-]?\d{1,2})?)", re.IGNORECASE
-)
+from shared.structure import read_exact, read_toml
 
 
 def read_plan(path: Path) -> SketchPlan:
@@ -36,11 +30,7 @@ def read_plan(path: Path) -> SketchPlan:
 
 def read_spec(path: Path) -> SketchPlan:
     """Make a plan from a specification (TOML); raises as :func:`read_plan`."""
-    try:
-        document = tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"is not TOML: {error}", field=str(path)) from error
-    return plan_from_spec(document)
+    return plan_from_spec(read_toml(path))
 
 
 def write_text(path: Path, text: str, *, exclusive: bool = False) -> None:
@@ -73,15 +63,11 @@ def parse_exact(text: str, field: str) -> Fraction:
     ConfigError
         It is none, such as ``nan`` or ``inf``.
     """
-    if not _EXACT.fullmatch(text.strip()):
+    try:
+        return read_exact(text.strip())
+    except (ValueError, ZeroDivisionError) as error:
         raise ConfigError(
             "must be an exact number", field=field, fix='write it as "1", "0.1", "1/10" or "1e-6"'
-        )
-    try:
-        return Fraction(text.strip())
-    except ZeroDivisionError as error:
-        raise ConfigError(
-            "divides by zero", field=field, fix='write it as "1", "0.1" or "1/10"'
         ) from error
 
 

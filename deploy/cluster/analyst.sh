@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command of `sfumato` with the cluster's key; `decode` is given the study.
+# Run a command of `sfumato` with the cluster's key. `decode` gets the study as its first argument.
 set -eu
 SFUMATO_KEY=$(cat "${SHARED:-/run/sfumato}/operator/key")
 export SFUMATO_KEY

@@ -1,7 +1,7 @@
-"""Make a certificate authority and a server's certificate, for trying the cluster.
+"""Create a certificate authority and a server's certificate for the trial cluster.
 
-The authority's key is not kept, so nobody can make another certificate that the stations would
-believe. Where the certificate is there already, nothing is changed.
+The authority's key is not stored, so nobody can create another certificate that the stations would
+trust. An existing certificate is not changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What an operator does once: certificate, tables, key, study, and a token for each station.
-# Each step is skipped when its result is there, so that a container that is started again goes on.
-# SHARED is the folder that the containers share in parts.
+# Set up the cluster once: certificate, tables, key, study, and a token for each station.
+# A step is skipped if its result exists, so that a restarted container continues where it stopped.
+# SHARED is a folder; the containers share parts of it.
 set -eu
 umask 077
 here=$(dirname "$0")
@@ -11,7 +11,7 @@ tokens=$shared/tokens
 
 say() { echo "operator: $*" >&2; }
 
-# Reads standard input into a file that appears under its name only when it is whole.
+# Write standard input to a file that appears under its name only when it is complete.
 keep() {
     cat > "$1.part"
     mv "$1.part" "$1"
@@ -37,7 +37,7 @@ until sfumato study list > /dev/null; do
     sleep 2
 done
 
-# A study's id is the hash of its name and plan: creating it again gives the same one.
+# A study's id is the hash of its name and plan, so creating the study again gives the same id.
 study=$(sfumato study create "weather of a year" "${PLAN:-$here/plan.toml}" --json \
     | "$python" -c 'import json, sys; print(json.load(sys.stdin)["study_id"])')
 umask 022

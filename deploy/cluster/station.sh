@@ -1,5 +1,5 @@
 #!/bin/sh
-# A weather station: waits for its token, enrols, and runs until it is stopped.
+# A weather station: wait for its token, enrol, and run until stopped.
 set -eu
 here=$(dirname "$0")
 shared=${SHARED:-/run/sfumato}

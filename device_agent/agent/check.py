@@ -26,8 +26,9 @@ from device_agent.agent.reading.slots import plan_slots
 from device_agent.agent.reading.windows import open_stream_source
 from device_agent.server.certificates import make_context
 from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings, StreamSettings
+from device_agent.settings.agent_settings import Settings
 from device_agent.sources import RecordBatch
+from device_agent.sources.settings import LocalSettings, StreamSettings
 from device_agent.store.database import DATABASE_NAME, open_database
 from device_agent.store.identity import load_identity
 from device_agent.store.streams import load_stream
@@ -131,7 +132,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     # The plan is public: no key is needed to look at it, and none is made.
     try:
         require_server_allowed(settings)
-        context = make_context(settings.house.tls)
+        context = make_context(settings.tls)
         with ServerClient(
             settings.server, device=b"", sign=lambda _: b"", clock=clock, context=context
         ) as client:
@@ -139,7 +140,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         require_plan_allowed(settings, plan)
         for stream in settings.streams:
             event = make_event(settings.study, plan, stream.name, 0)
-            require_within_budget((), event, settings.budget)
+            require_within_budget((), event, settings.limits)
             require_in_shared_budget(settings, None, event, find_origins(stream))
     except SketchError as error:
         yield Finding(error=error)
@@ -159,7 +160,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
 
 def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
     yield Finding(text=describe_policy(settings))
-    yield Finding(text=describe_budget(settings.budget))
+    yield Finding(text=describe_budget(settings.limits))
     for caution in find_cautions(plan):
         yield Finding(text=f"plan: warning: {caution}")
 
@@ -223,7 +224,10 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
 
 
 def _without_lock(stream: StreamSettings) -> StreamSettings:
-    return replace(stream, source=replace(stream.source, lock=False))
+    source = stream.source
+    if isinstance(source, LocalSettings):
+        source = replace(source, lock=False)
+    return replace(stream, source=source)
 
 
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:

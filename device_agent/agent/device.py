@@ -13,7 +13,8 @@ from device_agent.agent.policy import require_plan_allowed, require_server_allow
 from device_agent.server.certificates import make_context
 from device_agent.server.messages import Heartbeat, PlanRefusal
 from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings, StreamSettings
+from device_agent.settings.agent_settings import Settings
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
 from device_agent.store.identity import Identity, require_identity
 from device_agent.store.key import DeviceKey, key_folder
@@ -87,7 +88,7 @@ class Device:
         events = [*sum_ledger(self.connection), *before]
         origins = self._find_origins(event.stream) | set(read)
         readers = self.find_near(event.stream, origins)
-        require_within_budget(events, event, self.settings.budget, readers=readers)
+        require_within_budget(events, event, self.settings.limits, readers=readers)
         self.shared.require_affordable(self.settings, event, origins)
 
     def require_all_affordable(
@@ -182,7 +183,7 @@ def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> 
         device=device,
         sign=key.sign,
         clock=clock,
-        context=make_context(settings.house.tls),
+        context=make_context(settings.tls),
     )
 
 

@@ -216,7 +216,7 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
         next_sequence = load_stream(connection, stream.name).next_sequence
         event = make_event(settings.study, plan, stream.name, next_sequence)
         near = find_near(connection, event.reader, find_origins(stream))
-        require_within_budget(spent, event, settings.budget, readers=near)
+        require_within_budget(spent, event, settings.limits, readers=near)
         require_in_shared_budget(settings, connection, event, find_origins(stream))
 
 

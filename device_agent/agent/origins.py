@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from device_agent.settings.agent_settings import StreamSettings
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.positions import StoredPosition
 from shared.file_identity import identify
 from shared.privacy import Origin

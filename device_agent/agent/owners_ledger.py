@@ -40,13 +40,13 @@ class SharedBudget:
         self._ledger: OwnersLedger | None = None
         self._identity = identity
         self._unconfirmed: list[Reservation] = []
-        if settings.ledger is None:
+        if settings.budget.ledger is None:
             return
         self._holder = load_holder(connection)
-        known = load_ledger_id(connection, settings.ledger)
-        self._ledger = OwnersLedger(settings.ledger, known=known)
+        known = load_ledger_id(connection, settings.budget.ledger)
+        self._ledger = OwnersLedger(settings.budget.ledger, known=known)
         if known is None:
-            save_ledger_id(connection, settings.ledger, self._ledger.identity)
+            save_ledger_id(connection, settings.budget.ledger, self._ledger.identity)
         self._confirm_all(self._ledger, connection)
 
     def require_affordable(
@@ -54,7 +54,7 @@ class SharedBudget:
     ) -> None:
         """Check a release against the budget; raises ``BudgetExceededError``, ``LedgerError``."""
         if self._ledger is not None:
-            self._ledger.require_affordable(self._name(event, origins), settings.budget)
+            self._ledger.require_affordable(self._name(event, origins), settings.limits)
 
     def reserve(
         self, settings: Settings, event: PrivacyEvent, origins: Iterable[Origin], *, now: float
@@ -62,7 +62,7 @@ class SharedBudget:
         """Reserve a release before its noise is drawn; raises as :meth:`require_affordable`."""
         if self._ledger is not None:
             self.require_confirmed()
-            self._ledger.reserve(self._name(event, origins), settings.budget, now=now)
+            self._ledger.reserve(self._name(event, origins), settings.limits, now=now)
 
     def confirm(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
         """Confirm a stored release; if that fails now, it is done before the next step.
@@ -148,20 +148,21 @@ def require_in_shared_budget(
     ConfigError, StoreError
         The file cannot be used.
     """
-    if settings.ledger is None or (connection is None and not settings.ledger.exists()):
+    path = settings.budget.ledger
+    if path is None or (connection is None and not path.exists()):
         return
     holder, known = _NOBODY, None
     if connection is not None:
         holder = load_holder(connection)
-        known = load_ledger_id(connection, settings.ledger)
+        known = load_ledger_id(connection, path)
     reservation = Reservation(
         sketch_id=_name_event(holder, event),
         holder=holder,
         event=event,
         origins=tuple(sorted(origins)),
     )
-    ledger = OwnersLedger(settings.ledger, known=known)
-    ledger.require_affordable(reservation, settings.budget)
+    ledger = OwnersLedger(path, known=known)
+    ledger.require_affordable(reservation, settings.limits)
 
 
 def _expand(event: PrivacyEvent) -> Iterator[PrivacyEvent]:

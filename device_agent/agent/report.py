@@ -175,8 +175,8 @@ def report_budget(settings: Settings) -> BudgetReport:
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
         identity = load_identity(connection)
     plan = None if identity is None else decode_plan(identity.plan_bytes)
-    streams = [_report_stream(events, r, near[r], settings.budget, plan) for r in sorted(readers)]
-    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.budget)
+    streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
+    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.limits)
 
 
 def _report_stream(

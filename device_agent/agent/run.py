@@ -22,7 +22,8 @@ from device_agent.agent.monitoring import Metric, Notifier, write_metrics
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.agent.reading.worker import StreamWorker
 from device_agent.server.certificates import make_context
-from device_agent.settings.agent_settings import Settings, StreamSettings
+from device_agent.settings.agent_settings import Settings
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import check_folder
 from device_agent.store.outbox import count_sketches
 from device_agent.store.repair import holding
@@ -59,9 +60,9 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
     """
     every = [load() for load in loads]
     for settings in every:
-        start_log(settings.house.log_level, value_counts=settings.house.log_value_counts)
+        start_log(settings.log.level, value_counts=settings.log.value_counts)
         check_folder(settings.state_dir, create=False)
-        make_context(settings.house.tls)
+        make_context(settings.tls)
     _require_different_studies(every)
     share_one_heap()
     with ExitStack() as stack:
@@ -275,7 +276,7 @@ class _RunningStudy(Study):
                     field="standard input",
                     fix="stop the agent, and start anew",
                 )
-        make_context(settings.house.tls)
+        make_context(settings.tls)
         require_server_allowed(settings)
         require_plan_allowed(settings, self.device.plan)
         require_suitable(settings, self.device.plan)
@@ -283,8 +284,8 @@ class _RunningStudy(Study):
     def use(self, device: Device) -> None:
         """Go on under other settings or another key; streams as they were keep their place."""
         super().use(device)
-        house = device.settings.house
-        start_log(house.log_level, value_counts=house.log_value_counts)
+        log = device.settings.log
+        start_log(log.level, value_counts=log.value_counts)
         self._workers = self._replace_workers(device.settings)
         self._metrics_at = 0.0
 
@@ -313,7 +314,7 @@ class _RunningStudy(Study):
                 worker.stop("is suspended")
 
     def _write_metrics(self) -> None:
-        path = self.device.settings.house.metrics
+        path = self.device.settings.metrics.path
         if path is None:
             return
         try:
@@ -339,7 +340,7 @@ class _RunningStudy(Study):
         yield Metric("windows_released_total", "counter", text, samples)
         counted = ["records_read"]
         # The latter depend on values, are exact, and the file is there to be sent on.
-        if self.device.settings.house.metrics_value_counts:
+        if self.device.settings.metrics.value_counts:
             counted += ["unsketchable", "out_of_bounds"]
         for name in counted:
             text = f"Records since the start: {name.replace('_', ' ')}."

@@ -79,7 +79,7 @@ def _init(options: SimpleNamespace) -> int:
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
     print(make_statement(report.plan).describe())
     print(describe_policy(settings))
-    print(describe_budget(settings.budget))
+    print(describe_budget(settings.limits))
     return 0
 
 
@@ -120,7 +120,7 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
     print(
         json.dumps(report.to_json(value_counts=options.value_counts))
         if options.json
-        else show_once(report, settings.budget, value_counts=shown)
+        else show_once(report, settings.limits, value_counts=shown)
     )
     for error in report.errors:
         print(f"sfumato-agent: error: {error}", file=sys.stderr)

@@ -1,221 +1,177 @@
-"""The owner's limits and the agent's operational settings, read from the configuration."""
+"""Tables of the configuration: the owner's limits, and the operation of the agent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Literal
 
-from device_agent.settings.toml_table import Table
 from shared.errors import ConfigError
-from shared.privacy import MECHANISMS, Budget
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from shared.plan.parts import NeighbouringName
+from shared.privacy import MECHANISMS
+from shared.structure import Rule, Text
 
-BUDGET_KEYS = ("per_record", "lifetime", "delta", "ledger")
-LOG_LEVELS = ("info", "debug", "warning", "error")
-NEIGHBOURING = ("replace-one", "add-remove-one")
-_DIGEST_BYTES = 32
 _MEGABYTE = 1_000_000
+_ANY = Rule(bool, "must name at least one", "remove it to allow all")
+
+Exact = Annotated[
+    Fraction,
+    Rule(
+        lambda value: value > 0,
+        "must be an exact number greater than zero",
+        'write it in quotes, such as "1" or "1/10"',
+    ),
+]
+Digest = Annotated[
+    bytes,
+    Rule(
+        lambda digest: len(digest) == 32,
+        "must be 64 hexadecimal digits",
+        "copy it from the study's operator",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetTable:
+    """The owner's limits on the loss of privacy.
+
+    Parameters
+    ----------
+    per_record
+        The largest epsilon that a record may lose over all plans on its source, exact and in
+        quotes. Default: `policy.epsilon_per_window`, or else `"1"`.
+    lifetime
+        The largest epsilon for someone who is in every window. Default: no limit.
+    delta
+        The delta at which both are judged, where the noise of a plan has one. Default:
+        `"1/1000000"`.
+    ledger
+        A file through which agents with states of their own share the budget.
+    """
+
+    per_record: Exact | None = None
+    lifetime: Exact | None = None
+    delta: (
+        Annotated[
+            Exact, Rule(lambda value: value < 1, "must be below 1", 'write it as "1/1000000"')
+        ]
+        | None
+    ) = None
+    ledger: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Conditions on the plans and servers that are obeyed; None and empty allow everything.
+    """Conditions on plans and servers. A key that is left out allows all.
 
     Parameters
     ----------
     epsilon_per_window
-        The largest.
-    mechanisms, neighbouring
-        As plans name them.
+        The largest epsilon of a plan.
+    mechanisms
+        The mechanisms that a plan may have.
+    neighbouring
+        `replace-one`, `add-remove-one`, or both.
     plan_digests
-        32 bytes each.
+        The digests of the plans that are allowed.
     servers
-        Addresses without a slash at the end.
+        The addresses of the servers that are allowed.
     """
 
-    epsilon_per_window: Fraction | None = None
-    mechanisms: tuple[str, ...] = ()
-    neighbouring: tuple[str, ...] = ()
-    plan_digests: tuple[bytes, ...] = ()
-    servers: tuple[str, ...] = ()
+    epsilon_per_window: Exact | None = None
+    mechanisms: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Rule(
+                    MECHANISMS.__contains__,
+                    f"must be one of {', '.join(MECHANISMS)}",
+                    "choose one of them",
+                ),
+            ],
+            ...,
+        ],
+        _ANY,
+    ] = ()
+    neighbouring: Annotated[tuple[NeighbouringName, ...], _ANY] = ()
+    plan_digests: Annotated[tuple[Digest, ...], _ANY] = ()
+    servers: Annotated[tuple[Annotated[Text, lambda text: text.rstrip("/")], ...], _ANY] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutboxTable:
+    """Limit of the outbox.
+
+    Parameters
+    ----------
+    most_megabytes
+        The size of waiting sketches at which no more is read and no window is closed until some
+        are sent. A batch that was read already is finished.
+    """
+
+    most_megabytes: Annotated[
+        float, Rule(lambda x: x > 0, "must be a number greater than zero", "write megabytes")
+    ] = 256.0
+
+    @property
+    def most_bytes(self) -> int:
+        """The limit in bytes."""
+        return int(self.most_megabytes * _MEGABYTE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTable:
+    """The log on standard error.
+
+    Parameters
+    ----------
+    level
+        The least important lines to show: `info`, `debug`, `warning` or `error`.
+    value_counts
+        Whether log lines may count records that could not be sketched or lay out of bounds. These
+        counts are exact, without noise: one record's text moves them by one.
+    """
+
+    level: Literal["info", "debug", "warning", "error"] = "info"
+    value_counts: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsTable:
+    """The metrics that an agent writes.
+
+    Parameters
+    ----------
+    path
+        A file for Prometheus's text collector. Default: none.
+    value_counts
+        Whether metrics may hold the same counts as the log.
+    """
+
+    path: Path | None = None
+    value_counts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsSettings:
-    """Files in PEM, absolute: whom to believe, and as whom to come; None for the usual.
+    """Certificates, in PEM.
 
     Parameters
     ----------
     ca_file
-        The authorities that the server's certificate must come from, instead of the system's.
-    certificate, key
-        The device's own, where the server or a proxy asks for one; the key may be in the former.
+        The authorities that the server's certificate must come from. Default: the system's.
+    certificate
+        The device's own certificate, where the server or a proxy asks for one.
+    key
+        Its private key, where the certificate's file does not hold it.
     """
 
     ca_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Housekeeping:
-    """Operational settings; they never affect what is released.
-
-    Parameters
-    ----------
-    outbox_bytes
-        When so many wait nothing more is read and no window closed until some were sent; a batch of
-        records that was read already is finished.
-    log_level
-        The least important lines to show.
-    metrics
-        File that metrics are written to, absolute; None for none.
-    log_value_counts, metrics_value_counts
-        Whether log lines and metrics may depend on values: how many records could not be sketched
-        or lay out of bounds. These are exact, without noise, and both are made to leave the device:
-        one record's text moves them by one, which is what the noise of a sketch hides.
-    tls
-        How the server is spoken with.
-    """
-
-    outbox_bytes: int = 256 * _MEGABYTE
-    log_level: str = field(default=LOG_LEVELS[0])
-    metrics: Path | None = None
-    log_value_counts: bool = False
-    metrics_value_counts: bool = False
-    tls: TlsSettings = field(default_factory=TlsSettings)
-
-
-def read_limits(top: Table) -> tuple[Budget, Policy]:
-    """Read ``[budget]`` and ``[policy]``, with a default for what a record may lose.
-
-    Whoever writes ``policy.epsilon_per_window`` and no ``budget.per_record`` has decided that too;
-    without both it is ``DEFAULT_EPSILON``. A lifetime has no default: whether people are in many
-    windows only the owner knows.
-
-    Raises
-    ------
-    ConfigError
-        A key is unknown or breaks its rule.
-    """
-    policy = _read_policy(top)
-    table = Table(top.get("budget") or {}, "budget", BUDGET_KEYS)
-    per_record, delta = read_exact(table, "per_record"), read_exact(table, "delta")
-    if delta is not None and delta >= 1:
-        raise ConfigError(
-            "must be below 1",
-            field=table.name("delta"),
-            fix='write it as "1/1000000", or remove it',
-        )
-    defaults = {"per_record": per_record, "delta": delta}
-    budget = Budget(
-        per_record=per_record or policy.epsilon_per_window or DEFAULT_EPSILON,
-        lifetime=read_exact(table, "lifetime"),
-        delta=delta or DEFAULT_DELTA,
-        defaults=frozenset(name for name, value in defaults.items() if value is None),
-    )
-    return budget, policy
-
-
-def _read_policy(top: Table) -> Policy:
-    known = ("epsilon_per_window", "mechanisms", "neighbouring", "plan_digests", "servers")
-    table = Table(top.get("policy") or {}, "policy", known)
-    return Policy(
-        epsilon_per_window=read_exact(table, "epsilon_per_window"),
-        mechanisms=_read_known(table, "mechanisms", tuple(MECHANISMS)),
-        neighbouring=_read_known(table, "neighbouring", NEIGHBOURING),
-        plan_digests=tuple(_read_digest(table, text) for text in _texts(table, "plan_digests")),
-        servers=tuple(text.rstrip("/") for text in _texts(table, "servers")),
-    )
-
-
-def read_housekeeping(top: Table, folder: Path) -> Housekeeping:
-    """Read ``[outbox]``, ``[log]``, ``[metrics]`` and ``[tls]``; raises as :func:`read_limits`."""
-    outbox = Table(top.get("outbox") or {}, "outbox", ("most_megabytes",))
-    log = Table(top.get("log") or {}, "log", ("level", "value_counts"))
-    metrics = Table(top.get("metrics") or {}, "metrics", ("path", "value_counts"))
-    path = metrics.optional_text("path")
-    most = outbox.number("most_megabytes", 256.0)
-    if most <= 0:
-        raise ConfigError(
-            "must be greater than zero",
-            field=outbox.name("most_megabytes"),
-            fix="write megabytes, such as 256",
-        )
-    return Housekeeping(
-        outbox_bytes=int(most * _MEGABYTE),
-        log_level=log.choice("level", LOG_LEVELS),
-        metrics=None if path is None else folder / Path(path).expanduser(),
-        log_value_counts=log.flag("value_counts"),
-        metrics_value_counts=metrics.flag("value_counts"),
-        tls=_read_tls(top, folder),
-    )
-
-
-def _read_tls(top: Table, folder: Path) -> TlsSettings:
-    names = ("ca_file", "certificate", "key")
-    table = Table(top.get("tls") or {}, "tls", names)
-    if "key" in table and "certificate" not in table:
-        raise ConfigError(
-            "is there without the certificate that it belongs to",
-            field=table.name("key"),
-            fix="add tls.certificate",
-        )
-    found = {name: table.optional_text(name) for name in names}
-    return TlsSettings(
-        **{name: folder / Path(text).expanduser() for name, text in found.items() if text}
-    )
-
-
-def read_exact(table: Table, key: str) -> Fraction | None:
-    """Read an exact number greater than zero; None if the key is absent."""
-    value = table.get(key)
-    if value is None:
-        return None
-    try:
-        # A float would silently stand for its binary neighbour: 0.1 is larger than 1/10.
-        if type(value) not in (int, str):
-            raise TypeError
-        exact = Fraction(value)
-    except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise ConfigError(
-            "must be an exact number in quotes", field=table.name(key), fix='write "1" or "1/10"'
-        ) from error
-    if exact <= 0:
-        raise ConfigError("must be greater than zero", field=table.name(key), fix='write "1"')
-    return exact
-
-
-def _texts(table: Table, key: str) -> tuple[str, ...]:
-    """Return a list that allows something: an empty one would allow nothing, or everything."""
-    texts = table.list_of_texts(key)
-    if key in table and not texts:
-        raise ConfigError(
-            "must name at least one", field=table.name(key), fix="remove it to allow all"
-        )
-    return texts
-
-
-def _read_known(table: Table, key: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    texts = _texts(table, key)
-    for text in texts:
-        if text not in known:
-            raise ConfigError(
-                f"{text!r} is not known", field=table.name(key), fix=f"use: {', '.join(known)}"
-            )
-    return texts
-
-
-def _read_digest(table: Table, text: str) -> bytes:
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError:
-        digest = b""
-    if len(digest) != _DIGEST_BYTES:
-        raise ConfigError(
-            "must be 64 hexadecimal digits each",
-            field=table.name("plan_digests"),
-            fix="copy the plan's digest from the study's operator",
-        )
-    return digest
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("needs a certificate", field="key", fix="add tls.certificate")

@@ -1,18 +1,13 @@
-"""Sources of records: each reads new records once, in order, and can say where it stands.
+"""Sources of records: each reads new records once, in order, and reports its position.
 
-Only ``device_agent.agent`` and tests may import it. A source knows nothing of windows, sketches or
-the store. How to add a kind is in ``interface``; what each kind guarantees is in
-``docs/how-to/sources.md``.
+A source knows nothing of windows, sketches or the store. ``interface`` shows how to add a kind;
+``docs/how-to/sources.md`` lists what each kind guarantees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any
+from collections.abc import Sequence
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_tables import ENTRY_POINTS
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -22,6 +17,7 @@ from device_agent.sources.interface import (
     RecordSource,
     SourceChanges,
 )
+from device_agent.sources.settings import StreamSettings, find_source
 
 __all__ = [
     "Guarantee",
@@ -33,18 +29,6 @@ __all__ = [
     "SourceChanges",
     "open_source",
 ]
-
-# Imported when configured, so that a device carries no more than it uses.
-_CLASSES = {
-    "csv": "file_source:FileSource",
-    "jsonl": "file_source:FileSource",
-    "folder": "folder_source:FolderSource",
-    "stdin": "stdin_source:StdinSource",
-    "sqlite": "sqlite_source:SqliteSource",
-    "mqtt": "mqtt_source:MqttSource",
-    "http": "http_source:HttpSource",
-    "parquet": "parquet_source:ParquetSource",
-}
 
 
 def open_source(
@@ -76,16 +60,4 @@ def open_source(
     ConfigError
         What it needs is not installed.
     """
-    return _find_class(stream.source.kind)(stream, dimensions, known, digest_key)
-
-
-def _find_class(kind: str) -> Callable[..., RecordSource]:
-    if kind in _CLASSES:
-        module, name = _CLASSES[kind].split(":")
-        found: Any = getattr(import_module(f"{__name__}.{module}"), name)
-        return found  # type: ignore[no-any-return]
-    from importlib.metadata import entry_points
-
-    (entry,) = entry_points(group=ENTRY_POINTS, name=kind)
-    loaded: Callable[..., RecordSource] = entry.load()
-    return loaded
+    return find_source(stream.source.kind)(stream, dimensions, known, digest_key)

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.fields import NAN
 from device_agent.sources.intact import split_intact
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block, join_tables
+from device_agent.sources.settings import TextSettings
 from shared.core.text import read_number, split_line
 from shared.errors import RecordError
 

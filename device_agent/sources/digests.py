@@ -1,7 +1,7 @@
-"""Digests of raw records, under a secret of this device: without it nothing follows from them.
+"""Keyed digests of raw records: without the device's secret they reveal nothing.
 
-An unkeyed digest of a record that can take few values is as good as the record: whoever steals it
-tries them all.
+An unkeyed digest of a record with few possible values is as good as the record: a thief tries them
+all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DigestKey:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self.key_id = self.compute(_KEY_ID)
-        """Tells digests under this secret from those under one that was erased."""
+        """Identity of the secret: digests under an erased one cannot be compared."""
 
     def begin(self) -> RunningDigest:
         """Return the running digest of no bytes."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 
-from device_agent.settings.source_settings import TimeSettings, find_zone
+from device_agent.sources.settings import SourceSettings, find_zone
 from shared.core.text import read_number
 
 NAN = math.nan
@@ -29,7 +29,7 @@ def read_value(value: object) -> float:
     return number if math.isfinite(number) else NAN
 
 
-def make_time_reader(settings: TimeSettings) -> Callable[[str], float]:
+def make_time_reader(settings: SourceSettings) -> Callable[[str], float]:
     """Return what turns text into seconds since 1970-01-01 UTC, or NaN."""
     form = settings.timestamp_format
     if form in UNIX_SCALES:

@@ -1,4 +1,4 @@
-"""Places in files: how far a file was read, and whether that part is still as it was."""
+"""Places in files, and checks that the part before them is unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.errors import LedgerError
 
 _CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 256
-"""Number of bytes before a place that are compared whenever reading goes on."""
+"""Number of bytes before a place that are compared whenever reading resumes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class FilePlace:
     def to_position(
         self, source: str, key: DigestKey, *, path: str, generation: int = 0
     ) -> Position:
-        """Return it in the form that is stored."""
+        """Return the position that is stored."""
         place: dict[str, int | str] = {
             "offset": self.offset,
             "line": self.line,
@@ -69,11 +69,11 @@ def resume(
     Parameters
     ----------
     file, name
-        The file, and what messages call it.
+        The file, and its name in messages.
     position
-        What is known of it.
+        Its known position.
     key
-        Of the digests.
+        The key of the digests.
     is_same
         Whether its identity says that it is the file that was read. Then a digest under a key that
         was erased, which nobody can check, is no reason to refuse it.
@@ -92,7 +92,7 @@ def resume(
         if is_same:
             return found
         raise LedgerError(
-            "cannot be told from another file: what was read of it was noted before `forget`",
+            "cannot be recognised: `forget` erased the key of its digest",
             field=name,
             fix="give new records a file of their own",
         )
@@ -102,7 +102,7 @@ def resume(
 
 
 def refuse_changed(name: str) -> LedgerError:
-    """Return the complaint about a file whose part that was read is no longer as it was."""
+    """Return the error for a file that changed before the place that was read."""
     return LedgerError(
         "the part that was already read has changed, or the file has become shorter; "
         "nothing was released",
@@ -114,7 +114,7 @@ def refuse_changed(name: str) -> LedgerError:
 
 
 def refuse_replaced(name: str) -> LedgerError:
-    """Return the complaint about another file in the place of one that was read."""
+    """Return the error for another file at the path of one that was read."""
     return LedgerError(
         "is another file than the one that was read: its records may have been counted already; "
         "nothing was released",

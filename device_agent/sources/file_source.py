@@ -11,11 +11,10 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FileSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,
@@ -39,8 +38,10 @@ from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import make_parser
 from device_agent.sources.rotation import find_between, find_present, find_renamed
+from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
 from shared.errors import RecordError
 from shared.file_identity import identify
+from shared.privacy import Origin
 
 PLACE_KEY = "offset"
 """Key in the place of every position of a file of lines."""
@@ -53,6 +54,43 @@ _LOSES = {
 }
 
 
+def _resolve_folder(path: Path) -> Path:
+    """Resolve all but the last part, which may be a link that will point elsewhere."""
+    return path.parent.resolve() / path.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSettings(LocalSettings, TextSettings):
+    """Settings of one file that grows.
+
+    Parameters
+    ----------
+    path
+        The file, relative to the configuration.
+    missing
+        `error`, or `wait` until the file exists.
+    replaced
+        The meaning of another file at the path: `refuse`; `join_successors`, rotation by renaming;
+        or `rewritten`, always with all that the file held before.
+    """
+
+    path: Annotated[Path, _resolve_folder]
+    missing: Literal["error", "wait"] = "error"
+    replaced: Literal["refuse", "join_successors", "rewritten"] = "refuse"
+
+    @property
+    def format(self) -> str:
+        """See ``TextSettings``."""
+        return self.kind
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        # A link is followed anew at each look, but two links to one file are one source.
+        found = {str(self.path), str(self.path.resolve())}
+        return tuple(self._origin("path", name) for name in sorted(found))
+
+
 class FileSource(RecordSource):
     """The new records of one CSV or JSON-lines file; see ``RecordSource``.
 
@@ -63,6 +101,8 @@ class FileSource(RecordSource):
     LedgerError
         The file is not the one that was read before, or another stream has read it.
     """
+
+    settings = FileSettings
 
     def __init__(
         self,
@@ -122,7 +162,7 @@ class FileSource(RecordSource):
                 if self._current is None:
                     self._open_first()
                 if self._current is None:
-                    self._say(f"{self._path} is not there yet; it is awaited")
+                    self._note(f"{self._path} is not there yet; it is awaited")
                     return None
                 batch = self._read_current(self._current)
                 if batch is not None:
@@ -150,13 +190,13 @@ class FileSource(RecordSource):
     def _note_end(self, file: LineFile) -> None:
         self.report.unfinished_line = None
         if file.line == 0 and file.size == 0:
-            self._say("the file is empty")
+            self._note("the file is empty")
         elif file.line == 0 and self._settings.format == "csv" and not self._settings.header:
-            self._say("the header line has no end yet")
+            self._note("the header line has no end yet")
         elif file.has_partial_line:
             self.report.unfinished_line = file.line + 1
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
@@ -176,7 +216,7 @@ class FileSource(RecordSource):
                 self._last = at_path[-1]
 
     def _drop_gone(self, earlier: frozenset[str]) -> None:
-        """Forget files that were at the path and are beside it no more."""
+        """Forget files that were at the path and have left its folder."""
         if earlier and self._path.parent.exists():
             kept = set(self._known.sources - earlier) | find_present(self._path, earlier)
             self._known.drop_gone(kept, device=self._path.parent.stat().st_dev)
@@ -196,13 +236,13 @@ class FileSource(RecordSource):
             if renamed is not None:
                 return renamed
             if at_path is not None:
-                self._say(f"another file is at {path}; what was left in the one before is lost")
+                self._note(f"another file is at {path}; the unread rest of the one before is lost")
                 known = self._known.sources
                 return find_between(path, last.source, since_ns=None, known=known) or path
         return None if at_path is None and self._settings.missing == "wait" else path
 
     def _find_following(self, file: LineFile) -> Path | None:
-        """Return the file that took the current one's place, if one did."""
+        """Return the file that replaced the current one, if any."""
         try:
             at_path = identify(self._path)
         except FileNotFoundError:
@@ -223,7 +263,7 @@ class FileSource(RecordSource):
         return between or self._path
 
     def _open(self, path: Path) -> None:
-        """Read a file behind what is known of it; one that was never seen as the settings say."""
+        """Open a file at its known position; a new file begins as ``replaced`` says."""
         file = open_regular(path)
         try:
             source = identify(file.fileno()).source
@@ -242,7 +282,7 @@ class FileSource(RecordSource):
             raise
 
     def _begin_other(self, file: BinaryIO, last: Position) -> FilePlace:
-        """Return where to begin in a file that was never seen, behind another."""
+        """Return the first place of a new file that follows another."""
         match self._settings.replaced:
             case "join_successors":
                 return begin(self._key)
@@ -255,7 +295,7 @@ class FileSource(RecordSource):
         if self._settings.lock:
             self._lock = SharedLock(path, file.fileno())
             if self._lock.note:
-                self._say(self._lock.note)
+                self._note(self._lock.note)
         self._current = LineFile(
             file,
             name=str(path),
@@ -269,7 +309,7 @@ class FileSource(RecordSource):
         self._note_begun(self._current)
 
     def _note_begun(self, file: LineFile) -> None:
-        """Note a file once its header was read; before, one with a better header may replace it."""
+        """Note a file once its header is read; until then another file may replace it."""
         if not file.is_begun or (self._last is not None and self._last.source == file.source):
             return
         self._known.note(file.first_position)
@@ -278,7 +318,7 @@ class FileSource(RecordSource):
         self._last = file.first_position
 
     def _leave(self, file: LineFile) -> None:
-        """Close the current file; what was read of it stays known."""
+        """Close the current file and keep its position."""
         if file.is_begun:
             self._last = file.position
             self._known.note(self._last)
@@ -288,7 +328,7 @@ class FileSource(RecordSource):
 
 
 def generation_of(position: Position) -> int:
-    """Return which of the files at its path a position is of."""
+    """Return the generation of a position: the number of earlier files at its path."""
     return int(position.place.get("generation", 0))
 
 
@@ -306,7 +346,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn the system's complaints about a file into ours."""
+    """Map ``OSError`` to a ``RecordError`` that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 """The files of a folder, each consumed once, known by their identity.
 
-What a file holds decides nothing: a copy of another file is another file.
+Content decides nothing: a copy of a file is another file.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FolderSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import (
     FilePlace,
@@ -36,12 +35,74 @@ from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import make_parser
-from shared.errors import SketchError
+from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
+from shared.errors import ConfigError, SketchError
 from shared.file_identity import FileIdentity, identify
+from shared.privacy import Origin
+from shared.structure import Rule, Text
 
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
 _MOST_PLACES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(LocalSettings, TextSettings):
+    """Settings of the files of a folder.
+
+    Parameters
+    ----------
+    format
+        `csv` or `jsonl`.
+    glob
+        The pattern of the files' names.
+    whole
+        Whether files appear whole, so that a last line needs no end.
+    replaced
+        The meaning of another file under a known name: `refuse` or `join_successors`. Default:
+        `refuse` with `released = "keep"`, and `join_successors` otherwise, because names are used
+        again once their file is gone.
+    released
+        The fate of a file once all of it was released: `keep`, `delete` or `move`.
+    move_to
+        The folder for `move`.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+    glob: Annotated[
+        Text, Rule(lambda text: "/" not in text, "must not have a /", 'write "*.csv"')
+    ] = "*"
+    whole: bool = False
+    replaced: Literal["refuse", "join_successors"] | None = None
+    released: Literal["keep", "delete", "move"] = "keep"
+    move_to: Annotated[Path, Path.resolve] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.released == "move") != (self.move_to is not None) or self.move_to == self.path:
+            raise ConfigError(
+                'must be another folder with released = "move", and absent otherwise',
+                field="move_to",
+                fix='write move_to = "done"' if self.move_to is None else 'add released = "move"',
+            )
+        if self.released != "keep" and not self.whole:
+            raise ConfigError(
+                "needs whole = true: otherwise lines that are written to a file later would be "
+                "deleted with it",
+                field="released",
+                fix="let files appear whole, by renaming them into the folder, and add "
+                "whole = true",
+            )
+
+    @property
+    def refuses_others(self) -> bool:
+        """Whether another file under a known name is refused."""
+        return self.replaced == "refuse" or (self.replaced is None and self.released == "keep")
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``; names change, so which files match decides nothing."""
+        return (self._origin("folder", str(self.path)),)
 
 
 class FolderSource(RecordSource):
@@ -56,6 +117,8 @@ class FolderSource(RecordSource):
     RecordError
         The folder cannot be listed.
     """
+
+    settings = FolderSettings
 
     def __init__(
         self,
@@ -88,7 +151,7 @@ class FolderSource(RecordSource):
             with naming(self._settings.path):
                 self._lock = SharedLock(self._settings.path)
             if self._lock.note:
-                self._say(self._lock.note)
+                self._note(self._lock.note)
         try:
             self._list()
         except BaseException:
@@ -143,7 +206,7 @@ class FolderSource(RecordSource):
                     batch = self._read_current()
             except SketchError as error:
                 self._leave()
-                self._say(str(error))
+                self._note(str(error))
                 continue
             if batch is not None:
                 return batch
@@ -225,11 +288,11 @@ class FolderSource(RecordSource):
             raise
 
     def _find_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
-        """Return where to go on in a file."""
+        """Return the place in a file to resume from."""
         position = self._known.find(source, PLACE_KEY, name=str(path))
         if position is None:
             at_path = {p.source for p in self._known.list_at(str(path))}
-            if self._settings.replaced == "refuse" and at_path - self._paths.keys():
+            if self._settings.refuses_others and at_path - self._paths.keys():
                 raise refuse_replaced(str(path))
             return begin(self._key)
         if source in self._places:
@@ -257,17 +320,17 @@ class FolderSource(RecordSource):
             while len(self._places) > _MOST_PLACES:
                 del self._places[next(iter(self._places))]
             if file.has_partial_line:
-                self._say(f"{file.name}: its last line has no end yet and was left")
+                self._note(f"{file.name}: its last line has no end yet and was left")
             self._caveats += [text for text in file.caveats if text not in self._caveats]
             self._leave()
         return batch
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
     def _is_whole(self, source: str, offset: int) -> bool:
-        """Return whether a file is still the one that was looked at, and ends there."""
+        """Return whether a file is unchanged since it was listed, and ends at an offset."""
         path = self._paths.get(source)
         if path is None or not offset:
             return False
@@ -285,7 +348,7 @@ class FolderSource(RecordSource):
                 path.replace(_free_name(self._settings.move_to / path.name))
         except OSError as error:
             # The release is stored, and the file stays known: it is only in the way.
-            self._say(f"{path}: {self._settings.released} failed ({error.strerror})")
+            self._note(f"{path}: {self._settings.released} failed ({error.strerror})")
 
 
 def _free_name(path: Path) -> Path:

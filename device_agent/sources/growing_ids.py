@@ -1,4 +1,4 @@
-"""Records that carry an id which only ever grows: what was read before is known by it."""
+"""Ids that only grow: they show which records were read before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = float(2**53)
 
 
 class GrowingIds:
-    """Keeps the records of a source without places apart from those that were read before.
+    """Filter of repeated records, for sources without places.
 
     Without ids every record is new, and the position only counts them. An id is public, as a time
     is: it decides whether its record was read before, and by how much the largest one grows.
@@ -93,7 +93,7 @@ class GrowingIds:
         )
 
     def describe(self) -> list[str]:
-        """Return messages about what was dropped, and what cannot be told from other records."""
+        """Return messages about dropped records and records without an id."""
         messages = []
         if self.n_dropped:
             messages.append(f"{self.n_dropped} record(s) were dropped: they were read before")

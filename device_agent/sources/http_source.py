@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import HttpSettings, TextSettings
+from device_agent.sources.addresses import address_rule, normalise_host
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.interface import (
     Guarantee,
@@ -30,13 +32,16 @@ from device_agent.sources.page_fetcher import PageFetcher
 from device_agent.sources.page_reader import PageError, PageReader
 from device_agent.sources.parsers import join_tables
 from device_agent.sources.secrets import read_secret
+from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings
 from shared.errors import RecordError
+from shared.privacy import Origin
+from shared.structure import Seconds, Text
 
 MAX_PAGE_RECORDS = 1 << 17
-"""A page has no more records; how long they are does not count."""
+"""Limit of a page's records, whatever their length."""
 _GROUP_RECORDS = 512
 _PATIENCE_S = 0.2
-"""So long a call waits for an answer; other streams wait with it."""
+"""Seconds that a call waits for an answer; other streams wait with it."""
 _N_PASSED = 32
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
 _RETRIED = (408, 425, 429)
@@ -44,7 +49,7 @@ _RETRIED = (408, 425, 429)
 
 @dataclass(frozen=True, kw_only=True)
 class _Page:
-    """Which page is read, and which were before it.
+    """The cursor of a page, and digests of earlier cursors.
 
     ``passed`` holds keyed digests of the last cursors before this one: pages that lead in a circle
     would have their records counted again and again.
@@ -85,12 +90,59 @@ class _Page:
 
 @dataclass(frozen=True, kw_only=True)
 class _PageContent:
-    """The records of a page from an index on, None if there are none; and what was read of it."""
+    """The records of a page from an index on, None if there are none, and the report."""
 
     n_records: int
     following: str | None
     table: RecordTable | None
     report: ReadingReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(SourceSettings):
+    """Settings of pages of JSON records.
+
+    Parameters
+    ----------
+    url
+        The address, `https://` or `http://`.
+    parameter
+        The query parameter that carries the cursor.
+    records
+        The key of the answer that holds the records.
+    next
+        The key of the answer that holds the next cursor.
+    first
+        The first cursor. Default: the first request has none.
+    token_file
+        A file whose content is sent as a bearer token.
+    poll_s
+        Seconds between looks.
+    timeout_s
+        Seconds within which a page must have arrived.
+    """
+
+    url: Annotated[str, address_rule("https", "http", example="https://example.org/records")]
+    parameter: Text = "cursor"
+    records: Text = "records"
+    next: Text = "next"
+    first: Text | None = None
+    token_file: Path | None = None
+    poll_s: Seconds = 60.0
+    timeout_s: Seconds = 30.0
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``; other queries at one address may give the same records."""
+        parts = urlsplit(self.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        # With and without encryption, and at its usual port, it is one server.
+        where = normalise_host(parts.hostname or "") + ("" if port in (80, 443) else f":{port}")
+        segments = [part for part in unquote(parts.path).split("/") if part not in ("", ".")]
+        path: list[str] = []
+        for segment in segments:
+            path = path[:-1] if segment == ".." else [*path, segment]
+        return (self._origin("http", "/".join([where, *path])),)
 
 
 class HttpSource(RecordSource):
@@ -101,6 +153,8 @@ class HttpSource(RecordSource):
     RecordError
         The token cannot be read, or the answer is not what was configured.
     """
+
+    settings = HttpSettings
 
     def __init__(
         self,
@@ -193,7 +247,7 @@ class HttpSource(RecordSource):
             if moves and before.has_passed(following):
                 # What is new on this page is handed out first; its position leads here again.
                 moves = False
-                self._error = self._complain("gave a cursor again that it gave before")
+                self._error = self._make_error("gave a cursor again that it gave before")
             if moves:
                 self._page, self._index = before.follow(following), 0
             else:
@@ -271,9 +325,9 @@ class HttpSource(RecordSource):
             self._wait_s = float(after) if after.isdecimal() else None
             return None
         if answer.status != 200:
-            raise self._complain(f"answered {answer.status}")
+            raise self._make_error(f"answered {answer.status}")
         if answer.page is None:
-            raise self._complain(answer.refused)
+            raise self._make_error(answer.refused)
         self._n_failures = 0
         self.report.include(answer.page.report)
         return answer.page
@@ -282,7 +336,7 @@ class HttpSource(RecordSource):
         try:
             return httpx.URL(self._settings.url)
         except httpx.InvalidURL as error:
-            raise self._complain("is no address") from error
+            raise self._make_error("is no address") from error
 
     def _make_headers(self) -> dict[str, str]:
         path = self._settings.token_file
@@ -294,7 +348,7 @@ class HttpSource(RecordSource):
         if note not in self.report.notes:
             self.report.notes.append(note)
 
-    def _complain(self, what: str) -> RecordError:
+    def _make_error(self, what: str) -> RecordError:
         return RecordError(
             what, field=self._name, fix="correct [streams.source], or ask its operator"
         )

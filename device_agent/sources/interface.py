@@ -1,14 +1,18 @@
 """The interface of every source of records.
 
-A kind of source is a class with ``read_batch``, ``guarantee`` and ``close``. This one gives the
-numbers below a limit, ten at a time, and can go on where it stopped:
+A kind of source is a class with ``settings``, ``read_batch``, ``guarantee`` and ``close``. This
+one yields the numbers below a limit, ten at a time, and can go on where it stopped:
 
+>>> @dataclass(frozen=True, kw_only=True)
+... class CountingSettings(SourceSettings):
+...     limit: int
 >>> class Counting(RecordSource):
+...     settings = CountingSettings
 ...     guarantee = Guarantee(delivery="exactly once", loses="nothing")
 ...
 ...     def __init__(self, stream, dimensions, known, digest_key):
 ...         self.report = ReadingReport()
-...         self._limit = stream.source.options["limit"]
+...         self._limit = stream.source.limit
 ...         self._source = f"counting:{self._limit}"
 ...         places = [k.position.place for k in known if k.position.source == self._source]
 ...         self._next = max((int(place["next"]) for place in places), default=0)
@@ -30,7 +34,8 @@ numbers below a limit, ten at a time, and can go on where it stopped:
 ...         pass
 
 It is registered as an entry point, ``sfumato.sources``: ``counting = "my_package:Counting"``, and
-configured with ``kind = "counting"`` and ``[streams.source.options]``.
+configured with ``kind = "counting"`` and ``limit = 25`` in ``[streams.source]``. A kind of this
+package is registered in ``settings.KINDS``.
 """
 
 from __future__ import annotations
@@ -38,11 +43,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from device_agent.sources.settings import SourceSettings, StreamSettings
 from shared.errors import LedgerError
 
 SHOWN_LINES = 5
@@ -51,15 +57,15 @@ SHOWN_LINES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where reading goes on.
+    """A place in a source, behind the records that were read.
 
     Parameters
     ----------
     source
-        Which source: a file's identity (``file_identity``), or a name such as ``stdin``.
+        Identity of the source: a file's identity (``file_identity``), or a name such as ``stdin``.
     place
-        What the source needs to find the next record, and to notice that it is another source.
-        Digests in it are under the digest key: it is stored, and may be stolen.
+        State that finds the next record and detects another source. Digests in it are keyed,
+        because it is stored and may be stolen.
     """
 
     source: str
@@ -68,7 +74,7 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownPosition:
-    """A position that was stored, and the stream whose sketches hold the records before it."""
+    """A stored position, and the stream whose sketches hold the records before it."""
 
     stream: str
     position: Position
@@ -81,11 +87,11 @@ class SourceChanges:
     Parameters
     ----------
     gone
-        Sources whose positions are of no more use.
+        Sources whose positions can be forgotten.
     seen
-        Positions of files of which no record may have been read. They are stored where nothing, or
-        a place before theirs, is known of their source: whether a file is known must not depend on
-        whether it holds a record.
+        Positions of files that were opened, even without a record. They are stored unless a later
+        place of their source is known: whether a file is known must not depend on whether it holds
+        a record.
     """
 
     gone: tuple[str, ...] = ()
@@ -104,7 +110,7 @@ class RecordBatch:
     timestamps
         Shape ``(n,)``, float64, seconds since 1970-01-01 UTC; NaN when unreadable.
     position_after
-        The position behind record ``i`` of this batch; to be asked for in ascending order.
+        The position behind record ``i`` of this batch; called in ascending order.
     """
 
     values: NDArray[np.float64]
@@ -119,9 +125,9 @@ class ReadingReport:
     Parameters
     ----------
     n_unusable, unusable
-        Records that cannot be sketched: how many, and the first few as (line, field).
+        The number of records that cannot be sketched, and the first few as (line, field).
     n_untimed, untimed
-        Records whose time cannot be read, in the same way.
+        The same of records whose time cannot be read.
     bytes_read
         Bytes of the records read.
     unfinished_line
@@ -151,7 +157,7 @@ class ReadingReport:
             self.untimed.append((line, name))
 
     def include(self, other: ReadingReport) -> None:
-        """Add what another report says."""
+        """Add the events of another report."""
         for name in ("unusable", "untimed"):
             shown = getattr(self, name)
             shown += getattr(other, name)[: SHOWN_LINES - len(shown)]
@@ -164,7 +170,7 @@ class ReadingReport:
         return [*self.describe_reading(), *self.describe_values()]
 
     def describe_values(self) -> list[str]:
-        """Return what depends on the values of records: for the owner's eyes, and no log."""
+        """Return messages that depend on values: for the owner's eyes, never for a log."""
         if not self.n_unusable:
             return []
         return [
@@ -173,7 +179,7 @@ class ReadingReport:
         ]
 
     def describe_reading(self) -> list[str]:
-        """Return what depends on no value."""
+        """Return messages that depend on no value."""
         messages = list(self.notes)
         if self.n_untimed:
             messages.append(
@@ -194,16 +200,16 @@ def _show_places(places: list[tuple[int, str]], total: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The promise of a source; the owner sees it.
+    """The guarantee of a source, as the owner sees it.
 
     Parameters
     ----------
     delivery
         How often a record is read over all restarts and crashes; never twice.
     loses
-        What can be lost, and when.
+        Records that can be lost, and when.
     consumes
-        Whether reading takes records away from where they are: a dry run must not read then.
+        Whether reading removes records from the source: a dry run must not read then.
     """
 
     delivery: Literal["exactly once", "at most once"]
@@ -220,8 +226,7 @@ def require_same_source(
 ) -> None:
     """Refuse a source other than the one that the stream has read, with a ``LedgerError``.
 
-    The records of a stream are in different windows; where another address has the same ones, that
-    would not be so.
+    Another address may have the same records, which would then be in two windows.
     """
     for k in known:
         other = k.position.source
@@ -248,22 +253,33 @@ class RecordSource(ABC):
     keeps its place. No position depends on values but by offsets and keyed digests.
     """
 
+    settings: ClassVar[type[SourceSettings]] = SourceSettings
+    """The declaration of ``[streams.source]``."""
     report: ReadingReport
     """The events so far."""
+
+    @abstractmethod
+    def __init__(
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str],
+        known: Sequence[KnownPosition],
+        digest_key: bytes,
+    ) -> None: ...
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """Its promise under its settings."""
+        """The guarantee under the source's settings."""
 
     @property
     def pause_s(self) -> float:
-        """Seconds after which it is worth looking again, once ``read_batch`` has given None."""
+        """Seconds until the next poll, once ``read_batch`` has returned None."""
         return 1.0
 
     @property
     def ended(self) -> bool:
-        """True if no record will ever follow."""
+        """Whether no record will ever follow."""
         return False
 
     @property
@@ -273,7 +289,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def read_batch(self) -> RecordBatch | None:
-        """Return new records, at least one; None when there are none now. It never waits long.
+        """Return at least one new record, or None when there are none now; never wait long.
 
         Raises
         ------
@@ -287,16 +303,16 @@ class RecordSource(ABC):
             yield batch
 
     def released(self, positions: Iterable[Position]) -> None:  # noqa: B027
-        """Learn that the records up to these positions are in released sketches.
+        """Clean up behind a release: the records up to these positions are in released sketches.
 
-        Called after the release is stored, never before: what is done here may be left undone by a
-        crash, and is done at a later call.
+        Called after the release is stored, never before. Work that a crash leaves undone is done
+        at a later call.
         """
 
     def take_changes(self) -> SourceChanges:
-        """Return what is to be stored apart from records, since this was last called."""
+        """Return the changes since the last call, which are stored apart from records."""
         return SourceChanges()
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the source holds open."""
+        """Close all files and connections."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.fields import NAN
 from device_agent.sources.intact import SCAN_ERRORS, find_intact
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block
+from device_agent.sources.settings import TextSettings
 from shared.errors import RecordError
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs

@@ -1,4 +1,4 @@
-"""The files that this device has seen, by their identity."""
+"""Registry of the files that this device has seen, by identity."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shared.errors import LedgerError
 from shared.file_identity import birth_of, device_of, inode_of
 
 MOST_GONE = 1000
-"""So many files that are gone stay known: one that comes back goes on, and is not read again."""
+"""Number of files that stay known when they are gone, so that none is read again."""
 
 
 class KnownFiles:
-    """Positions of files, as they were stored and as they have become since.
+    """Positions of files: stored ones, and their changes since.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class KnownFiles:
         Parameters
         ----------
         source
-            Of its positions.
+            The source of its positions.
         key
-            What a place of this kind of source has.
+            A key that every place of this kind of source has.
         name
             What messages call it.
 
@@ -73,21 +73,21 @@ class KnownFiles:
         return sorted(found, key=lambda p: int(p.place.get("generation", 0)))
 
     def note(self, position: Position) -> None:
-        """Note where reading stands; a file that was never seen is to be stored as seen."""
+        """Note a position; a new file will be stored as seen."""
         if position.source not in self._own:
             self._seen.append(position)
             self._gone = [source for source in self._gone if source != position.source]
         self._own[position.source] = position
 
     def drop(self, sources: Sequence[str]) -> None:
-        """Forget files that are of no more use, unless they are noted again."""
+        """Forget files, unless they are noted again."""
         for source in sources:
             if self._own.pop(source, None) is not None:
                 self._gone.append(source)
         self._seen = [position for position in self._seen if position.source in self._own]
 
     def drop_gone(self, present: Container[str], *, device: int) -> None:
-        """Forget files that are gone, but for the last ones whose identity cannot come again.
+        """Forget files that are gone, except the last ones whose identity cannot come again.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
-"""A source is read by one agent at a time: two would release the same records under two ledgers.
+"""Locks: two agents that read one source would release the same records under two ledgers.
 
-What is locked is the file or folder itself, by ``flock`` on a descriptor that can only read: that
-needs no right to write, keeps no writer from writing, and is apart from the locks of SQLite. The
-system lets go of it when the process ends, however it ends.
+The file or folder itself is locked, by ``flock`` on a read-only descriptor: that needs no right to
+write, blocks no writer, and is apart from the locks of SQLite. The system releases the lock when
+the process ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lock_open_file(descriptor: int, path: Path) -> str | None:
     Returns
     -------
     str or None
-        What to tell the owner where the file system knows no locks.
+        A warning for the owner, where the file system has no locks.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def lock_open_file(descriptor: int, path: Path) -> str | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise LedgerError(
-            "is read by another sfumato-agent or stream, which releases its records: a source has "
-            "one reader, or each record is released twice",
+            "is read by another sfumato-agent: a source must have one reader, or each record is "
+            "released twice",
             field=str(path),
             fix="stop the other one, or let one agent read it; where a program that writes it "
             "holds its lock, state lock = false",
@@ -56,19 +56,19 @@ def lock_open_file(descriptor: int, path: Path) -> str | None:
 
 
 class SharedLock:
-    """The lock of a file or folder, which all streams of this process hold together.
+    """The lock of a file or folder, shared by all streams of this process.
 
     Streams of several studies may read one file: both releases are counted.
 
     Parameters
     ----------
     path
-        Where it is, and what messages call it.
+        The path, which messages name.
     descriptor
-        Of the file, if it is open: what is at the path may be another by now.
+        A descriptor of the file, if it is open: another file may be at the path by now.
 
-    Its descriptor is one for all of them, and is closed by the last: to close any descriptor of a
-    database would take from this process the locks that SQLite has on it.
+    The last stream closes the one descriptor: closing any descriptor of a database would drop
+    SQLite's own locks on it.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class SharedLock:
         self._is_open = True
 
     def close(self) -> None:
-        """Let go of it; again is harmless."""
+        """Release the lock; idempotent."""
         if not self._is_open:
             return
         self._is_open = False

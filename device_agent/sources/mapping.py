@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FieldSettings
 from device_agent.sources.fields import (
     EARLIEST,
     LATEST,
@@ -20,6 +18,7 @@ from device_agent.sources.fields import (
     require_plausible,
 )
 from device_agent.sources.interface import ReadingReport
+from device_agent.sources.settings import StreamSettings
 from shared.errors import RecordError
 
 
@@ -58,7 +57,7 @@ class RecordMapping:
     def __init__(
         self, stream: StreamSettings, dimensions: Sequence[str], identity: str | None = None
     ) -> None:
-        fields = [stream.columns.get(name, FieldSettings(name=name)) for name in dimensions]
+        fields = [stream.find_field(name) for name in dimensions]
         self.names = tuple(field.name for field in fields)
         self.timestamp = stream.source.timestamp
         self.identity = identity

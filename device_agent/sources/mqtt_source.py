@@ -1,7 +1,7 @@
-"""Messages of an MQTT topic: QoS 1 and a persistent session, so that the broker keeps them for us.
+"""Messages of an MQTT topic, with QoS 1 and a persistent session in which the broker keeps them.
 
-QoS 1 alone may deliver a message twice. Without ids a message that the broker marks as possibly a
-repetition is dropped, and so is a retained one, which comes again at every subscription.
+QoS 1 may deliver a message twice. Without ids, messages that may be repetitions are dropped, and so
+are retained ones, which come again at every subscription.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import random
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import MqttSettings
+from device_agent.sources.addresses import address_rule, normalise_host
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import (
     Guarantee,
@@ -28,22 +30,108 @@ from device_agent.sources.interface import (
 from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
 from device_agent.sources.secrets import read_secret
+from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.errors import ConfigError, RecordError
+from shared.privacy import Origin
+from shared.structure import Rule, Text
 
 try:
     import paho.mqtt.client as mqtt
     from paho.mqtt.enums import CallbackAPIVersion
 except ModuleNotFoundError as error:
-    raise ConfigError(
-        'needs the extra "mqtt"',
-        field="streams.source.kind",
-        fix="pip install 'sfumato[agent,mqtt]'",
-    ) from error
+    raise ConfigError('needs the extra "mqtt"', fix="pip install 'sfumato[agent,mqtt]'") from error
 
 BATCH_MESSAGES = 4096
 _QUIET_S = 0.2
 _CONNECT_S = 10.0
 _LONGEST_PAUSE_S = 300.0
+_MAX_TOPIC_BYTES = 65535
+
+
+def _is_topic(topic: str) -> bool:
+    *before, last = topic.split("/")
+    is_wrong = any("#" in level or (len(level) > 1 and "+" in level) for level in before)
+    is_wrong |= len(last) > 1 and ("#" in last or "+" in last)
+    return not is_wrong and len(topic.encode()) <= _MAX_TOPIC_BYTES and topic.isprintable()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MqttSettings(TextSettings):
+    """Settings of the messages of a topic: QoS 1 and a persistent session.
+
+    Parameters
+    ----------
+    format
+        `json`, one object a message, or `csv`, one line a message.
+    url
+        The address of the broker, `mqtt://` or `mqtts://`.
+    topic
+        The topic or topic filter.
+    client_id
+        The name of the session at the broker. Never share it.
+    id
+        A field with a whole number that grows from message to message.
+    username
+        The user at the broker.
+    password_file
+        A file with the user's password.
+    ca_file
+        The authorities that the broker's certificate must come from. Default: the system's.
+    """
+
+    format: Literal["json", "csv"] = "json"
+    url: Annotated[str, address_rule("mqtt", "mqtts", example="mqtt://localhost:1883")]
+    topic: Annotated[
+        Text,
+        Rule(
+            _is_topic,
+            "must be a topic of MQTT, where + stands for one level and # for all that follow",
+            'write "plant/meter", "plant/+/meter" or "plant/#"',
+        ),
+    ]
+    client_id: Text
+    id: Text | None = None
+    username: Text | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format == "csv" and not self.header:
+            raise ConfigError(
+                "is missing, and CSV messages have no header line",
+                field="header",
+                fix='add header = ["time", "x", "y"]',
+            )
+        if self.id is not None and ("+" in self.topic or "#" in self.topic):
+            raise ConfigError(
+                "cannot be combined with wildcards in the topic: ids of several publishers do not "
+                "grow together",
+                field="id",
+                fix="remove it, or use one stream for each topic",
+            )
+
+    @property
+    def host(self) -> str:
+        """The broker's host."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return urlsplit(self.url).scheme == "mqtts"
+
+    @property
+    def port(self) -> int:
+        """The broker's port."""
+        return urlsplit(self.url).port or (8883 if self.tls else 1883)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        # With and without encryption, at its usual port, it is one broker.
+        port = "" if self.port in (1883, 8883) else f":{self.port}"
+        return (self._origin("mqtt", f"{normalise_host(self.host)}{port} {self.topic}"),)
 
 
 class MqttSource(RecordSource):
@@ -56,6 +144,8 @@ class MqttSource(RecordSource):
     RecordError
         The broker refuses the client or the subscription.
     """
+
+    settings = MqttSettings
 
     def __init__(
         self,
@@ -122,7 +212,7 @@ class MqttSource(RecordSource):
                 return batch
 
     def _receive(self) -> bool:
-        """Collect what comes; False if nothing does."""
+        """Collect messages; return False if there are none."""
         if self._client is None and not self._connect():
             return False
         assert self._client is not None

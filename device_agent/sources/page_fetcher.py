@@ -1,4 +1,4 @@
-"""One request at a time in a thread of its own, so that a slow server keeps nobody waiting."""
+"""Background requests, one at a time, so that a slow server delays no other stream."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class PageAnswer(Generic[Page]):
     status
         The answer's; None if there was none.
     page
-        What ``read`` made of its bytes; None if there is nothing to read.
+        The result of ``read``; None if there is nothing to read.
     refused
         Why ``read`` refused them.
     retry_after
-        What the header of that name says.
+        The header ``Retry-After``.
     problem
-        Why there was no answer: the name of what went wrong.
+        The name of the error that left the request without an answer.
     """
 
     status: int | None = None
@@ -42,14 +42,14 @@ class PageAnswer(Generic[Page]):
 
 
 class PageFetcher(Generic[Page]):
-    """Asks one server, one page after the other.
+    """Fetcher of pages from one server, one after the other.
 
     Parameters
     ----------
     headers
         Sent with each request.
     timeout_s
-        Within so many seconds there is a whole answer, or none.
+        Seconds within which a whole answer must have arrived.
     read
         Makes a page of the bytes of an answer, as they come; called in the thread. What a
         ``PageError`` says is the answer then.

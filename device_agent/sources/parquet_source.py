@@ -8,8 +8,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import ParquetSettings
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.fields import EARLIEST, LATEST, NAN
 from device_agent.sources.file_places import refuse_changed, refuse_replaced
@@ -26,6 +24,7 @@ from device_agent.sources.interface import (
 from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.settings import LocalSettings, StreamSettings
 from shared.errors import ConfigError, RecordError
 from shared.file_identity import identify
 
@@ -35,9 +34,7 @@ try:
     import pyarrow.parquet as pq
 except ModuleNotFoundError as error:
     raise ConfigError(
-        'needs the extra "parquet"',
-        field="streams.source.kind",
-        fix="pip install 'sfumato[agent,parquet]'",
+        'needs the extra "parquet"', fix="pip install 'sfumato[agent,parquet]'"
     ) from error
 
 BATCH_RECORDS = 1 << 14
@@ -57,6 +54,8 @@ class ParquetSource(RecordSource):
         Another file is at its path, another stream has read it, or another agent reads it.
     """
 
+    settings = LocalSettings
+
     def __init__(
         self,
         stream: StreamSettings,
@@ -64,7 +63,7 @@ class ParquetSource(RecordSource):
         known: Sequence[KnownPosition],
         digest_key: bytes,
     ) -> None:
-        assert isinstance(stream.source, ParquetSettings)
+        assert isinstance(stream.source, LocalSettings)
         self.report = ReadingReport()
         self._path = stream.source.path
         self._known = KnownFiles(stream.name, known)

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings.source_settings import TextSettings
 from device_agent.sources.interface import ReadingReport
 from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.settings import TextSettings
 
 MAX_LINE_BYTES = 1 << 16
 """A longer line is a record that cannot be sketched; its time is read from so many bytes."""

@@ -1,4 +1,4 @@
-"""Files beside a file that is rotated by renaming, found by identity and time of making."""
+"""Search for rotated files by identity and birth time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared.file_identity import FileIdentity, birth_of, identify, inode_of
 
 
 def find_renamed(path: Path, source: str) -> Path | None:
-    """Return where a file is now that was at a path, under whatever name beside it."""
+    """Return the present path of a file that was at a path, in the same folder."""
     for found, identity in _iterate_files(path, {inode_of(source)}):
         if identity.source == source:
             return found
@@ -20,7 +20,7 @@ def find_renamed(path: Path, source: str) -> Path | None:
 
 
 def find_present(path: Path, sources: frozenset[str]) -> set[str]:
-    """Return those sources whose files lie beside a path."""
+    """Return the sources whose files are in the folder of a path."""
     inodes = {inode_of(source) for source in sources}
     return {identity.source for _, identity in _iterate_files(path, inodes)} & sources
 
@@ -28,17 +28,16 @@ def find_present(path: Path, sources: frozenset[str]) -> set[str]:
 def find_between(
     path: Path, source: str, *, since_ns: int | None, known: Container[str]
 ) -> Path | None:
-    """Return the first file that took a path behind another, and was renamed before it was read.
+    """Return the first file that followed another at a path and was renamed unread.
 
     Parameters
     ----------
     path
-        Where both were; the names of those in between begin with it.
+        The path of both; the names of files in between begin with it.
     source
-        Of the other.
+        The source of the other file.
     since_ns
-        When that was written last, for file systems that keep no time of making; None where it is
-        gone.
+        The time of its last write, for file systems without birth times; None where it is gone.
     known
         Sources of the files that were seen.
     """

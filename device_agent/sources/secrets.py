@@ -1,4 +1,4 @@
-"""Tokens and passwords that a source needs, each in a file of its own."""
+"""Secrets: tokens and passwords, each in a file of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shared.errors import RecordError
 
 
 def read_secret(path: Path, *, encoding: str = "ascii") -> str:
-    """Return the one line of a file; no message shows any of it.
+    """Return the one line of a file; messages never show it.
 
     Raises
     ------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import SqliteSettings
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -20,14 +20,56 @@ from device_agent.sources.interface import (
 )
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import LocalSettings, StreamSettings
 from shared.errors import LedgerError, RecordError
+from shared.structure import Rule, Seconds, Text
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _RAISED = ("SQLITE_ERROR", "SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 _TEXT_BYTES = 1 << 16
 _BUSY_S = 0.5
-"""So long a call waits for the writer; other streams wait with it."""
+"""Seconds that a call waits for the writer; other streams wait with it."""
+
+
+def _has_parameters(query: str) -> bool:
+    return bool(re.search(r":last\b", query) and re.search(r":n\b", query))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqliteSettings(LocalSettings):
+    """Settings of a query on a SQLite file.
+
+    Parameters
+    ----------
+    query
+        A SELECT with `:last` and `:n`, ordered by the key.
+    key
+        The column that is unique and only grows.
+    first
+        The value of `:last` at the very beginning; `""` with keys of text.
+    poll_s
+        Seconds between looks.
+    """
+
+    query: Annotated[
+        Text,
+        Rule(
+            _has_parameters,
+            "must use :last and :n",
+            'write "SELECT ... WHERE id > :last ORDER BY id LIMIT :n"',
+        ),
+    ]
+    key: Text
+    first: Annotated[
+        int | str,
+        Rule(
+            lambda _: True,
+            "must be a whole number or text",
+            "write the key behind which to begin",
+        ),
+    ] = 0
+    poll_s: Seconds = 10.0
 
 
 class SqliteSource(RecordSource):
@@ -40,6 +82,8 @@ class SqliteSource(RecordSource):
     LedgerError
         The stream has read another file before, whose keys are others, or another agent reads it.
     """
+
+    settings = SqliteSettings
 
     def __init__(
         self,
@@ -59,7 +103,7 @@ class SqliteSource(RecordSource):
         try:
             self._connection = self._connect()
         except BaseException:
-            self._let_go()
+            self._unlock()
             raise
 
     @property
@@ -78,7 +122,7 @@ class SqliteSource(RecordSource):
         """See ``RecordSource``."""
         self._connection.close()
         # Behind it: closing a descriptor of the file would take SQLite's own locks.
-        self._let_go()
+        self._unlock()
 
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
@@ -90,9 +134,9 @@ class SqliteSource(RecordSource):
             keys, fields = self._take_fields(cursor, header)
         except sqlite3.Error as error:
             if _is_busy(error):
-                self._say(f"{self._settings.path} is locked by its writer; will be tried again")
+                self._note(f"{self._settings.path} is locked by its writer; will be tried again")
                 return None
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         if not keys:
             return None
         self._check_keys(keys)
@@ -171,7 +215,7 @@ class SqliteSource(RecordSource):
             return lock
         return None
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
 
@@ -181,7 +225,7 @@ class SqliteSource(RecordSource):
                 f"file:{quote(str(self._settings.path))}?mode=ro", uri=True, timeout=_BUSY_S
             )
         except sqlite3.Error as error:
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         # Text that is not UTF-8 is no number: it is for its record alone, and not for the query.
         # Nor is text without bounds, of which no more is kept than shows that.
         connection.text_factory = lambda data: data[:_TEXT_BYTES].decode("utf-8", "replace")
@@ -190,14 +234,14 @@ class SqliteSource(RecordSource):
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
             connection.close()
-            raise self._complain(error) from error
+            raise self._make_error(error) from error
         return connection
 
-    def _say(self, note: str) -> None:
+    def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
 
-    def _complain(self, error: sqlite3.Error) -> RecordError:
+    def _make_error(self, error: sqlite3.Error) -> RecordError:
         # The name of the error alone: its text may quote a value.
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         fix = "name a SQLite file that this user may read, and try the query with sqlite3"

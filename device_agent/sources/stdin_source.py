@@ -1,13 +1,13 @@
-"""Lines from standard input, or any pipe: what was read is gone from it."""
+"""Standard input or a pipe: reading consumes its lines."""
 
 from __future__ import annotations
 
 import os
 import select
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import StdinSettings
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import (
     Guarantee,
@@ -20,10 +20,34 @@ from device_agent.sources.line_cutter import LineCutter
 from device_agent.sources.line_file import BATCH_RECORDS
 from device_agent.sources.mapping import RecordMapping, RecordTable
 from device_agent.sources.parsers import Block, join_tables, make_parser
+from device_agent.sources.settings import StreamSettings, TextSettings
+from shared.privacy import Origin
+from shared.structure import Text
 
 _CHUNK_BYTES = 1 << 16
 _NAME = "standard input"
 _WAIT_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdinSettings(TextSettings):
+    """Settings of standard input.
+
+    Parameters
+    ----------
+    format
+        `csv` or `jsonl`.
+    id
+        A field with a whole number that grows from record to record.
+    """
+
+    format: Literal["csv", "jsonl"] = "csv"
+    id: Text | None = None
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        return (self._origin("stdin", ""),)
 
 
 class StdinSource(RecordSource):
@@ -36,6 +60,8 @@ class StdinSource(RecordSource):
     fd
         The file descriptor to read.
     """
+
+    settings = StdinSettings
 
     def __init__(
         self,
@@ -114,7 +140,7 @@ class StdinSource(RecordSource):
                 return batch
 
     def _next_block(self) -> Block | None:
-        """Return the lines that are whole and were not handed out; None if there are none."""
+        """Return the whole lines that are still to be returned; None if there are none."""
         while self._block is None and not self._ended and select.select([self._fd], [], [], 0)[0]:
             chunk = os.read(self._fd, _CHUNK_BYTES)
             self._ended = not chunk

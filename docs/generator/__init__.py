@@ -1,5 +1,5 @@
-"""Reference pages written from the code, so that they cannot fall behind it.
+"""Generate the reference pages from the code, so that they are never out of date.
 
 ``python -m docs.generator`` writes them into ``docs/reference``. They are committed, because people
-read them on a forge too; ``tests/architecture/test_documents.py`` fails when one is not fresh.
+also read them on a forge; ``tests/architecture/test_documents.py`` fails if one is out of date.
 """

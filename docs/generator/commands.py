@@ -44,11 +44,11 @@ def render_commands() -> str:
     agent = _find_parser(parse_arguments)
     parts = [
         "# Commands",
-        "Two programs: `sfumato` for servers, operators and analysts, and `sfumato-agent` for "
-        "devices. `--help` after any command prints what stands here. `--version` prints the "
-        "version, and the engine that computes sketches.",
-        "Commands that talk to a server take its address from `--url` or `SFUMATO_URL`, and the "
-        "key from `--key` or `SFUMATO_KEY`. Errors name the field, the rule and the fix; the exit "
+        "There are two programs: `sfumato` for servers, operators and analysts, and "
+        "`sfumato-agent` for devices. `--help` after any command prints the text of this page. "
+        "`--version` prints the version, and the engine that computes sketches.",
+        "Commands that call a server take its address from `--url` or `SFUMATO_URL`, and the key "
+        "from `--key` or `SFUMATO_KEY`. Errors name the field, the rule and the fix; the exit "
         "status is then 2.",
         write_table(
             ("command", "meaning"),
@@ -73,7 +73,7 @@ def render_commands() -> str:
 
 
 def _find_commands() -> dict[str, Callable[[list[str]], int]]:
-    """Return the commands that this tree contributes, in the order of its project file."""
+    """Return the commands of this project, in the order of its project file."""
     project = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]
     found = {}
     for name, place in project["entry-points"]["sfumato.commands"].items():
@@ -100,7 +100,7 @@ class _FoundError(Exception):
 
 
 def _find_parser(run: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Return the parser that a command asks for help."""
+    """Return the parser that prints a command's help."""
     with _help_is_caught():
         try:
             run(["--help"])
@@ -173,7 +173,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _render_epilog(text: str) -> str:
-    """Return what follows the options, with its indented lines as blocks."""
+    """Return the text after the options, with its indented lines as blocks."""
     blocks: list[str] = []
     for block in re.split(r"\n\n+", text.strip("\n")):
         title, _, lines = block.partition("\n")
@@ -245,7 +245,7 @@ def _typer_metavar(parameter: Any) -> str:
 
 
 def _usage(words: list[str]) -> str:
-    """Return a usage line, broken where a screen ends."""
+    """Return a usage line, wrapped at the width of a screen."""
     lines = [words[0]]
     for word in words[1:]:
         if len(lines[-1]) + len(word) > 96:

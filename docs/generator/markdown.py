@@ -24,7 +24,7 @@ def join_parts(parts: Iterable[str]) -> str:
 
 
 def to_markdown(text: str) -> str:
-    """Return a docstring's text with its code and roles as Markdown writes them."""
+    """Return a docstring's text with its code and roles as Markdown."""
     return _ROLE.sub(r"`\1`", text).replace("``", "`")
 
 
@@ -34,7 +34,7 @@ def read_summary(thing: object) -> str:
 
 
 def read_parameters(kind: type) -> dict[str, str]:
-    """Return what a class says of each parameter; those that are named together share a text."""
+    """Return the text of each parameter of a class; names listed together share a text."""
     _, _, section = _read_docstring(kind).partition("Parameters\n----------\n")
     section = re.split(r"\n\n\w+\n-{3,}\n", section)[0]
     found: dict[str, str] = {}

@@ -9,8 +9,8 @@ from shared.wire import DeviceAction, problem_types
 
 _ACTIONS = {
     DeviceAction.RETRY: "Send the same bytes again later.",
-    DeviceAction.HOLD: "Send the same bytes again at the time that the answer gives.",
-    DeviceAction.SHELVE: "Set the sketch aside, visibly. It still counts as spent. Send the next.",
+    DeviceAction.HOLD: "Send the same bytes again at the time that the answer states.",
+    DeviceAction.SHELVE: "Set the sketch aside, visibly. It counts as spent. Send the next one.",
     DeviceAction.SUSPEND: "Set the sketch aside, and release nothing more on this stream until the "
     "owner acts.",
 }
@@ -23,8 +23,8 @@ def render_problems() -> str:
         "# Problem types",
         "Every error of the REST interface is a problem document (RFC 9457). Its `type` is one of "
         "the addresses below, relative to the server. `detail` names the field, the rule and the "
-        "fix; `field`, `rule` and `fix` hold them apart. A server shows the same pages under "
-        "`/problems`.",
+        "fix; `field`, `rule` and `fix` contain each by itself. A server shows the same pages "
+        "under `/problems`.",
         write_table(
             ("type", "status", "device", "meaning"),
             (
@@ -32,9 +32,9 @@ def render_problems() -> str:
                 for p in problems
             ),
         ),
-        "## What a device does",
-        "The column *device* says what the agent does with a sketch that was answered with the "
-        "problem.",
+        "## Device actions",
+        "The column *device* names the agent's action for a sketch that the server answered with "
+        "the problem.",
         write_table(
             ("action", "meaning"), ((action.value, text) for action, text in _ACTIONS.items())
         ),

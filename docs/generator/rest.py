@@ -36,15 +36,15 @@ def render_interface() -> str:
     ]
     parts = [
         "# REST interface",
-        "Every call of the aggregator. Ids are lower-case hexadecimal, times are RFC 3339 in UTC. "
-        "Errors are [problem documents](problems.md). A server shows this page under `/docs`, and "
-        "the OpenAPI description under `/openapi.json`. Device side and bytes are defined in "
-        "[the wire](../../shared/wire/README.md).",
+        "This page lists every call of the aggregator. Ids are lower-case hexadecimal, times are "
+        "RFC 3339 in UTC. Errors are [problem documents](problems.md). A server shows this page "
+        "under `/docs`, and the OpenAPI description under `/openapi.json`. [The wire "
+        "protocol](../../shared/wire/README.md) defines the device side and every byte.",
         "* *An API key* goes into `Authorization: Bearer sfk_...`; "
-        "`sfumato key create --scope SCOPE --name NAME` makes one.\n"
+        "`sfumato key create --scope SCOPE --name NAME` creates one.\n"
         "* *A device's signature* covers method, path, time and digest of the body (RFC 9421, "
         "Ed25519).",
-        "Every call may also be answered with "
+        "Every call may also answer with "
         + ", ".join(f"[`{slug}`](problems.md#{slug})" for slug in _ANY_CALL)
         + ". Only the other problems are listed below.",
     ]
@@ -55,7 +55,7 @@ def render_interface() -> str:
             write_table(("call", "meaning"), ((_link(m, p), _summary(c)) for m, p, c in chosen))
         )
         parts += [part for m, p, c in chosen for part in _render_call(document, m, p, c)]
-    parts += ["## Bodies", "Fields of requests and answers. What may be left out is marked."]
+    parts += ["## Bodies", "Fields of requests and answers. Optional fields are marked."]
     for name, schema in sorted(document["components"]["schemas"].items()):
         parts += _render_schema(name, schema)
     return join_parts(parts)
@@ -155,7 +155,7 @@ def _example_of(document: Document, content: Document) -> Any:
 
 
 def _fold(title: str, example: Any) -> str:
-    """Return an example that is shown when it is asked for."""
+    """Return an example that the page shows on demand."""
     if example is None:
         return ""
     language = "" if isinstance(example, str) else "json"

@@ -1,118 +1,35 @@
 """The page of settings: the server, the agent, and a plan as a person writes it.
 
-Names and defaults come from the code. The strict readers of the agent's configuration name the keys
-that they know when they refuse one: a key without a meaning here, or a meaning without a key, stops
-the generator.
+Names, defaults and meanings come from the declarations: classes and their docstrings. A key without
+a meaning stops the generator.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from aggregator.settings import Settings
 from device_agent.settings.agent_settings import ENVIRONMENT_PREFIX, OVERRIDABLE
-from device_agent.settings.owner_tables import read_housekeeping, read_limits
-from device_agent.settings.source_tables import KINDS, read_source
-from device_agent.settings.toml_table import Table
-from docs.generator.markdown import join_parts, read_parameters, to_markdown, write_table
+from device_agent.settings.agent_settings import Settings as AgentSettings
+from device_agent.sources.settings import KINDS, Column, SourceSettings, StreamSettings, find_source
+from docs.generator.markdown import (
+    join_parts,
+    read_parameters,
+    read_summary,
+    to_markdown,
+    write_table,
+)
 from shared.core import RadiusLaw
-from shared.errors import ConfigError
 from shared.plan import Dimension, SketchPlan, WindowRule
 from shared.plan.parts import Label
 from shared.plan.spec import PlanSpec
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
-_UNKNOWN = "no such key"
-_ROOT = Path("/")
-
-_OWNER: Mapping[str, Mapping[str, str]] = {
-    "budget": {
-        "per_record": "Most epsilon that a record may lose over all plans on its source, exact and "
-        f'in quotes; `"{DEFAULT_EPSILON}"`, or `policy.epsilon_per_window`, if left out.',
-        "lifetime": "Most epsilon for someone who is in every window; no limit if left out.",
-        "delta": "The delta at which both are judged, where the noise of a plan has one; "
-        f'`"{DEFAULT_DELTA}"` if left out.',
-        "ledger": "A file through which agents with states of their own share the budget.",
-    },
-    "policy": {
-        "epsilon_per_window": "The largest epsilon of a plan.",
-        "mechanisms": "The mechanisms that a plan may have; all if left out.",
-        "neighbouring": "`replace-one`, `add-remove-one`, or both; both if left out.",
-        "plan_digests": "The plans that are allowed, by their digests; all if left out.",
-        "servers": "The servers that are allowed, by their addresses; all if left out.",
-    },
-    "outbox": {
-        "most_megabytes": "When so many wait, no window is closed until some were sent; 256 if "
-        "left out."
-    },
-    "log": {
-        "level": "`info`, `debug`, `warning` or `error`; `info` if left out.",
-        "value_counts": "`true`: log lines may count records that could not be sketched or lay "
-        "out of bounds. These counts are exact, without noise.",
-    },
-    "metrics": {
-        "path": "A file for Prometheus's text collector; none if left out.",
-        "value_counts": "`true`: metrics may hold the same counts.",
-    },
-    "tls": {
-        "ca_file": "The authorities that the server's certificate must come from, in PEM; those of "
-        "the system if left out.",
-        "certificate": "The device's own certificate, where the server asks for one.",
-        "key": "Its private key, where the certificate's file does not hold it.",
-    },
-}
-_COMMON: Mapping[str, str] = {
-    "kind": f"{', '.join(f'`{kind}`' for kind in KINDS)}, or that of a package of your own.",
-    "disjoint": "A name for a part of the source. You declare that parts with different names "
-    "share no record.",
-    "timestamp": "The field that holds a record's time.",
-    "timestamp_format": "`iso8601` (if left out), `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a "
-    "format of `strptime`.",
-    "timestamp_zone": "The zone of times that state none, as IANA names it; `UTC` if left out.",
-}
-_SOURCE: Mapping[str, str] = {
-    "path": "The file or folder, relative to the configuration.",
-    "lock": "`false`: do not lock it while it is read.",
-    "missing": "`error` (if left out), or `wait` until the file is there.",
-    "replaced": "What to do with another file at the path: `refuse`, `join_successors` or, of one "
-    "file, `rewritten`.",
-    "encoding": "`utf-8` if left out; one that keeps ASCII as it is.",
-    "delimiter": "The character between fields of CSV; `,` if left out.",
-    "header": "The names of the columns, where there is no header line.",
-    "format": "`csv` or `jsonl`; of messages, `json` or `csv`. The first if left out.",
-    "glob": "Which files of the folder; all if left out.",
-    "whole": "`true`: files appear whole, so that a last line needs no end.",
-    "released": "What to do with a file once all of it was released: `keep` (if left out), "
-    "`delete` or `move`.",
-    "move_to": "The folder for `move`.",
-    "id": "A field with a whole number that only grows.",
-    "query": "A SELECT with `:last` and `:n`, ordered by the key.",
-    "key": "The column that is unique and only grows.",
-    "first": "Where to begin: the value of `:last` (0 if left out), or the first cursor.",
-    "poll_s": "Seconds between looks; 10 for SQLite and 60 for HTTP if left out.",
-    "url": "The address: `mqtt://` or `mqtts://`, `https://` or `http://`.",
-    "topic": "The topic or topic filter.",
-    "client_id": "The name of the session at the broker. Never share it.",
-    "username": "The user at the broker.",
-    "password_file": "A file with the password.",
-    "ca_file": "The authorities that the broker's certificate must come from.",
-    "parameter": "The query parameter that carries the cursor; `cursor` if left out.",
-    "records": "The key of the answer that holds the records; `records` if left out.",
-    "next": "The key of the answer that holds the next cursor; `next` if left out.",
-    "token_file": "A file whose content is sent as a bearer token.",
-    "timeout_s": "Seconds within which a page must have arrived; 30 if left out.",
-}
-_TOP: Mapping[str, str] = {
-    "state_dir": "The folder of key, ledger and outbox. Studies that share it share one ledger.",
-    "server": "The address of the aggregator.",
-    "study": "The study's id, 64 hexadecimal digits.",
-    "labels": "A table of the device's labels, fixed when it enrols.",
-}
+_SCALARS = ("state_dir", "server", "study", "labels")
+_TABLES = ("budget", "policy", "outbox", "log", "metrics", "tls")
 
 
 def render_settings() -> str:
@@ -120,10 +37,10 @@ def render_settings() -> str:
     return join_parts(
         [
             "# Settings",
-            "Three kinds are kept apart. Everything that privacy depends on is in the *plan*, "
-            "which is hashed into every sketch. The owner of a device decides in the agent's "
-            "*configuration* what it may spend. The *settings of a server* are operational: they "
-            "change no result and no guarantee.",
+            "There are three kinds. Everything that privacy depends on is in the *plan*, which is "
+            "hashed into every sketch. The owner of a device limits its budget in the agent's "
+            "*configuration*. The *settings of a server* are operational: they change no result "
+            "and no guarantee.",
             *_render_server(),
             *_render_agent(),
             *_render_plan(),
@@ -146,9 +63,9 @@ def _render_server() -> list[str]:
     ]
     return [
         "## Server",
-        "`sfumato serve` and `sfumato worker` take settings from options, from variables, and from "
-        "the TOML file that `--config` names. An option outweighs a variable, and a variable the "
-        "file. The variable of a setting is its name in capitals behind `SFUMATO_`: "
+        "`sfumato serve` and `sfumato worker` read settings from options, from variables, and from "
+        "the TOML file that `--config` names. Options override variables, and variables override "
+        "the file. The variable of a setting is `SFUMATO_` and its name in capitals: "
         "`SFUMATO_PORT=9000` is the same as `port = 9000`.",
         write_table(("setting", "default", "meaning"), _join_rows(rows)),
     ]
@@ -159,41 +76,49 @@ def _render_server() -> list[str]:
 
 def _render_agent() -> list[str]:
     variables = ", ".join(f"`{ENVIRONMENT_PREFIX}{key.upper()}`" for key in OVERRIDABLE)
+    hints = get_type_hints(AgentSettings)
     parts = [
         "## Agent",
         "One TOML file, `agent.toml`, configures a study on a device. "
         "`sfumato-agent init --print-config` prints one with comments. Paths are relative to the "
-        f"file. {variables} outweigh the file, and `SFUMATO_ENGINE` chooses what computes the "
-        "sketch.",
-        write_table(("key", "meaning"), ((f"`{key}`", text) for key, text in _TOP.items())),
+        f"file. {variables} override the file, and `SFUMATO_ENGINE` selects the engine that "
+        "computes sketches.",
+        _write_keys(AgentSettings, _SCALARS),
     ]
-    for name, meanings in _OWNER.items():
-        _require_same(f"[{name}]", meanings, _known_keys(name))
-        parts.append(f"### `[{name}]`")
-        parts.append(write_table(("key", "meaning"), _rows(meanings)))
+    for name in _TABLES:
+        parts += [f"### `[{name}]`", read_summary(hints[name]), _write_keys(hints[name])]
     parts += [
         "### `[[streams]]`",
-        "A stream has a `name`, a `source`, and in `columns` the field of each dimension whose "
-        'field has another name: `dimension = "field"`, or a table with `field`, `convert` (such '
-        'as `"degF -> degC"`), or `scale` and `offset`.',
+        _write_keys(StreamSettings),
+        "### `[streams.columns]`",
+        read_summary(Column),
+        _write_keys(Column),
         "### `[streams.source]`",
-        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) says what "
-        "each kind guarantees.",
-        write_table(("key", "meaning"), _rows(_COMMON)),
+        "Every kind of source has these keys. [Sources of records](../how-to/sources.md) lists the "
+        "guarantees of each kind.",
+        _write_keys(SourceSettings),
     ]
-    used: set[str] = set()
+    by_class: dict[type, list[str]] = {}
     for kind in KINDS:
-        known = _known_source_keys(kind)
-        used |= set(known)
-        own = [key for key in known if key not in _COMMON]
-        parts.append(f"**`{kind}`**: {', '.join(f'`{key}`' for key in own)}.")
-    _require_same("[streams.source]", {**_COMMON, **_SOURCE}, tuple(used))
-    parts.append(write_table(("key", "meaning"), _rows(_SOURCE)))
+        by_class.setdefault(find_source(kind).settings, []).append(f'`kind = "{kind}"`')
+    common = [field.name for field in fields(SourceSettings)]
+    for declared, kinds in by_class.items():
+        own = [field.name for field in fields(declared) if field.name not in common]
+        parts += [f"#### {' or '.join(kinds)}", read_summary(declared), _write_keys(declared, own)]
     return parts
 
 
+def _write_keys(kind: type, names: Sequence[str] | None = None) -> str:
+    """Return the table of some keys of a declared table; all by default."""
+    meanings: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        meanings |= read_parameters(base)
+    rows = _spec_rows(kind, meanings, names)
+    return write_table(("key", "default", "meaning"), _join_rows(rows))
+
+
 def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Join the rows of keys that share a meaning: they are explained together."""
+    """Join the rows of keys that share a meaning."""
     joined: dict[str, list[tuple[str, str]]] = {}
     for name, default, meaning in rows:
         joined.setdefault(meaning, []).append((name, default))
@@ -207,62 +132,34 @@ def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str
     ]
 
 
-def _rows(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(f"`{key}`", text) for key, text in meanings.items()]
-
-
-def _known_keys(table: str) -> tuple[str, ...]:
-    """Return the keys of one of the owner's tables, as its strict reader names them."""
-    top = Table({table: {_UNKNOWN: 1}}, "", (table,))
-    return _read_refusal(lambda: (read_limits(top), read_housekeeping(top, _ROOT)))
-
-
-def _known_source_keys(kind: str) -> tuple[str, ...]:
-    return _read_refusal(lambda: read_source({"kind": kind, _UNKNOWN: 1}, "streams.source", _ROOT))
-
-
-def _read_refusal(read: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        read()
-    except ConfigError as error:
-        return tuple((error.fix or "").removeprefix("use: ").split(", "))
-    raise LookupError("an unknown key was not refused")
-
-
-def _require_same(where: str, meanings: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Refuse a page that would explain other keys than the code reads."""
-    if different := set(meanings) ^ set(known):
-        raise LookupError(f"{where}: explain in docs/generator/settings.py: {sorted(different)}")
-
-
 # ---- the plan ----
 
 
 def _render_plan() -> list[str]:
     meanings = read_parameters(SketchPlan) | {
-        "seed": "64 hexadecimal digits, or any other text, of which the SHA-256 is taken.",
-        "epsilon": "Of each sketch, for each record; exact and in quotes.",
-        "delta": "0, or what Gaussian noise needs; exact and in quotes.",
-        "mechanism": "The noise. If left out: Gaussian where there is a delta, Laplace with masks, "
-        "K-norm otherwise.",
-        "least_records": "Fewer records than this are carried over into the next window; 1 if left "
-        "out, and 0 under `add-remove-one`.",
-        "most_records": "At so many records the window closes early. Under `add-remove-one` this "
-        "only sizes the payload: no device ever looks whether it is reached.",
-        "measurements_per_record": "r, a divisor of m: features that one record adds to; m if left "
-        "out.",
-        "most_sketches_per_device": "The share of one device, so that none that lies can lock the "
-        "others out; an eighth of `most_sketches` if left out.",
-        "neighbouring": "What noise hides: the values of a record, or that it is there at all.",
-        "window": "How a stream is cut; see below.",
+        "seed": "64 hexadecimal digits, or any other text, which is hashed with SHA-256.",
+        "epsilon": "The epsilon of each sketch for each record; exact and in quotes.",
+        "delta": "0, or the delta of Gaussian noise; exact and in quotes.",
+        "mechanism": "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm "
+        "otherwise.",
+        "least_records": "Fewer records than this are carried over into the next window. Default: "
+        "1, and 0 under `add-remove-one`.",
+        "most_records": "The window closes early at this number of records. Under `add-remove-one` "
+        "it only sizes the payload: no device checks whether it is reached.",
+        "measurements_per_record": "r, a divisor of m: the number of features that one record adds "
+        "to. Default: m.",
+        "most_sketches_per_device": "The share of one device, so that a lying device cannot lock "
+        "the others out. Default: an eighth of `most_sketches`.",
+        "neighbouring": "The relation: hide the values of a record, or also that it exists.",
+        "window": "The division of a stream into windows; see below.",
         "radius_law": "The law of frequencies; see below.",
         "labels": "A list of `name` and `values`: declared attributes of devices.",
         "n_frequencies": "m, such as 5 k d for k clusters in d dimensions.",
     }
     parts = [
         "## Plan",
-        "A plan as a person writes it, in TOML or JSON. `sfumato plan new` asks for the choices "
-        "and writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
+        "A person writes a plan in TOML or JSON. `sfumato plan new` prompts for the choices and "
+        "writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
         "Digests, sensitivities, the noise scale and widths are derived from it.",
         write_table(("key", "default", "meaning"), _join_rows(_spec_rows(PlanSpec, meanings))),
     ]
@@ -275,17 +172,22 @@ def _render_plan() -> list[str]:
         shown = f"[[{title}]]" if title in ("dimensions", "labels") else f"[{title}]"
         own = read_parameters(kind) or {
             "name": "The label's name.",
-            "values": "The values that a device may have.",
+            "values": "The values that a device may choose from.",
         }
         parts.append(f"### `{shown}`")
         parts.append(write_table(("key", "default", "meaning"), _join_rows(_spec_rows(kind, own))))
     return parts
 
 
-def _spec_rows(kind: type, meanings: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _spec_rows(
+    kind: type, meanings: Mapping[str, str], names: Sequence[str] | None = None
+) -> list[tuple[str, str, str]]:
     hints = get_type_hints(kind)
     rows = []
-    for field in fields(kind):
+    # Needed keys first.
+    for field in sorted(fields(kind), key=lambda field: _show_default(field) != "needed"):
+        if names is not None and field.name not in names:
+            continue
         text = to_markdown(meanings[field.name])
         options = [option for option in get_args(hints[field.name]) if isinstance(option, str)]
         if options and not all(f"`{option}`" in text for option in options):
@@ -296,8 +198,10 @@ def _spec_rows(kind: type, meanings: Mapping[str, str]) -> list[tuple[str, str, 
 
 def _show_default(field: Any) -> str:
     if field.default is MISSING:
-        return "needed" if field.default_factory is MISSING else "below"
-    if field.default is None or field.default == ():
+        if field.default_factory is MISSING:
+            return "needed"
+        return "" if field.default_factory is dict else "below"
+    if field.default in (None, (), ""):
         return ""
     value = str(field.default) if isinstance(field.default, Fraction) else field.default
     return f"`{json.dumps(value)}`"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import types
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import PlanError, UnsupportedVersionError
 from shared.plan.model import SketchPlan
 from shared.plan.rules import FORMAT_VERSION
+from shared.structure import structure
 
-T = TypeVar("T")
 UNKNOWN = "unknown"
 """Stands for None, so that unknown values are explicit."""
 
@@ -67,7 +65,7 @@ def _load(document: Any) -> SketchPlan:
                 field="format_version",
                 fix="update this software",
             )
-    plan = structure(SketchPlan, document, "", complete=True)
+    plan = structure(SketchPlan, document, complete=True, unknown=UNKNOWN, error=PlanError)
     plan.verify()
     return plan
 
@@ -84,110 +82,3 @@ def _to_map(value: Any, *, to_json: bool) -> Any:
     if to_json and isinstance(value, bytes):
         return value.hex()
     return value
-
-
-def structure(kind: type[T], document: Any, path: str, *, complete: bool = False) -> T:
-    """Build a frozen dataclass from a mapping; every error names its field.
-
-    Unknown and missing fields are refused: a field that one side ignored would be a promise that
-    nobody keeps.
-
-    Parameters
-    ----------
-    complete
-        Whether fields with a default are required too, as in a whole plan.
-    """
-    if not isinstance(document, dict):
-        raise PlanError("must be an object with named fields", field=path or "plan")
-    hints = get_type_hints(kind)
-    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    for name in document:
-        if name not in known:
-            raise PlanError(
-                "is not a known field", field=_join(path, str(name)), fix=f"use: {', '.join(known)}"
-            )
-    values: dict[str, Any] = {}
-    for name, f in known.items():
-        if name in document:
-            where = _join(path, name)
-            values[name] = _structure_value(hints[name], document[name], where, complete=complete)
-        elif complete or (f.default is MISSING and f.default_factory is MISSING):
-            raise PlanError("is missing", field=_join(path, name), fix="add it")
-    return kind(**values)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _structure_value(kind: Any, value: Any, path: str, *, complete: bool) -> Any:
-    origin = get_origin(kind)
-    if origin is Literal:
-        if value not in get_args(kind):
-            choices = ", ".join(repr(choice) for choice in get_args(kind))
-            raise PlanError(f"must be {choices} in this version", field=path)
-        return value
-    if origin in (Union, types.UnionType):
-        present = next(arg for arg in get_args(kind) if arg is not type(None))
-        if value == UNKNOWN:
-            return None
-        return _structure_value(present, value, path, complete=complete)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise PlanError("must be a list", field=path)
-        item = get_args(kind)[0]
-        return tuple(
-            _structure_value(item, v, f"{path}[{i}]", complete=complete)
-            for i, v in enumerate(value)
-        )
-    if is_dataclass(kind):
-        return structure(kind, value, path, complete=complete)  # type: ignore[arg-type]
-    try:
-        return _SCALARS[kind](value)
-    except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
-        raise PlanError(f"must be {_WORDS[kind]}", field=path) from error
-
-
-def _to_int(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError
-    return value
-
-
-def _to_float(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError
-    return float(value)
-
-
-def _to_str(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError
-    return value
-
-
-def _to_bytes(value: Any) -> bytes:
-    return bytes.fromhex(value) if isinstance(value, str) else bytes(memoryview(value))
-
-
-def _to_fraction(value: Any) -> Fraction:
-    # A float would silently become its binary neighbour: 0.1 is larger than 1/10.
-    if type(value) not in (int, str, Fraction):
-        raise TypeError
-    return Fraction(value)
-
-
-_SCALARS: dict[Any, Callable[[Any], Any]] = {
-    int: _to_int,
-    float: _to_float,
-    str: _to_str,
-    bytes: _to_bytes,
-    Fraction: _to_fraction,
-}
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bytes: "bytes in hexadecimal",
-    Fraction: 'an exact number: a whole number, or text such as "1/10" or "0.1"',
-}

@@ -12,9 +12,10 @@ from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.errors import PlanError
 from shared.plan.creation import create_plan
-from shared.plan.encoding import structure
+from shared.plan.encoding import UNKNOWN
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension, Label, NeighbouringName, WindowRule
+from shared.structure import structure
 
 _WINDOW_FIXES = {
     "length_s": "add the length of a window in seconds, such as 86400",
@@ -59,7 +60,7 @@ def plan_from_spec(document: Any) -> SketchPlan:
     PlanError, PrivacyError
         A field is missing, unknown or breaks its rule.
     """
-    spec = structure(PlanSpec, document, "")
+    spec = structure(PlanSpec, document, unknown=UNKNOWN, error=PlanError)
     _require_window_stated(spec, document["window"])
     return create_plan(
         dimensions=spec.dimensions,

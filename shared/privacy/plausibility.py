@@ -53,9 +53,9 @@ def bound_squared_norm(
 def compute_influence(target: PrivacyTarget, mechanism: Mechanism, *, n_records: int) -> float:
     """Compute how many equal records move a sum as far as one sketch can.
 
-    This limits what a lying device can do with a sketch that claims ``n_records``: the L2 norm of W
-    equal records is ``W A sqrt(r)``, and none of their features point elsewhere, so W bounds the
-    sketch's contribution in the direction of any one point.
+    This limits what a lying device can do with a sketch that claims ``n_records``. The L2 norm of W
+    equal records is ``W A sqrt(r)`` up to a share of 2e-4, because the features of the table have
+    modulus A up to that share. So W bounds the sketch's contribution in the direction of any point.
     """
     limit = bound_squared_norm(target, mechanism, n_records=n_records)
     return math.sqrt(limit / target.measurements_per_record) / AMPLITUDE

@@ -59,6 +59,16 @@ def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
     return (words % np.uint64(n)).astype(np.int64)
 
 
+def draw_below_wide(source: RandomSource, n: int) -> int:
+    """Draw an integer uniform on 0 .. n - 1 for any ``n >= 1``, as ``draw_below`` does."""
+    size = n.bit_length() // 8 + 1
+    limit = (1 << 8 * size) // n * n
+    while True:
+        drawn = int.from_bytes(source.draw_bytes(size), "little")
+        if drawn < limit:
+            return drawn % n
+
+
 def draw_bernoulli_exp(
     source: RandomSource, rates: NDArray[np.int64], unit: int
 ) -> NDArray[np.bool_]:

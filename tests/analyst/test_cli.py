@@ -49,7 +49,7 @@ def test_plan_show_explains_what_is_protected(capsys: pytest.CaptureFixture[str]
         ),
         (('epsilon = "1"', 'epsilon = "0"'), "epsilon: must be greater than zero"),
         (('epsilon = "1"', "epsilon = 0.1"), "epsilon: must be an exact number"),
-        (("seed = ", "sede = "), "sede: is not a known field"),
+        (("seed = ", "sede = "), "sede: is not a known key. Did you mean seed?"),
         (("[window]", "[window"), "is not TOML"),
     ],
 )

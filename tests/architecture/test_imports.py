@@ -79,15 +79,15 @@ def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> No
 
 def test_libraries_where_they_do_not_belong_are_caught(copied_tree: Path) -> None:
     plant(copied_tree / "shared/errors.py", "import typer")
-    plant(copied_tree / "device_agent/settings/units.py", "import learning")
-    plant(copied_tree / "device_agent/settings/units.py", "import shared.privacy.testing")
+    plant(copied_tree / "device_agent/sources/units.py", "import learning")
+    plant(copied_tree / "device_agent/sources/units.py", "import shared.privacy.testing")
     for part in WITHOUT_SQL:
         plant(copied_tree / f"aggregator/{part}.py", "import sqlalchemy.orm")
     told = assert_broken(
         copied_tree, "no large one", "know the database library", "noise from a seed"
     )
     assert "shared.errors -> typer " in told
-    assert "device_agent.settings.units -> learning " in told
+    assert "device_agent.sources.units -> learning " in told
     for part in WITHOUT_SQL:
         assert f"aggregator.{name(part)} -> sqlalchemy" in told
 

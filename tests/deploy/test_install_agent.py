@@ -151,8 +151,8 @@ def test_what_is_there_and_is_not_its_own_is_never_replaced(root: Path, install:
     before = files(root)
     done = install()
     assert done.returncode == 2
-    assert "opt/sfumato is there and is not from this script" in done.stderr
-    assert "usr/bin/sfumato-agent is there and is not from this script" in done.stderr
+    assert "opt/sfumato exists, but not from this script" in done.stderr
+    assert "usr/bin/sfumato-agent exists, but not from this script" in done.stderr
     assert "nothing was changed" in done.stderr
     assert files(root) == before
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FileSettings
 from device_agent.sources import KnownPosition, RecordBatch, open_source
+from device_agent.sources.file_source import FileSettings
 from device_agent.sources.line_file import BATCH_RECORDS
+from device_agent.sources.settings import StreamSettings
 from shared.core import SketchAccumulator
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, Agent, make_plan

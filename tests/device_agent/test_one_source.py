@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,10 +20,10 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from device_agent.settings.source_tables import read_source
 from shared.privacy import Origin
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
+from tests.device_agent.sources.streams import make_stream
 from tests.device_agent.sources.test_http_source import serving
 from tests.device_agent.sources.test_mqtt_source import HOST, PORT, needs_broker
 
@@ -360,10 +361,14 @@ def test_a_stream_does_not_read_its_source_again_by_another_key_part_or_host(
 def test_an_address_is_one_source_however_its_host_is_written(host: str) -> None:
     def origins(name: str, kind: str) -> tuple[Origin, ...]:
         scheme, rest = ("http", "/r") if kind == "http" else ("mqtt", "")
-        table = {"kind": kind, "url": f"{scheme}://{name}:1883{rest}", "timestamp": "t"}
+        table: dict[str, Any] = {
+            "kind": kind,
+            "url": f"{scheme}://{name}:1883{rest}",
+            "timestamp": "t",
+        }
         if kind == "mqtt":
             table |= {"topic": "a", "client_id": "c"}
-        return read_source(table, "source", Path("/")).origins
+        return make_stream(Path("/"), **table).source.origins
 
     for kind in ("http", "mqtt"):
         assert origins(host, kind) == origins("127.0.0.1", kind)

@@ -74,11 +74,14 @@ def test_a_plan_within_the_policy_is_obeyed_and_check_shows_it(agent: Agent) -> 
     ("policy", "complaint"),
     [
         ("epsilon_per_window = 0.5", "policy.epsilon_per_window: must be an exact number"),
-        ('mechanisms = ["gaussian"]', "'gaussian' is not known"),
+        ('mechanisms = ["gaussian"]', "policy.mechanisms[0]: must be one of discrete-"),
         ("mechanisms = []", "policy.mechanisms: must name at least one"),
-        ('plan_digests = ["abc"]', "policy.plan_digests: must be 64 hexadecimal digits"),
+        ('plan_digests = ["abc"]', "policy.plan_digests[0]: must be 64 hexadecimal digits"),
         ('epsilon = "1"', "policy.epsilon: is not a known key"),
-        ("[outbox]\nmost_megabytes = 0", "outbox.most_megabytes: must be greater than zero"),
+        (
+            "[outbox]\nmost_megabytes = 0",
+            "outbox.most_megabytes: must be a number",
+        ),
         ('[log]\nlevel = "loud"', "log.level: must be"),
     ],
 )

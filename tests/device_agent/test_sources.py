@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from device_agent.settings.source_tables import read_source
 from tests.device_agent.conftest import BASE, HOUR, Agent
+from tests.device_agent.sources.streams import make_stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sources.md"
 
@@ -84,4 +84,4 @@ def test_every_sample_of_the_documentation_is_a_configuration(sample: str, tmp_p
 
     source = tomllib.loads(sample)["streams"]
     document = (source[0] if isinstance(source, list) else source)["source"]
-    assert read_source(document, "source", tmp_path).kind == document["kind"]
+    assert make_stream(tmp_path, **document).source.kind == document["kind"]

@@ -9,7 +9,7 @@ import pytest
 from device_agent.agent.device import Device, open_device
 from device_agent.agent.reading.windows import make_statistic
 from device_agent.agent.reading.worker import StreamWorker
-from device_agent.settings.agent_settings import StreamSettings, load_settings
+from device_agent.settings.agent_settings import load_settings
 from device_agent.sources import (
     Guarantee,
     KnownPosition,
@@ -18,6 +18,7 @@ from device_agent.sources import (
     RecordBatch,
     RecordSource,
 )
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.positions import load_positions
 from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks

@@ -27,8 +27,8 @@ from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.reading import release as releasing
 from device_agent.agent.reading import slots as reading
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_settings import FileSettings
+from device_agent.sources.file_source import FileSettings
+from device_agent.sources.settings import StreamSettings
 from device_agent.store import schema
 from device_agent.store.database import Connection
 from device_agent.store.key import DeviceKey

@@ -1,5 +1,5 @@
-// The public interface as this page calls it. The key lives in sessionStorage alone: it goes with
-// the tab, and leaves it only in the Authorization header of requests to this server.
+// Client of the REST interface. The key is only in sessionStorage: it disappears with the tab, and is
+// sent only in the Authorization header of requests to this server.
 
 const KEY = "sfumato.key";
 const PATIENCE = 5;
@@ -10,7 +10,7 @@ export const key = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** An RFC 9457 problem, or what this page says in its place. */
+/** An RFC 9457 problem, or a problem that this page reports itself. */
 export class Problem extends Error {
   constructor({ title, field, rule, fix, detail, type }, status = 0, retryAfter = 0) {
     super(title);
@@ -26,8 +26,8 @@ export class Problem extends Error {
 
 const UNREACHABLE = {
   title: "The server does not answer",
-  rule: "no answer came to this browser",
-  fix: "check that the server runs and the network is up, then try again",
+  rule: "this browser received no answer",
+  fix: "check that the server is running and the network is up, then try again",
 };
 
 async function toProblem(answer) {
@@ -36,7 +36,7 @@ async function toProblem(answer) {
   if (answer.headers.get("Content-Type")?.includes("json")) {
     document = await answer.json().catch(() => ({}));
   }
-  const title = document.title ?? "The answer is not one of this service";
+  const title = document.title ?? "The answer does not come from this service";
   const rule = document.rule ?? document.detail ?? `the answer has status ${answer.status}`;
   return new Problem({ ...document, title, rule }, answer.status, retryAfter);
 }
@@ -51,7 +51,7 @@ async function send(path, { method = "GET", body, signal, accept, secret = key.r
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
-      // Nothing that a key opened stays behind on this machine.
+      // No answer to a request with a key is cached on this machine.
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
@@ -64,22 +64,22 @@ async function send(path, { method = "GET", body, signal, accept, secret = key.r
   return answer;
 }
 
-/** Call the interface and return the JSON of its answer. */
-export async function ask(path, options) {
+/** Send a request and return the JSON of its answer. */
+export async function request(path, options) {
   return (await send(path, options)).json();
 }
 
-/** Check a key by asking what every reader may; throws the problem if it is refused. */
+/** Check a key with a request that every reader may make; throws the problem if it is refused. */
 export async function tryKey(secret, signal) {
   if (!/^sfk_[\x21-\x7e]+$/.test(secret)) {
     throw new Problem({
       title: "This is not an API key",
       field: "API key",
-      rule: "begins with sfk_ and has no blanks",
+      rule: "must begin with sfk_ and contain no blanks",
       fix: "paste the whole line that `sfumato key create` printed",
     });
   }
-  await ask("/v1/studies?limit=1", { secret, signal });
+  await request("/v1/studies?limit=1", { secret, signal });
 }
 
 /** Parse server-sent events out of a stream of bytes. */
@@ -113,14 +113,14 @@ function pause(seconds, signal) {
   });
 }
 
-/** Follow one stream; return the decode if it told the end, null if it broke off before. */
-async function followOnce(path, tell, signal) {
+/** Follow one stream; return the finished decode, or null if the stream ended before. */
+async function followOnce(path, report, signal) {
   const answer = await send(`${path}/events`, { signal, accept: "text/event-stream" });
   try {
     for await (const { name, data } of readEvents(answer.body)) {
       if (name === "result") return data;
       if (name === "problem") throw new Problem(data, data.status);
-      tell(data);
+      report(data);
     }
   } catch (error) {
     if (error instanceof Problem || signal.aborted) throw error;
@@ -128,12 +128,12 @@ async function followOnce(path, tell, signal) {
   return null;
 }
 
-/** Follow a decode until it has ended, through lost connections and crowded servers. */
-export async function follow(decode, tell, signal) {
+/** Follow a decode until it ends, through lost connections and busy servers. */
+export async function follow(decode, report, signal) {
   const path = `/v1/decodes/${decode}`;
   for (let failures = 0; ; ) {
     try {
-      const ended = await followOnce(path, tell, signal);
+      const ended = await followOnce(path, report, signal);
       if (ended) return ended;
       failures = 0;
       await pause(0.5, signal);
@@ -142,11 +142,11 @@ export async function follow(decode, tell, signal) {
       if (!passes || failures === PATIENCE) throw error;
       failures += 1;
       await pause(error.retryAfter || 2 ** failures / 2, signal);
-      // Where no more streams are to be had, asking now and then does as well.
-      const now = await ask(path, { signal }).catch(() => null);
+      // Poll instead if the server has no free stream.
+      const now = await request(path, { signal }).catch(() => null);
       if (now?.finished) return now;
       if (now) {
-        tell(now);
+        report(now);
         failures = 0;
       }
     }

@@ -1,13 +1,13 @@
-// Ask for a decode, follow it, and show what came of it.
+// Request a decode, follow it, and show its result.
 
-import { Problem, ask, follow } from "./api.js";
+import { Problem, follow, request } from "./api.js";
 import { announce, h, problemBox } from "./dom.js";
 import { showResult } from "./result.js";
 import { duration, rounded, share, utc } from "./words.js";
 
 const FIRST_GUESS = 5;
 
-/** Turn two times into the slots that lie wholly between them. */
+/** Convert two times to the slots that lie wholly between them. */
 export function slotsBetween(from, to, window) {
   const slotAt = (text) => (Date.parse(`${text}Z`) / 1000 - window.origin) / window.length_s;
   const first = from ? Math.ceil(slotAt(from)) : null;
@@ -16,7 +16,7 @@ export function slotsBetween(from, to, window) {
     throw new Problem({
       title: "The times select nothing",
       field: "from, to",
-      rule: "one window or more must lie wholly between them",
+      rule: "must have at least one whole window between them",
       fix: `windows last ${duration(window.length_s)} and are counted from ${utc(new Date(1000 * window.origin))}; move the times apart`,
     });
   }
@@ -72,19 +72,19 @@ function makeForm(controls, onsubmit, buttons) {
       controls.to && field("To (UTC)", controls.to),
       controls.labels.map(([name, select]) => field(name, select)),
     ),
-    h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k, and recommend one")),
+    h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
     h("div", { class: "buttons" }, buttons),
   );
 }
 
 function describeUtility(utility) {
-  if (!utility.n_sketches) return "There is no sketch yet, so there is nothing to decode.";
-  const snr = `Signal to noise of everything held now: ${rounded(utility.snr)}.`;
+  if (!utility.n_sketches) return "There is no sketch to decode yet.";
+  const snr = `Signal to noise of all stored sketches: ${rounded(utility.snr)}.`;
   const band = utility.band ? ` For this k, ${utility.band.statement}; 1 is k-means on the raw records.` : "";
   return snr + band;
 }
 
-/** Keep the prediction beside the form in step with k. */
+/** Update the prediction beside the form when k changes. */
 function predict(study, controls, signal) {
   const words = h("p", { class: "prediction", "aria-live": "polite" });
   let latest = 0;
@@ -92,7 +92,7 @@ function predict(study, controls, signal) {
     const turn = (latest += 1);
     if (!controls.k.reportValidity()) return;
     const path = `/v1/studies/${study.study_id}/utility?n_clusters=${Number(controls.k.value)}`;
-    const text = await ask(path, { signal }).then(describeUtility, (error) => {
+    const text = await request(path, { signal }).then(describeUtility, (error) => {
       if (!(error instanceof Problem)) return "";
       return `No prediction: ${error.field ?? ""} ${error.rule}.`;
     });
@@ -103,7 +103,7 @@ function predict(study, controls, signal) {
   return words;
 }
 
-/** The card with form, progress and result; `decode` is one to show at once. */
+/** The card with form, progress and result; `decode` is an existing decode to show at once. */
 export function decodePanel(study, plan, decode, signal) {
   const controls = makeControls(plan);
   const start = h("button", { type: "submit", class: "main" }, "Decode");
@@ -113,7 +113,7 @@ export function decodePanel(study, plan, decode, signal) {
   const place = h("div", { class: "result" });
   let running = null;
 
-  function tell({ state, progress: done }) {
+  function report({ state, progress: done }) {
     bar.value = done;
     progress.lastChild.textContent = state === "running" ? share(done) : state;
   }
@@ -126,12 +126,12 @@ export function decodePanel(study, plan, decode, signal) {
 
   async function run(begin) {
     setBusy(true);
-    tell({ state: "queued", progress: 0 });
+    report({ state: "queued", progress: 0 });
     try {
       running = await begin();
-      const ended = await follow(running, tell, signal);
+      const ended = await follow(running, report, signal);
       place.replaceChildren(await showEnd(ended, plan, signal));
-      announce(`The decode has ${ended.state}.`);
+      announce(`Decode ${ended.state}.`);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Problem)) throw error;
@@ -144,14 +144,14 @@ export function decodePanel(study, plan, decode, signal) {
 
   async function create() {
     const body = readRequest(controls, plan);
-    const made = await ask(`/v1/studies/${study.study_id}/decodes`, { method: "POST", body, signal });
-    // So that reloading the page finds it again.
+    const made = await request(`/v1/studies/${study.study_id}/decodes`, { method: "POST", body, signal });
+    // Reloading the page then shows the same decode.
     history.replaceState(null, "", `#studies/${study.study_id}/decodes/${made.decode_id}`);
     return made.decode_id;
   }
 
   cancel.addEventListener("click", async () => {
-    if (running) await ask(`/v1/decodes/${running}`, { method: "DELETE", signal }).catch(() => {});
+    if (running) await request(`/v1/decodes/${running}`, { method: "DELETE", signal }).catch(() => {});
   });
   const submit = (event) => {
     event.preventDefault();
@@ -171,7 +171,7 @@ export function decodePanel(study, plan, decode, signal) {
 
 async function showEnd(decode, plan, signal) {
   if (decode.state === "succeeded") {
-    const snapshot = await ask(`/v1/snapshots/${decode.snapshot_id}`, { signal });
+    const snapshot = await request(`/v1/snapshots/${decode.snapshot_id}`, { signal });
     return showResult(decode, snapshot, plan);
   }
   if (decode.problem) return problemBox(new Problem(decode.problem, decode.problem.status));

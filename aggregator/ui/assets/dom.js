@@ -1,4 +1,4 @@
-// Elements from data. What comes from outside becomes text nodes, never markup.
+// Elements from data. External text becomes text nodes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,22 +12,22 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** Make an element of HTML; an attribute that is a function listens, e.g. `onclick`. */
+/** Create an HTML element; an attribute that is a function becomes a listener, such as `onclick`. */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** Make an element of SVG. */
+/** Create an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Say something to who listens rather than looks. */
+/** Announce a text to screen readers. */
 export function announce(text) {
   document.getElementById("status").textContent = text;
 }
 
-/** Make a table that scrolls sideways by itself; cells may be text or elements. */
+/** Create a table that scrolls sideways; cells may be text or elements. */
 export function table(caption, heads, rows, { numeric = [], rowClass = null } = {}) {
   const align = (i) => (numeric.includes(i) ? "number" : null);
   return h(
@@ -55,7 +55,7 @@ export function table(caption, heads, rows, { numeric = [], rowClass = null } = 
 
 /** Show an RFC 9457 problem with its field, rule and fix. */
 export function problemBox(problem) {
-  const told = [
+  const facts = [
     ["field", problem.field],
     ["rule", problem.rule],
     ["fix", problem.fix],
@@ -64,7 +64,7 @@ export function problemBox(problem) {
     "div",
     { class: "problem", role: "alert" },
     h("h3", {}, problem.title),
-    h("dl", {}, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     problem.page && h("p", {}, h("a", { href: problem.page }, "about this problem")),
   );
 }

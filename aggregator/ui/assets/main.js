@@ -1,4 +1,4 @@
-// Which view is shown: that of the address behind the #, once there is a key.
+// Router: show the view that the address names after the #, once there is a key.
 
 import { Problem, key, tryKey } from "./api.js";
 import { announce, h, problemBox } from "./dom.js";
@@ -29,7 +29,7 @@ function showSession() {
 
 function showDoor() {
   const signal = leave.signal;
-  // Without a name, so that no submission of the browser's own could carry it.
+  // The input has no name, so that the browser's own form submission cannot contain the key.
   const input = h("input", {
     id: "key",
     type: "password",
@@ -60,7 +60,7 @@ function showDoor() {
       "section",
       { class: "card door" },
       h("h1", { tabindex: "-1" }, "See the picture, never a stroke"),
-      h("p", {}, "Studies, devices and decodes of this server, for whoever holds a key of an analyst or operator."),
+      h("p", {}, "See the studies, devices and decodes of this server. You need the key of an analyst or operator."),
       h(
         "form",
         { onsubmit: enter },
@@ -71,9 +71,9 @@ function showDoor() {
       h(
         "p",
         { class: "note" },
-        "The key stays in this tab until you forget it or close the tab. It is sent to this server alone, in a header. ",
+        "The key stays in this tab until you press “Forget the key” or close the tab. It is sent only to this server, in a header. Create a key with ",
         h("code", {}, "sfumato key create --scope analyst"),
-        " makes one.",
+        ".",
       ),
     ),
   );

@@ -1,4 +1,4 @@
-// A study's plan and promise, in words.
+// A study's plan and guarantee, in words.
 
 import { h, table } from "./dom.js";
 import { MECHANISMS, NEIGHBOURS, count, duration, exact, rounded, short, utc, whole } from "./words.js";
@@ -10,16 +10,16 @@ function describeWindow(window) {
 }
 
 function describeRecords(plan) {
-  if (plan.release.neighbouring === "add-remove-one") return "any number, which stays secret";
+  if (plan.release.neighbouring === "add-remove-one") return "any number; it stays secret";
   return `${whole(plan.least_records)} to ${whole(plan.most_records)}`;
 }
 
 function describePerson(most) {
-  return most === "unknown" ? "unknown how many in a window" : `${count(most, "record")} at most in a window`;
+  return most === "unknown" ? "unknown number per window" : `at most ${count(most, "record")} per window`;
 }
 
 function describeClusters(most) {
-  return most === "unknown" ? "unknown how many will be asked for" : `planned for up to ${whole(most)}`;
+  return most === "unknown" ? "unknown number" : `planned for up to ${whole(most)}`;
 }
 
 function facts(plan, digest) {
@@ -27,13 +27,13 @@ function facts(plan, digest) {
   return [
     ["Mechanism", `${MECHANISMS[release.mechanism] ?? release.mechanism}, drawn on each device`],
     ["Epsilon", exact(release.epsilon)],
-    ["Delta", release.delta === "0" ? "0: the promise has no exceptions" : exact(release.delta)],
-    ["Neighbouring", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
+    ["Delta", release.delta === "0" ? "0: the guarantee has no exceptions" : exact(release.delta)],
+    ["Relation", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
     ["Records of one person", describePerson(plan.max_records_per_person)],
     ["Clusters", describeClusters(plan.most_clusters)],
     ["Windows", describeWindow(plan.window)],
     ["Records in a sketch", describeRecords(plan)],
-    ["Sketches", `${whole(plan.most_sketches)} at most, ${whole(plan.most_sketches_per_device)} of one device, each of ${count(plan.statistic.n_frequencies, "frequency", "frequencies")}`],
+    ["Sketches", `at most ${whole(plan.most_sketches)}, ${whole(plan.most_sketches_per_device)} per device, each of ${count(plan.statistic.n_frequencies, "frequency", "frequencies")}`],
     [
       "Labels",
       plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",
@@ -50,17 +50,17 @@ function showPeople(privacy) {
     person.multiple_epsilon,
     person.multiple_delta,
   ]);
-  const headings = ["Records in a window", "Windows", "Epsilon", "Multiple of epsilon", "Delta there"];
+  const headings = ["Records per window", "Windows", "Epsilon", "Multiple of epsilon", "Delta at the multiple"];
   return [
     h("h3", {}, "People with several records"),
     table("People with several records", headings, rows, { numeric: [0, 1, 2, 3, 4] }),
-    h("p", { class: "note" }, "Epsilon is at the delta of one sketch. The multiple is that of one sketch, times records and windows."),
+    h("p", { class: "note" }, "Epsilon holds at the delta of one sketch. The multiple is the epsilon of one sketch times records and windows."),
   ];
 }
 
 function showLimits(privacy) {
   return [
-    privacy.warnings.length > 0 && h("ul", { class: "warnings", "aria-label": "Warnings of the plan" }, privacy.warnings.map((text) => h("li", {}, text))),
+    privacy.warnings.length > 0 && h("ul", { class: "warnings", "aria-label": "Warnings about the plan" }, privacy.warnings.map((text) => h("li", {}, text))),
     h("h3", {}, "What everybody may see"),
     h("dl", { class: "facts" }, privacy.public.map(({ what, detail, seen_by: by }) => [h("dt", {}, what), h("dd", {}, `${detail} Seen by the server; ${by}.`)])),
     h("h3", {}, "What is not protected"),
@@ -68,7 +68,7 @@ function showLimits(privacy) {
   ];
 }
 
-/** Show the plan of a study beside what it promises. */
+/** Show the plan of a study with its guarantee. */
 export function showPlan({ plan, plan_digest: digest }, privacy) {
   const rows = plan.dimensions.map((dimension) => [
     dimension.name,
@@ -80,11 +80,11 @@ export function showPlan({ plan, plan_digest: digest }, privacy) {
   return h(
     "section",
     { class: "card" },
-    h("h2", {}, "What the plan says"),
+    h("h2", {}, "Plan and guarantee"),
     h("blockquote", {}, privacy.statement),
     h("h3", {}, "Dimensions"),
-    table("Dimensions", ["Dimension", "Unit", "From", "To", "Spread in a cluster"], rows, { numeric: [2, 3, 4] }),
-    h("p", { class: "note" }, "Values outside the bounds are clipped on the device. Bounds and spreads are public guesses, not read off the data."),
+    table("Dimensions", ["Dimension", "Unit", "From", "To", "Spread within a cluster"], rows, { numeric: [2, 3, 4] }),
+    h("p", { class: "note" }, "The device clips values outside the bounds. Bounds and spreads are public guesses; they are not computed from the data."),
     h("dl", { class: "facts" }, facts(plan, digest).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     showPeople(privacy),
     showLimits(privacy),

@@ -1,4 +1,4 @@
-// Centroids as profile lines over one axis for each dimension, as wide as their weight.
+// Centroids as profile lines over one axis per dimension; the line width shows the weight.
 
 import { h, s } from "./dom.js";
 import { rounded, share, unitOf } from "./words.js";
@@ -13,20 +13,20 @@ const LEAST_WIDTH = 1.5;
 const MOST_WIDTH = 16;
 const LABEL_GAP = 19;
 
-/** Round steps between two values, about as many as asked. */
+/** Round ticks between two values, about as many as wanted. */
 export function ticksBetween(low, high, wanted) {
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const ticks = [];
   for (let i = Math.ceil(low / step); i * step <= high; i += 1) {
-    // Without a sign where it is zero.
+    // Adding 0 turns -0 into 0.
     ticks.push(i * step + 0);
   }
   return ticks;
 }
 
-/** The values that an axis spans: the plan's bounds, or those found with their spreads. */
+/** The range of an axis: the plan's bounds, or the centroids with their spreads. */
 export function rangeOf(rows, dimensions, i, whole) {
   const { lower, upper } = dimensions[i];
   if (whole) return [lower, upper];
@@ -34,7 +34,7 @@ export function rangeOf(rows, dimensions, i, whole) {
   const low = Math.max(lower, Math.min(...reach(-1)));
   const high = Math.min(upper, Math.max(...reach(1)));
   const room = 0.06 * (high - low);
-  // Nothing to tell apart, so nothing to enlarge.
+  // All values are equal, so there is nothing to enlarge.
   if (!(high - low > 1e-6 * (upper - lower))) return [lower, upper];
   return [Math.max(lower, low - room), Math.min(upper, high + room)];
 }
@@ -54,12 +54,12 @@ function ribbon(upper, lower) {
   return `${curve(upper)}L${curve(lower.reverse()).slice(1)}Z`;
 }
 
-// Names of a kind often differ in their last letters.
+// Similar names often differ in their last letters.
 function cut(text, length) {
   return text.length > length ? `${text.slice(0, Math.max(1, length - 3))}…${text.slice(-2)}` : text;
 }
 
-/** Move labels apart, keeping their order and staying inside. */
+/** Move labels apart; keep their order and stay inside. */
 export function spreadOut(levels, gap, most) {
   const order = levels.map((_, i) => i).sort((a, b) => levels[a] - levels[b]);
   const placed = [...levels];
@@ -85,7 +85,7 @@ function drawAxis(dimension, x, gap, range, level, isLast) {
     s("text", { x, y: 33, class: "unit" }, cut(unitOf(dimension), room)),
     ticks.map((tick) => [
       s("line", { x1: x - 3, x2: x + 3, y1: level(tick), y2: level(tick) }),
-      // Beyond the last axis stand the shares.
+      // The shares are to the right of the last axis.
       s("text", { x: isLast ? x - 6 : x + 6, y: level(tick) + 3.5, class: "tick", "text-anchor": isLast ? "end" : "start" }, rounded(tick)),
     ]),
   );
@@ -134,7 +134,7 @@ function draw(rows, dimensions, wanted, whole) {
       "aria-label": `Profiles of ${rows.length} clusters over ${n} dimensions; the table below has the values`,
     },
     s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
-    // The heavy ones lie below, so that no line is hidden.
+    // Draw heavy clusters first, so that no line is hidden.
     rows.map((row) => drawCluster(row, places, levels, heaviest)),
     dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1)),
     drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end"),
@@ -142,7 +142,7 @@ function draw(rows, dimensions, wanted, whole) {
   );
 }
 
-/** Make the picture; it is drawn anew when its width changes. */
+/** Create the picture; it is redrawn when its width changes. */
 export function makePlot(rows, dimensions) {
   const canvas = h("div", { class: "scroll plot", role: "region", "aria-label": "Picture of the centroids", tabindex: "0" });
   const whole = h("input", { type: "checkbox" });
@@ -169,7 +169,7 @@ export function makePlot(rows, dimensions) {
     "figure",
     {},
     canvas,
-    h("figcaption", {}, h("span", {}, "Lines are as wide as their share; the soft bands are one standard deviation."), h("label", { class: "check" }, whole, h("span", {}, "Axes over the plan's whole bounds"))),
+    h("figcaption", {}, h("span", {}, "The width of a line shows the share of its cluster. Soft bands show one standard deviation."), h("label", { class: "check" }, whole, h("span", {}, "Show the plan's whole bounds"))),
   );
   return { node, highlight };
 }

@@ -1,4 +1,4 @@
-// The answer of a decode: table, picture, and how far to trust it.
+// The result of a decode: table, picture, verdict and evidence.
 
 import { h, table } from "./dom.js";
 import { makePlot } from "./plot.js";
@@ -36,7 +36,7 @@ function listWarnings(result, snapshot) {
   const warnings = [...result.warnings];
   if (snapshot.excluded_devices.length) {
     warnings.unshift(
-      `${count(snapshot.excluded_devices.length, "device")} in this result ${snapshot.excluded_devices.length === 1 ? "was" : "were"} excluded since: do not rely on it, decode again`,
+      `${count(snapshot.excluded_devices.length, "device")} in this result ${snapshot.excluded_devices.length === 1 ? "was" : "were"} excluded later: do not use it, decode again`,
     );
   }
   if (!warnings.length) return null;
@@ -62,7 +62,7 @@ function showQuality(result) {
     { class: "quality" },
     h("strong", {}, `Signal to noise ${rounded(result.snr)}: `),
     `${band.statement}. `,
-    h("span", { class: "note" }, "Relative SSE compares with k-means on the raw records, which is 1; nine answers in ten with like evidence lay in this range."),
+    h("span", { class: "note" }, "Relative SSE is the squared error divided by that of k-means on the raw records. Nine in ten answers with similar evidence were in this range."),
   );
 }
 
@@ -72,9 +72,9 @@ function showChoice(choice) {
     whole(i + 1),
     rounded(residual),
     rounded(choice.noise_floors[i]),
-    i + 1 === choice.recommended ? "recommended" : i + 1 >= (choice.least ?? Infinity) && i + 1 <= choice.most ? "fair" : "",
+    i + 1 === choice.recommended ? "recommended" : i + 1 >= (choice.least ?? Infinity) && i + 1 <= choice.most ? "plausible" : "",
   ]);
-  const heads = ["Clusters", "Left unexplained", "By noise alone", ""];
+  const heads = ["Clusters", "Unexplained", "Expected from noise", ""];
   return h(
     "details",
     { open: true },
@@ -88,7 +88,7 @@ function showTable(rows, dimensions, pick) {
   const cells = rows.map((row) => [
     h(
       "button",
-      { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Cluster ${row.number}: show alone`, onclick: () => pick(row.number) },
+      { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Highlight cluster ${row.number}`, onclick: () => pick(row.number) },
       whole(row.number),
     ),
     share(row.weight),
@@ -105,10 +105,10 @@ function describeEvidence(evidence) {
   if (!evidence) return [];
   return [
     ["Model", evidence.model],
-    ["Held out of the fit", `missed ${rounded(evidence.held_out)} times as much as noise would make it`],
-    ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, ${share(evidence.worst_disagreement)} at most`],
-    ["Spread in a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
-    ["Beyond the bounds", share(evidence.edge_share)],
+    ["Held-out misfit", `${rounded(evidence.held_out)} times what noise would cause`],
+    ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, at most ${share(evidence.worst_disagreement)}`],
+    ["Spread within a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
+    ["Outside the bounds", share(evidence.edge_share)],
   ];
 }
 
@@ -116,23 +116,23 @@ function showDetails(decode, result) {
   return [
     ["Decoder", `${decode.decoder}, version ${decode.decoder_version}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
     ...describeEvidence(result.evidence),
-    ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}, ${share(result.agreement)} of which agree with the best`],
-    ["Left unexplained", `${rounded(result.residual)}, of which noise alone explains ${rounded(result.noise_floor)}`],
+    ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}; ${share(result.agreement)} of them agree with the best`],
+    ["Unexplained", `${rounded(result.residual)}; noise alone explains ${rounded(result.noise_floor)} of it`],
     ["Privacy", result.privacy.statement],
   ];
 }
 
-/** Put centroids that should not be used behind a click. */
+/** Hide centroids that should not be used behind a click. */
 function withhold(result, nodes) {
   if (result.verdict?.word !== "do not use") return h("div", {}, nodes);
-  return h("details", {}, h("summary", {}, "Show the centroids all the same"), nodes);
+  return h("details", {}, h("summary", {}, "Show the centroids anyway"), nodes);
 }
 
-/** Show centroids with weights, drawn and as a table, and what they are worth. */
+/** Show centroids with weights as a picture and a table, with their quality. */
 export function showResult(decode, snapshot, plan) {
   const { result } = decode;
   const rows = sortByWeight(result);
-  // Bounds stand in the plan, names and units in both.
+  // Only the plan has the bounds; plan and result both have names and units.
   const dimensions = plan.dimensions;
   const plot = makePlot(rows, dimensions);
   let picked = null;
@@ -163,8 +163,8 @@ export function showResult(decode, snapshot, plan) {
     listWarnings(result, snapshot),
     showChoice(result.choice),
     withhold(result, [plot.node, centroids]),
-    blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be told from noise.`),
-    rows[0].spread && h("p", { class: "note" }, "± is one standard deviation inside the cluster."),
-    h("details", {}, h("summary", {}, "How it was found"), h("dl", { class: "facts" }, showDetails(decode, result).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
+    blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
+    rows[0].spread && h("p", { class: "note" }, "± is one standard deviation within the cluster."),
+    h("details", {}, h("summary", {}, "Details of the decode"), h("dl", { class: "facts" }, showDetails(decode, result).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
   );
 }

@@ -1,10 +1,10 @@
 // The list of studies.
 
-import { ask } from "./api.js";
+import { request } from "./api.js";
 import { h, table } from "./dom.js";
 import { ago, stateOf, utc, whole } from "./words.js";
 
-/** A time as how long ago it was, with the time itself at hand. */
+/** The age of a time, with the time itself as a tooltip. */
 export function when(text, never = "never") {
   if (text === null) return never;
   return h("time", { datetime: text, title: utc(new Date(text)) }, ago(text));
@@ -14,7 +14,7 @@ export function pill(state, words = state) {
   return h("span", { class: `pill ${state}` }, words);
 }
 
-/** A list that grows by a page each time its button is pressed. */
+/** A list that loads one more page each time its button is pressed. */
 export async function paged(path, render, signal) {
   const items = [];
   const place = h("div");
@@ -22,7 +22,7 @@ export async function paged(path, render, signal) {
   let page = null;
   async function load() {
     const query = page === null ? "" : `?page=${encodeURIComponent(page)}`;
-    const found = await ask(path + query, { signal });
+    const found = await request(path + query, { signal });
     items.push(...found.items);
     page = found.next_page;
     place.replaceChildren(render(items), page === null ? "" : more);

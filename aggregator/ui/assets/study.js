@@ -1,6 +1,6 @@
-// One study: what it holds, what can be decoded from it, its plan, devices and refusals.
+// One study: totals, decodes, plan, devices and refusals.
 
-import { Problem, ask } from "./api.js";
+import { Problem, request } from "./api.js";
 import { decodePanel } from "./decode.js";
 import { h, problemBox, table } from "./dom.js";
 import { showPlan } from "./plan.js";
@@ -54,13 +54,13 @@ function renderRefusals({ items, plan_refusals: owners }) {
       "this server",
       count(number, "sketch", "sketches"),
     ]),
-    ...owners.map(({ rule, n_devices: number }) => [rule, "owners, of the plan", count(number, "device")]),
+    ...owners.map(({ rule, n_devices: number }) => [rule, "owners, who refuse the plan", count(number, "device")]),
   ];
   if (!rows.length) return h("p", { class: "empty" }, "Nothing was refused.");
-  return table("Refusals", ["Reason", "Refused by", "How often"], rows, { numeric: [2] });
+  return table("Refusals", ["Reason", "Refused by", "Count"], rows, { numeric: [2] });
 }
 
-/** A card whose content is on its way; a problem takes the place of what did not come. */
+/** A card whose content is loading; a problem replaces content that cannot be loaded. */
 function section(title, content, signal) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
   content
@@ -76,13 +76,13 @@ function section(title, content, signal) {
 export async function showStudy(study, decode, signal) {
   const path = `/v1/studies/${study}`;
   const [summary, plan, privacy] = await Promise.all(
-    ["", "/plan", "/privacy"].map((part) => ask(path + part, { signal })),
+    ["", "/plan", "/privacy"].map((part) => request(path + part, { signal })),
   );
   return [
     ...showSummary(summary),
     decodePanel(summary, plan.plan, decode, signal),
     section("Devices", paged(`${path}/devices`, renderDevices, signal), signal),
-    section("Refusals", ask(`${path}/refusals`, { signal }).then(renderRefusals), signal),
+    section("Refusals", request(`${path}/refusals`, { signal }).then(renderRefusals), signal),
     showPlan(plan, privacy),
   ];
 }

@@ -1,4 +1,4 @@
-// Numbers, times and choices in words.
+// Numbers, times and settings as text.
 
 const WHOLE = new Intl.NumberFormat("en");
 const ROUNDED = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
@@ -17,8 +17,8 @@ export const MECHANISMS = {
 };
 
 export const NEIGHBOURS = {
-  "replace-one": "what one record says is protected; how many records there are is public",
-  "add-remove-one": "that a record is there at all is protected; how many there are is told with noise",
+  "replace-one": "hides the values of a record; the number of records is public",
+  "add-remove-one": "hides that a record exists; the number of records is released with noise",
 };
 
 export function count(number, one, many = `${one}s`) {
@@ -42,13 +42,13 @@ export function fixed(number, decimals) {
   return new Intl.NumberFormat("en", options).format(number);
 }
 
-/** Decimals by which the largest of some values has four digits. */
+/** Decimals that give the largest value four digits. */
 export function decimalsOf(values) {
   const largest = Math.max(...values.map(Math.abs));
   return largest ? Math.min(20, Math.max(0, 3 - Math.floor(Math.log10(largest)))) : 0;
 }
 
-/** An exact number as the plan has it, e.g. 1/10, with its decimal value. */
+/** An exact number of the plan, such as 1/10, with its decimal value. */
 export function exact(text) {
   const [above, below] = text.split("/").map(Number);
   return below ? `${text} (${ROUNDED.format(above / below)})` : text;
@@ -70,14 +70,14 @@ export function utc(time) {
   return `${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
-/** How long ago a time is, in its largest unit. */
+/** The age of a time, in its largest unit. */
 export function ago(text, now = Date.now()) {
   const seconds = (new Date(text).getTime() - now) / 1000;
   const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
   return RELATIVE.format(Math.trunc(seconds / size), unit);
 }
 
-/** The first and the last digits of an identity tell it from others. */
+/** Shorten an identity to its first and last digits. */
 export function short(identity) {
   return `${identity.slice(0, 8)}…${identity.slice(-4)}`;
 }
@@ -90,8 +90,8 @@ export function withUnit(dimension) {
   return unitOf(dimension) ? `${dimension.name} (${dimension.unit})` : dimension.name;
 }
 
-/** A study's state, and until when a closed one takes what was on its way. */
+/** A study's state, and the time until which a closed study accepts late sketches. */
 export function stateOf(study) {
   if (study.accept_until === null) return study.state;
-  return `${study.state}, takes sketches on their way until ${utc(new Date(study.accept_until))}`;
+  return `${study.state}, accepts late sketches until ${utc(new Date(study.accept_until))}`;
 }

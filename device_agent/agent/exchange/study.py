@@ -93,4 +93,4 @@ class Study:
 
 def _connection_of(device: Device) -> tuple[object, ...]:
     """Return the values whose change needs another connection."""
-    return device.settings.server, device.settings.house.tls, device.key
+    return device.settings.server, device.settings.tls, device.key

@@ -24,8 +24,8 @@ from device_agent.agent.reading.windows import (
     restore_accumulator,
     store_changes,
 )
-from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import Position, RecordBatch
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.positions import StoredPosition, load_positions, write_positions
 from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
 from device_agent.store.streams import load_stream, note_origins

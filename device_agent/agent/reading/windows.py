@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading.release import release_window
-from device_agent.settings.agent_settings import StreamSettings
 from device_agent.sources import (
     KnownPosition,
     Position,
@@ -21,6 +20,7 @@ from device_agent.sources import (
     SourceChanges,
     open_source,
 )
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import transaction
 from device_agent.store.digest_key import load_digest_key
 from device_agent.store.key import key_folder
@@ -221,9 +221,11 @@ class WindowReader:
                 self.summary.messages.append(difference)
 
     def _add_all(self) -> None:
+        # Not by `read_batch`, which gives nothing when the source is slow.
+        batches = self.source.read()
         while not self.is_outbox_full():
             try:
-                batch = self.source.read_batch()
+                batch = next(batches, None)
             except RecordError:
                 if self.n_unsaved:
                     self.checkpoint()
@@ -273,7 +275,7 @@ class WindowReader:
 
     def is_outbox_full(self) -> bool:
         """Return whether no more windows may be closed: too many sketches wait already."""
-        most = self.device.settings.house.outbox_bytes
+        most = self.device.settings.outbox.most_bytes
         if self._waiting_bytes is None or self._waiting_bytes >= most:
             self._waiting_bytes = count_waiting_bytes(self.device.connection)
         return self._waiting_bytes >= most

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +22,20 @@ from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_del
 from shared.privacy.mechanisms.kind import MechanismKind
 from shared.privacy.polygon import GON24, LatticePolygon
 from shared.privacy.samplers import (
+    EXPONENT_BITS,
     UNIT,
     RandomSource,
     collect_accepted,
     draw_below,
-    draw_geometric,
+    draw_below_wide,
+    draw_exponent,
 )
 from shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1
+_WIDEST = 1 << 58
+"""Coordinates up to here, times those of a facet, fit 64 bits. Others need Python integers."""
 _TAIL = 64 * math.log(2.0)
 """Bounds on noise fail with probability below exp of minus this, 2^-64."""
 
@@ -202,11 +206,13 @@ class DiscreteKNorm:
 
     def draw_noise(self, source: RandomSource) -> NDArray[np.int64]:
         """Draw one noise vector: shape ``(D,)``, real parts, imaginary parts, then any count."""
-        steps = draw_geometric(source, self.rate, self.n_coordinates + 1)
-        radius = self.shift + sum(int(step) for step in steps)
+        # Geometrics in Python integers, without the limit of ``draw_geometric``.
+        low, high = draw_exponent(source, self.n_coordinates + 1)
+        drawn = zip(low.tolist(), high.tolist(), strict=True)
+        radius = self.shift + sum((x + (y << EXPONENT_BITS)) // self.rate for x, y in drawn)
         x, y = draw_in_polygon(source, self.polygon, radius, self.n_frequencies)
-        counts = draw_below(source, 2 * radius + 1, self.n_counts) - radius
-        return np.concatenate([x, y, counts])
+        counts = _draw_centred(source, radius, self.n_counts)
+        return np.concatenate([_wrap(x), _wrap(y), _wrap(counts)])
 
 
 def draw_in_polygon(
@@ -215,16 +221,33 @@ def draw_in_polygon(
     """Draw points uniform on the lattice points of ``radius * P``: two arrays, ``(count,)``.
 
     Drawn uniformly from the surrounding square and kept when inside. The share kept, and so the
-    time, depends on the radius only through rounding.
+    time, depends on the radius only through rounding. The arrays are int64, and Python integers
+    where the test of membership needs more than 64 bits.
     """
     reach = polygon.inradius * radius
 
     def draw_batch(size: int) -> NDArray[np.int64]:
-        square = (draw_below(source, 2 * reach + 1, 2 * size) - reach).reshape(2, size)
+        square = _draw_centred(source, reach, 2 * size).reshape(2, size)
         return square[:, polygon.contains(square[0], square[1], radius)]
 
     x, y = collect_accepted(draw_batch, count=count, share=0.79)
     return x, y
+
+
+def _draw_centred(source: RandomSource, reach: int, count: int) -> NDArray[Any]:
+    """Draw integers uniform on ``-reach .. reach``: int64 up to ``_WIDEST``, else Python's."""
+    if reach <= _WIDEST:
+        return draw_below(source, 2 * reach + 1, count) - reach
+    drawn = [draw_below_wide(source, 2 * reach + 1) - reach for _ in range(count)]
+    return np.array(drawn, dtype=object)
+
+
+def _wrap(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Reduce integers modulo 2^64, as the sums are."""
+    if values.dtype != object:
+        return values
+    residues = [value % (1 << 64) for value in values.tolist()]
+    return np.array(residues, dtype=np.uint64).view(np.int64)
 
 
 def _calibrate(target: PrivacyTarget) -> DiscreteKNorm:

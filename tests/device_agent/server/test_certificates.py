@@ -34,7 +34,7 @@ def test_a_wrong_variable_is_a_refused_setting(
 
 def test_authorities_and_certificate_are_read_beside_the_configuration(tmp_path: Path) -> None:
     text = '[tls]\nca_file = "ca.pem"\ncertificate = "/etc/d.crt"\n'
-    tls = load_settings(write(tmp_path, GOOD + text), {}).house.tls
+    tls = load_settings(write(tmp_path, GOOD + text), {}).tls
     assert tls == TlsSettings(ca_file=tmp_path / "ca.pem", certificate=Path("/etc/d.crt"))
 
 

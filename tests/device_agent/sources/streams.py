@@ -4,21 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from device_agent.settings.agent_settings import StreamSettings
-from device_agent.settings.source_tables import read_fields, read_source
-from device_agent.settings.toml_table import Table
 from device_agent.sources import KnownPosition, RecordSource, open_source
+from device_agent.sources.settings import StreamSettings
+from shared.structure import structure
 
 
 def make_stream(
     folder: Path, *, name: str = "meter", columns: dict[str, Any] | None = None, **source: Any
 ) -> StreamSettings:
-    fields = columns or {}
-    return StreamSettings(
-        name=name,
-        source=read_source(source, "streams[0].source", folder),
-        columns=read_fields(Table(fields, "streams[0].columns", tuple(fields))),
-    )
+    document = {"name": name, "source": source, "columns": columns or {}}
+    return structure(StreamSettings, document, "streams[0]", folder=folder)
 
 
 DIGEST_KEY = bytes(range(32))

@@ -327,7 +327,7 @@ def test_a_new_version_of_a_file_whose_digest_nobody_can_check_is_refused(
     monkeypatch.setattr(streams, "DIGEST_KEY", bytes(32))
     (tmp_path / "new").write_text(HEADER + lines(1, 2, 3))
     (tmp_path / "new").rename(path)
-    with pytest.raises(LedgerError, match="cannot be told from another file"):
+    with pytest.raises(LedgerError, match="cannot be recognised"):
         reader.once()
 
 

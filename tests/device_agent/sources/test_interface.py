@@ -23,7 +23,7 @@ def test_the_example_of_a_source_is_a_source(
     monkeypatch.setattr(interface, "Counting", example.globs["Counting"], raising=False)
     entry = EntryPoint("counting", "device_agent.sources.interface:Counting", "sfumato.sources")
     monkeypatch.setattr(metadata, "entry_points", lambda **_: EntryPoints([entry]))
-    reader = Reader(make_stream(tmp_path, kind="counting", options={"limit": 25}))
+    reader = Reader(make_stream(tmp_path, kind="counting", limit=25))
     assert reader.once(limit=4) == [0, 1, 2, 3]
     assert reader.once() == list(range(4, 25))
     assert reader.once() == []
@@ -37,7 +37,7 @@ def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
 
 
 def test_unit_docstrings_hold() -> None:
-    from device_agent.settings import units
+    from device_agent.sources import units
 
     assert doctest.testmod(units).failed == 0
 
@@ -75,7 +75,7 @@ GOOD: dict[str, dict[str, Any]] = {
         ("csv", {"replaced": "follow"}, "replaced"),
         ("folder", {"replaced": "rewritten"}, "replaced"),
         ("csv", {"missing": "maybe"}, "missing"),
-        ("csv", {"header": [1]}, "header"),
+        ("csv", {"header": [1]}, "header[0]"),
         ("csv", {"timestamp_zone": "Mars/Olympus"}, "timestamp_zone"),
         ("csv", {"timestamp_format": "unix_s"}, "timestamp_format"),
         ("csv", {"typo": 1}, "typo"),

@@ -93,7 +93,7 @@ def test_a_source_that_another_agent_reads_is_refused_until_it_ends(
         with pytest.raises(LedgerError) as caught:
             reader.once()
         assert caught.value.field == str(path)
-        assert "a source has one reader" in caught.value.rule
+        assert "a source must have one reader" in caught.value.rule
         assert "stop the other one" in str(caught.value.fix)
     assert reader.once() == [1]
 

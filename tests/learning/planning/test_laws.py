@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from analyst.planning.advice import format_law
 from learning.planning.laws import LAW_CHOICES, choose_radius_law, describe_law
 from shared.core import RadiusLaw
-from shared.plan.encoding import structure
+from shared.structure import structure
 
 snrs = st.floats(0.0, 1e12)
 

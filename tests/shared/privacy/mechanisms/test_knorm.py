@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import PrivacyError
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
+from shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
 from shared.privacy.polygon import GON24
 from shared.privacy.samplers import UNIT
 from shared.privacy.testing import SeededSource
@@ -82,6 +82,27 @@ def test_noise_stays_far_below_its_bound() -> None:
     largest = max(int(np.abs(mechanism.draw_noise(SeededSource(i))).max()) for i in range(50))
     assert largest < mechanism.noise_bound
     assert mechanism.noise_bound < 3 * largest
+
+
+def test_a_body_too_large_for_64_bits_is_filled_evenly() -> None:
+    # Seeded; the half body holds 1/4 of the points, +- 0.014 at 3.5 standard deviations.
+    radius = 1 << 70
+    x, y = draw_in_polygon(SeededSource(5), GON24, radius, 12_000)
+    assert GON24.contains(x, y, radius).all()
+    inner = float(GON24.contains(x, y, radius // 2).mean())
+    assert abs(inner - 0.25) < 0.014
+    assert abs(float((x < 0).mean()) - 0.5) < 0.016
+    assert abs(float((y % 2 == 0).mean()) - 0.5) < 0.016
+
+
+def test_noise_beyond_64_bits_is_reduced_as_the_sums_are() -> None:
+    wide = DiscreteKNorm(
+        n_frequencies=100, norm_sensitivity=1, rate=1, neighbouring="add-remove-one", n_counts=1
+    )
+    noise = wide.draw_noise(SeededSource(2))
+    assert noise.dtype == np.int64
+    assert noise.shape == (201,)
+    assert np.abs(noise.astype(float)).max() > 2.0**61
 
 
 def test_sums_are_not_changed_in_place_and_noise_is_fresh() -> None:

@@ -74,7 +74,7 @@ def find_conversion(rule: str, *, field: str) -> Conversion:
     rule
         Two units of one quantity with an arrow between them.
     field
-        The setting, for messages.
+        The name of the key, for messages.
 
     Raises
     ------

@@ -1,0 +1,274 @@
+"""Settings of streams, the settings that every source has, and the registry of kinds of sources.
+
+Each kind declares its own settings beside its code; ``shared.structure`` reads them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from device_agent.sources.units import Conversion, find_conversion
+from shared.errors import ConfigError
+from shared.privacy import Origin
+from shared.structure import Rule, Short, Tagged, Text
+from shared.wire import STREAM_NAME_RULE, is_stream_name
+
+if TYPE_CHECKING:
+    from device_agent.sources.interface import RecordSource
+
+ENTRY_POINTS = "sfumato.sources"
+"""Group of entry points where other distributions register kinds of sources."""
+KINDS = {
+    "csv": "file_source:FileSource",
+    "jsonl": "file_source:FileSource",
+    "folder": "folder_source:FolderSource",
+    "stdin": "stdin_source:StdinSource",
+    "sqlite": "sqlite_source:SqliteSource",
+    "mqtt": "mqtt_source:MqttSource",
+    "http": "http_source:HttpSource",
+    "parquet": "parquet_source:ParquetSource",
+}
+"""The registry. A module is imported when a configuration names its kind, never before."""
+
+_TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
+_ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
+
+
+def find_source(kind: str) -> type[RecordSource]:
+    """Return the class of a kind of source.
+
+    Raises
+    ------
+    ConfigError
+        No package provides the kind, or a library that it needs is not installed.
+    """
+    if kind in KINDS:
+        module, name = KINDS[kind].split(":")
+        found: type[RecordSource] = getattr(import_module(f"device_agent.sources.{module}"), name)
+        return found
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=kind):
+        loaded: type[RecordSource] = entry.load()
+        return loaded
+    raise ConfigError(
+        f"must be one of {', '.join(KINDS)}", fix="choose one, or install the package that adds it"
+    )
+
+
+def _find_settings(kind: str) -> type[SourceSettings]:
+    return find_source(kind).settings
+
+
+def _is_time_format(text: str) -> bool:
+    return "%" in text or text in _TIME_FORMATS
+
+
+def find_zone(name: str) -> tzinfo:
+    """Find a time zone; may raise ``ValueError``, ``OSError`` or ``LookupError``."""
+    if name == "UTC":
+        return UTC
+    # Loaded where it is needed: with the paths of its data it takes half a megabyte.
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
+
+
+def _keeps_ascii(encoding: str) -> bool:
+    # Lines are found and numbers are read in the bytes as they are, and each line by itself: an
+    # encoding in which one character changes how those behind it are read would join them.
+    has_states = codecs.lookup(encoding).name.startswith(("iso2022", "hz", "utf-7"))
+    return not has_states and _ASCII.encode(encoding) == _ASCII.encode("ascii")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSettings:
+    """Settings that every kind of source has.
+
+    Parameters
+    ----------
+    kind
+        `csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, or a kind that
+        another package provides.
+    disjoint
+        A name for a part of the source. You declare that parts with different names share no
+        record.
+    timestamp
+        The field that holds a record's time.
+    timestamp_format
+        `iso8601`, `unix` (seconds since 1970-01-01 UTC), `unix_ms`, `unix_us`, `unix_ns`, or a
+        format of `strptime`, which has a `%` in it.
+    timestamp_zone
+        The zone of times that state none, as IANA names it.
+    """
+
+    kind: Text
+    disjoint: Text = ""
+    timestamp: Text | None = None
+    timestamp_format: Annotated[
+        str,
+        Rule(
+            _is_time_format,
+            f"must be {', '.join(_TIME_FORMATS)} or a format of strptime",
+            'write it as "%d.%m.%Y %H:%M"',
+        ),
+    ] = "iso8601"
+    timestamp_zone: Annotated[
+        str,
+        Rule(
+            find_zone,
+            "must be a time zone that this machine knows",
+            'write it as "Europe/Berlin"; on Debian install the package tzdata',
+        ),
+    ] = "UTC"
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Origins of the records, as far as the settings tell."""
+        return (self._origin("other", self.kind),)
+
+    def _origin(self, kind: str, name: str) -> Origin:
+        return Origin(kind=kind, name=name, part=self.disjoint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings(SourceSettings):
+    """Settings of a source on this machine's disks.
+
+    Parameters
+    ----------
+    path
+        The file or folder, relative to the configuration.
+    lock
+        Whether it is locked while it is read.
+    """
+
+    path: Annotated[Path, Path.resolve]
+    lock: bool = True
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """See ``SourceSettings``."""
+        return (self._origin("path", str(self.path)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(SourceSettings):
+    """Settings of a source of text.
+
+    Parameters
+    ----------
+    encoding
+        An encoding that keeps ASCII as it is.
+    delimiter
+        One character between the fields of a CSV line.
+    header
+        The names of the CSV columns, where there is no header line.
+    """
+
+    encoding: Annotated[
+        str,
+        Rule(
+            _keeps_ascii,
+            "must be an encoding that keeps ASCII as it is, in each line by itself",
+            'write "utf-8", "latin-1" or "cp1252"; convert UTF-16 to UTF-8 first',
+        ),
+    ] = "utf-8"
+    delimiter: Annotated[
+        str,
+        Rule(
+            lambda text: len(text) == 1 and text.isascii() and text not in '"\r\n',
+            "must be one ASCII character and no quote",
+            r'write ";" or "\t"',
+        ),
+    ] = ","
+    header: tuple[Text, ...] = ()
+
+    @property
+    def format(self) -> str:
+        """The format of a line or message: ``csv``, ``jsonl`` or ``json``."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        for name, is_stated in (("delimiter", self.delimiter != ","), ("header", self.header)):
+            if is_stated and self.format != "csv":
+                raise ConfigError("is only for CSV", field=name, fix="remove it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldSettings:
+    """Name and conversion of the field that a dimension is read from."""
+
+    name: str
+    conversion: Conversion = field(default_factory=Conversion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """Where a dimension's values come from; `dimension = "field"` is short for the first key.
+
+    Parameters
+    ----------
+    field
+        The field of a record; by default it has the dimension's name.
+    convert
+        Two units of one quantity, such as `"degF -> degC"`.
+    scale, offset
+        Instead of `convert`: the value is scale times the field plus offset.
+    """
+
+    field: Text | None = None
+    convert: Text | None = None
+    scale: Annotated[
+        float, Rule(bool, "must be a finite number other than zero", "write it without quotes")
+    ] = 1.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.convert is not None and (self.scale, self.offset) != (1.0, 0.0):
+            raise ConfigError(
+                "cannot be combined with scale and offset", field="convert", fix="remove one"
+            )
+        _ = self.conversion
+
+    @property
+    def conversion(self) -> Conversion:
+        """The conversion, or a ``ConfigError`` where its units are unknown."""
+        if self.convert is None:
+            return Conversion(scale=self.scale, offset=self.offset)
+        return find_conversion(self.convert, field="convert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Settings of one stream of records.
+
+    Parameters
+    ----------
+    name
+        The stream's name. The server sees it.
+    source
+        Where the records come from.
+    columns
+        The field of each dimension whose field has another name or unit.
+    """
+
+    name: Annotated[str, Rule(is_stream_name, STREAM_NAME_RULE, "choose another, such as 'main'")]
+    source: Annotated[SourceSettings, Tagged("kind", _find_settings)]
+    columns: Mapping[
+        str,
+        Annotated[
+            Column, Short("field"), Rule(bool, "must be text or a table", 'write it as x = "field"')
+        ],
+    ] = field(default_factory=dict)
+
+    def find_field(self, dimension: str) -> FieldSettings:
+        """Return the field that a dimension is read from."""
+        column = self.columns.get(dimension, Column())
+        return FieldSettings(name=column.field or dimension, conversion=column.conversion)

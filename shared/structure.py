@@ -1,0 +1,346 @@
+"""Declarative reading: a document of TOML, JSON or CBOR becomes a frozen dataclass.
+
+The class is the only declaration of its keys: annotations give types, choices and rules, defaults
+say which keys may be left out, ``__post_init__`` holds the rules between keys, and the docstring
+describes each key for the reference pages.
+
+>>> @dataclass(frozen=True, kw_only=True)
+... class Polling:
+...     poll_s: Seconds = 10.0
+>>> structure(Polling, {"poll_s": 0}, "source")
+Traceback (most recent call last):
+...
+shared.errors.ConfigError: source.poll_s: must be a number greater than zero. Write seconds, such \
+as 10
+>>> structure(Polling, {"polls": 1}, "source")
+Traceback (most recent call last):
+...
+shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s?
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from shared.errors import ConfigError, SketchError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule for a value, written into its annotation: ``Annotated[float, Rule(...)]``.
+
+    Parameters
+    ----------
+    holds
+        Whether a value of the right type is allowed; ``ValueError``, ``OSError`` and
+        ``LookupError`` mean that it is not. A lambda inside a class sees no name of its module.
+    text
+        The whole rule, with the type: it follows the name of the key.
+    fix
+        An imperative.
+    """
+
+    holds: Callable[[Any], object]
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Mark of a dataclass that is chosen by one key of its table.
+
+    Parameters
+    ----------
+    key
+        The key that chooses.
+    find
+        Returns the class for a value, or raises a ``ConfigError`` without a field.
+    """
+
+    key: str
+    find: Callable[[str], type]
+
+
+@dataclass(frozen=True)
+class Short:
+    """Mark of a dataclass for which a text may stand: the value of this one key."""
+
+    key: str
+
+
+Text = Annotated[str, Rule(bool, "must be text and not empty", "quote it")]
+Seconds = Annotated[
+    float, Rule(lambda s: s > 0, "must be a number greater than zero", "write seconds, such as 10")
+]
+
+
+def read_exact(value: int | str | Fraction) -> Fraction:
+    """Return an exact number; raise ``ValueError`` or ``ZeroDivisionError`` where it is none."""
+    # 1e999999999 would be computed in full.
+    if isinstance(value, str) and re.search(r"e[+-]?\d{3}", value, re.IGNORECASE):
+        raise ValueError
+    return Fraction(value)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be read ({error.strerror})",
+            field=str(path),
+            fix="name a file that exists and that this user may read",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"is not TOML: {error}", field=str(path), fix="correct it at that place"
+        ) from error
+
+
+def structure(
+    kind: type[T],
+    document: Any,
+    path: str = "",
+    *,
+    folder: Path | None = None,
+    given: Mapping[str, Any] = types.MappingProxyType({}),
+    error: type[SketchError] = ConfigError,
+    complete: bool = False,
+    unknown: str | None = None,
+) -> T:
+    """Build a frozen dataclass from a mapping, strictly.
+
+    Parameters
+    ----------
+    kind
+        The dataclass.
+    document
+        What a parser gave.
+    path
+        The path of the mapping, such as ``streams[0].source``; empty at the top.
+    folder
+        What relative paths are relative to.
+    given
+        Fields that are not read from the document.
+    error
+        The class of the errors that are raised.
+    complete
+        Whether keys with a default must be there too, as in a whole plan.
+    unknown
+        Text that stands for None.
+
+    Raises
+    ------
+    SketchError
+        A key is missing, unknown or breaks its rule; ``field`` is its whole path.
+    """
+    reader = _Reader(folder=folder, error=error, complete=complete, unknown=unknown)
+    built: T = reader.read_table(kind, document, path, given)
+    return built
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    folder: Path | None
+    error: type[SketchError]
+    complete: bool
+    unknown: str | None
+
+    def read_table(self, kind: type, document: Any, path: str, given: Mapping[str, Any]) -> Any:
+        if not isinstance(document, dict):
+            raise self.error(
+                "must be a table of named values", field=path or "document", fix=f"write [{path}]"
+            )
+        declared = {n: field for n, field in _list_fields(kind).items() if n not in given}
+        for name in document:
+            if name not in declared:
+                raise self.error(
+                    "is not a known key",
+                    field=_join(path, str(name)),
+                    fix=_suggest(str(name), list(declared)),
+                )
+        values = dict(given)
+        for name, (hint, is_needed) in declared.items():
+            if name in document:
+                values[name] = self.read(hint, document[name], _join(path, name))
+            elif is_needed or self.complete:
+                raise self.error("is missing", field=_join(path, name), fix=_show(name, path, hint))
+        with self._inside(path):
+            return kind(**values)
+
+    def read(self, hint: Any, value: Any, path: str) -> Any:
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            return self._read_annotated(args[0], args[1:], value, path)
+        if origin is Literal:
+            if value not in args:
+                words = [f'"{choice}"' for choice in args]
+                text = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+                raise self.error(f"must be {text}", field=path, fix="choose one of them")
+            return value
+        if origin in (Union, types.UnionType):
+            return self._read_union([a for a in args if a is not type(None)], value, path)
+        if origin is tuple:
+            if not isinstance(value, list | tuple):
+                raise self.error("must be a list", field=path, fix=f"write {path} = [...]")
+            return tuple(self.read(args[0], v, f"{path}[{i}]") for i, v in enumerate(value))
+        if origin is Mapping:
+            if not isinstance(value, dict):
+                raise self.error("must be a table", field=path, fix=f"write [{path}]")
+            return {name: self.read(args[1], v, _join(path, name)) for name, v in value.items()}
+        if is_dataclass(hint):
+            return self.read_table(hint, value, path, {})  # type: ignore[arg-type]
+        return self._read_scalar(hint, value, path)
+
+    def _read_annotated(self, hint: Any, marks: tuple[Any, ...], value: Any, path: str) -> Any:
+        rules = [mark for mark in marks if isinstance(mark, Rule)]
+        try:
+            for mark in marks:
+                if isinstance(mark, Tagged):
+                    hint = self._find_class(mark, value, path) or hint
+                if isinstance(mark, Short) and isinstance(value, str):
+                    value = {mark.key: value}
+            found = self.read(hint, value, path)
+        except self.error as error:
+            if error.field != path or not rules:
+                raise
+            raise self.error(rules[0].text, field=path, fix=rules[0].fix) from error
+        for mark in marks:
+            if isinstance(mark, Rule):
+                try:
+                    holds = mark.holds(found)
+                except (ValueError, OSError, LookupError):
+                    holds = False
+                if not holds:
+                    raise self.error(mark.text, field=path, fix=mark.fix)
+            elif callable(mark):
+                found = mark(found)
+        return found
+
+    def _find_class(self, mark: Tagged, value: Any, path: str) -> type | None:
+        if not isinstance(value, dict):
+            return None
+        where = _join(path, mark.key)
+        if mark.key not in value:
+            raise self.error("is missing", field=where, fix=_show(mark.key, path, str))
+        with self._inside(where):
+            return mark.find(self.read(Text, value[mark.key], where))
+
+    def _read_union(self, hints: list[Any], value: Any, path: str) -> Any:
+        if self.unknown is not None and value == self.unknown:
+            return None
+        fitting = [hint for hint in hints if is_dataclass(hint) == isinstance(value, dict)]
+        for hint in fitting[:-1]:
+            try:
+                return self.read(hint, value, path)
+            except self.error:
+                continue
+        return self.read((fitting or hints)[-1], value, path)
+
+    def _read_scalar(self, kind: type, value: Any, path: str) -> Any:
+        accepted, convert, words, fix = _SCALARS[kind]
+        try:
+            if type(value) not in accepted:
+                raise TypeError
+            found = convert(value)
+        except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
+            raise self.error(f"must be {words}", field=path, fix=fix) from error
+        if isinstance(found, Path):
+            return (self.folder or Path()) / found
+        return found
+
+    @contextmanager
+    def _inside(self, path: str) -> Iterator[None]:
+        """Put a path before the field of errors."""
+        try:
+            yield
+        except SketchError as error:
+            if error.field and path and error.field.startswith((f"{path}.", f"{path}[")):
+                raise
+            field = _join(path, error.field) if error.field else path
+            raise type(error)(error.rule, field=field or None, fix=error.fix) from error
+
+
+@cache
+def _list_fields(kind: type) -> dict[str, tuple[Any, bool]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
+        for f in fields(kind)
+        if f.init
+    }
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    # A device seldom needs it.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"use: {', '.join(known)}"
+
+
+def _show(name: str, path: str, hint: Any) -> str:
+    """Show how a missing key is written."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) is tuple:
+        return f"add {name} = [...]"
+    if is_dataclass(hint):
+        return f"add [{_join(path, name)}]"
+    return f"add {name} = 1" if hint in (int, float) else f'add {name} = "..."'
+
+
+def _read_float(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _read_path(text: str) -> Path:
+    if not text:
+        raise ValueError
+    return Path(text).expanduser()
+
+
+def _read_bytes(value: Any) -> bytes:
+    return bytes.fromhex(value) if isinstance(value, str) else bytes(value)
+
+
+_SCALARS: dict[type, tuple[tuple[type, ...], Callable[[Any], Any], str, str]] = {
+    bool: ((bool,), bool, "true or false", "use no quotes"),
+    int: ((int,), int, "a whole number", "use no quotes"),
+    float: ((int, float), _read_float, "a finite number", "use no quotes"),
+    str: ((str,), str, "text", "quote it"),
+    bytes: ((str, bytes), _read_bytes, "bytes in hexadecimal", "quote them"),
+    Path: ((str,), _read_path, "a path", "quote it"),
+    # A float would silently become its binary neighbour: 0.1 is larger than 1/10.
+    Fraction: (
+        (int, str, Fraction),
+        read_exact,
+        'an exact number: a whole number, or text such as "1/10" or "0.1"',
+        'write "1" or "1/10"',
+    ),
+}
