@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from aggregator.api import InterfaceLimits, create_interface
 from aggregator.logs import describe_cause
 from aggregator.records import Clock, SystemClock
-from aggregator.services import ServiceLimits, Services, create_services
+from aggregator.services import ServiceLimits, Services
 from aggregator.settings import Settings
 from aggregator.storage import Store, open_store, prepare_database
 from aggregator.ui import add_dashboard, add_reference
@@ -42,7 +42,7 @@ def create_app(
     """
     settings = settings or Settings()
     store = store or open_store(settings.database_url)
-    services = create_services(store, clock or SystemClock(), _service_limits(settings))
+    services = Services(store, clock or SystemClock(), _service_limits(settings))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -18,6 +18,25 @@ from analyst.results import DecodeResult, read_result
 from shared.errors import ConfigError, DecodingError, SketchError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire.bodies.devices import PlanBody
+from shared.wire.bodies.results import DecodeBody, ProgressBody, SnapshotBody
+from shared.wire.bodies.studies import (
+    AuditBody,
+    CreatedBody,
+    DeviceBody,
+    DeviceDetailsBody,
+    ExclusionBody,
+    KeyBody,
+    NewKeyBody,
+    NewTokenBody,
+    RefusalsBody,
+    SketchBody,
+    StudyBody,
+    TokenBody,
+    WithdrawnBody,
+)
+
+Document = dict[str, Any]
 
 _POLL_S = 0.2
 UNUSABLE = "do not use"
@@ -26,10 +45,10 @@ _FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
 class Client:
-    """Talks to an aggregator.
+    """Client of an aggregator.
 
-    Wherever a method takes a ``study``, that is its identity, its name, or at least 6 first digits
-    of its identity, if they fit one study alone; names and digits take one more request.
+    A ``study`` is named by its identity, its name, or 6 or more first digits of its identity that
+    fit no other study. Names and digits take one more request.
 
     Parameters
     ----------
@@ -40,7 +59,7 @@ class Client:
     timeout
         Seconds to wait for one answer.
     patience_s
-        Most seconds that one call waits where the server is busy and says when to come again.
+        Longest wait of one call, in seconds, while the server is busy and asks to retry.
 
     Raises
     ------
@@ -79,6 +98,14 @@ class Client:
         """Close the connections."""
         self._server.close()
 
+    def _call(self, declared: type[Any], method: str, *request: Any, **options: Any) -> Document:
+        """Return the document of an answer, which is as declared."""
+        return ANSWERS.check(declared, self._server.call(method, *request, **options))
+
+    def _pages(self, declared: type[Any], path: str) -> Iterator[Document]:
+        """Yield the items of a list, which are as declared."""
+        return (ANSWERS.check(declared, item) for item in self._server.pages(path))
+
     def is_ready(self) -> bool:
         """Return whether the server and its database answer."""
         return self._server.is_answering("/readyz")
@@ -95,14 +122,14 @@ class Client:
             records may be released, and paid for, once more.
         """
         body = {"name": name, "plan": plan_to_json(plan), "allow_same_plan": allow_same_plan}
-        return self._server.call("POST", "/v1/studies", body)
+        return self._call(CreatedBody, "POST", "/v1/studies", body)
 
     def studies(self) -> Iterator[dict[str, Any]]:
         """Yield every study."""
-        return self._server.pages("/v1/studies")
+        return self._pages(StudyBody, "/v1/studies")
 
     def find_study(self, study: str) -> str:
-        """Return the identity of the study that a reference fits.
+        """Return the identity of a study.
 
         Raises
         ------
@@ -111,10 +138,7 @@ class Client:
         """
         if is_identity(study):
             return study
-        names = (
-            (ANSWERS.require(item, "study_id", str), ANSWERS.require(item, "name", str))
-            for item in self.studies()
-        )
+        names = ((item["study_id"], item["name"]) for item in self.studies())
         return choose_study(study, names)
 
     def _path_of(self, study: str) -> str:
@@ -122,23 +146,22 @@ class Client:
 
     def study(self, study: str) -> dict[str, Any]:
         """Return a study: name, state, counts."""
-        return self._server.call("GET", self._path_of(study))
+        return self._call(StudyBody, "GET", self._path_of(study))
 
     def plan(self, study: str) -> SketchPlan:
         """Return a study's plan, verified."""
-        answer = self._server.call("GET", f"{self._path_of(study)}/plan")
-        return plan_from_json(ANSWERS.require(answer, "plan", dict))
+        answer = self._call(PlanBody, "GET", f"{self._path_of(study)}/plan")
+        return plan_from_json(answer["plan"])
 
     def set_state(
         self, study: str, state: str, *, accept_until: datetime | None = None
     ) -> dict[str, Any]:
-        """Open or close a study as it is now: ``state`` is ``open`` or ``closed``.
+        """Open or close a study: ``state`` is ``open`` or ``closed``.
 
         Parameters
         ----------
         accept_until
-            Until when the study, closed, still takes sketches that are on their way; with a time
-            zone.
+            Time, with a time zone, until which a closed study takes sketches on their way.
 
         Raises
         ------
@@ -150,31 +173,32 @@ class Client:
         if accept_until is not None:
             body["accept_until"] = accept_until.isoformat()
         etag = self._server.send("GET", path).headers.get("ETag", "*")
-        return self._server.call("PATCH", path, body, headers={"If-Match": etag})
+        return self._call(StudyBody, "PATCH", path, body, headers={"If-Match": etag})
 
     def withdraw_study(self, study: str, *, name: str) -> dict[str, Any]:
         """Remove a study and all that it holds, for good; ``name`` is its name, to confirm."""
-        return self._server.call("DELETE", self._path_of(study), params={"confirm": name})
+        return self._call(WithdrawnBody, "DELETE", self._path_of(study), params={"confirm": name})
 
     def create_token(self, study: str, *, max_uses: int = 1) -> str:
         """Return a new enrolment token; it is shown this once."""
-        answer = self._server.call("POST", f"{self._path_of(study)}/tokens", {"max_uses": max_uses})
-        return str(ANSWERS.require(answer, "token", str))
+        path = f"{self._path_of(study)}/tokens"
+        answer = self._call(NewTokenBody, "POST", path, {"max_uses": max_uses})
+        return str(answer["token"])
 
     def tokens(self, study: str) -> Iterator[dict[str, Any]]:
         """Yield the enrolment tokens of a study, without their secrets, revoked ones too."""
-        return self._server.pages(f"{self._path_of(study)}/tokens")
+        return self._pages(TokenBody, f"{self._path_of(study)}/tokens")
 
     def revoke_token(self, token_id: str) -> dict[str, Any]:
-        """Let an enrolment token enrol nobody more, at once and for good."""
-        return self._server.call("DELETE", f"/v1/tokens/{require_identity(token_id, 'token')}")
+        """Revoke an enrolment token, at once and for good."""
+        return self._call(TokenBody, "DELETE", f"/v1/tokens/{require_identity(token_id, 'token')}")
 
     def sketches(self, study: str) -> Iterator[dict[str, Any]]:
         """Yield the sketches of a study."""
-        return self._server.pages(f"{self._path_of(study)}/sketches")
+        return self._pages(SketchBody, f"{self._path_of(study)}/sketches")
 
     def upload(self, study: str, sketch_id: str, message: bytes) -> bool:
-        """Take a device's signed sketch to the server; tell whether it was new there."""
+        """Upload a device's signed sketch; return whether it was new."""
         path = f"{self._path_of(study)}/sketches/{require_identity(sketch_id, 'sketch_id')}"
         answer = self._server.send(
             "PUT", path, headers={"Content-Type": SKETCH_MEDIA_TYPE}, content=message
@@ -183,32 +207,49 @@ class Client:
 
     def refusals(self, study: str) -> dict[str, Any]:
         """Count what was refused: sketches by problem, and the plan by the rules of owners."""
-        return self._server.call("GET", f"{self._path_of(study)}/refusals")
+        return self._call(RefusalsBody, "GET", f"{self._path_of(study)}/refusals")
 
     def devices(self, study: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the devices of a study, or of all, with when each was last seen."""
-        return self._server.pages(
-            "/v1/devices" if study is None else f"{self._path_of(study)}/devices"
+        """Yield the devices of a study, or all devices, with the time each was last seen."""
+        return self._pages(
+            DeviceBody, "/v1/devices" if study is None else f"{self._path_of(study)}/devices"
         )
 
     def device(self, device_id: str) -> dict[str, Any]:
         """Return a device with its keys."""
-        return self._server.call("GET", _path_of_device(device_id))
+        return self._call(DeviceDetailsBody, "GET", _path_of_device(device_id))
 
     def exclude_device(self, device_id: str, *, reason: str) -> dict[str, Any]:
-        """Take a device's sketches out of every sum, exactly, and refuse its later ones."""
-        return self._server.call(
-            "POST", f"{_path_of_device(device_id)}/exclude", {"reason": reason}
+        """Subtract a device's sketches from every sum, exactly, and refuse its later ones."""
+        return self._call(
+            ExclusionBody, "POST", f"{_path_of_device(device_id)}/exclude", {"reason": reason}
         )
 
     def revoke_device(
         self, device_id: str, *, reason: str, key_id: str | None = None
     ) -> dict[str, Any]:
-        """Believe a device no more, or one key that it has replaced; at once and for good."""
+        """Revoke a device, or one key that it has replaced, at once and for good."""
         body = {"reason": reason}
         if key_id is not None:
             body["key_id"] = require_identity(key_id, "key_id")
-        return self._server.call("POST", f"{_path_of_device(device_id)}/revoke", body)
+        return self._call(DeviceDetailsBody, "POST", f"{_path_of_device(device_id)}/revoke", body)
+
+    def create_key(self, name: str, *, scope: str) -> dict[str, Any]:
+        """Make an API key; it is shown this once, as ``key``."""
+        return self._call(NewKeyBody, "POST", "/v1/keys", {"name": name, "scope": scope})
+
+    def keys(self) -> Iterator[dict[str, Any]]:
+        """Yield the API keys, without their secrets, revoked ones too."""
+        return self._pages(KeyBody, "/v1/keys")
+
+    def revoke_key(self, key_id: str) -> dict[str, Any]:
+        """Revoke an API key, at once and for good."""
+        path = f"/v1/keys/{require_identity(key_id, 'key_id', 16)}"
+        return self._call(KeyBody, "DELETE", path)
+
+    def audit(self) -> Iterator[dict[str, Any]]:
+        """Yield what operators did, the oldest first."""
+        return self._pages(AuditBody, "/v1/audit")
 
     def snapshot(
         self,
@@ -226,7 +267,7 @@ class Client:
             "labels": dict(labels or {}),
             "weighting": weighting,
         }
-        return self._server.call("POST", f"{self._path_of(study)}/snapshots", selection)
+        return self._call(SnapshotBody, "POST", f"{self._path_of(study)}/snapshots", selection)
 
     def decode(
         self,
@@ -254,12 +295,12 @@ class Client:
             "settings": dict(settings or {}),
             "seed": seed,
         }
-        answer = self._server.call("POST", f"{self._path_of(study)}/decodes", request)
-        return Decode(self, str(ANSWERS.require(answer, "decode_id", str)))
+        answer = self._call(DecodeBody, "POST", f"{self._path_of(study)}/decodes", request)
+        return Decode(self, str(answer["decode_id"]))
 
     def decode_state(self, decode_id: str) -> dict[str, Any]:
         """Return a decode: state, progress, result or problem."""
-        return _require_state(self._server.call("GET", _path_of_decode(decode_id)))
+        return self._call(DecodeBody, "GET", _path_of_decode(decode_id))
 
     def decode_events(self, decode_id: str) -> Iterator[dict[str, Any]]:
         """Yield a decode's state and progress as they change, and last the decode, ended.
@@ -267,13 +308,14 @@ class Client:
         Raises
         ------
         TransportError
-            The server tells no events, or no more.
+            The server sends no events, or no more.
         """
         for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events"):
-            if name in ("state", "progress") and _require_state(data)["state"] not in _FINAL_STATES:
-                yield data
+            if name in ("state", "progress"):
+                if ANSWERS.check(ProgressBody, data)["state"] not in _FINAL_STATES:
+                    yield data
             elif name == "result":
-                yield _require_state(data)
+                yield ANSWERS.check(DecodeBody, data)
                 return
 
     def pause(self, seconds: float) -> None:
@@ -282,7 +324,7 @@ class Client:
 
     def cancel(self, decode_id: str) -> None:
         """Cancel a decode."""
-        self._server.call("DELETE", _path_of_decode(decode_id))
+        self._call(DecodeBody, "DELETE", _path_of_decode(decode_id))
 
 
 class Decode:
@@ -321,22 +363,22 @@ class Decode:
                     raise DecodingError(
                         f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
                         field="decode",
-                        fix="pass allow_unusable=True to look at it all the same",
+                        fix="pass allow_unusable=True, or --allow-unusable, to look at it",
                     )
                 return result
         raise AssertionError("it is followed to its end")
 
     def _follow(self) -> Iterator[dict[str, Any]]:
-        """Yield states until the last: as the server tells them, or by asking where it cannot."""
-        is_told = True
+        """Yield states until the last: from the stream of events, or by polling."""
+        is_streamed = True
         while True:
-            if is_told:
+            if is_streamed:
                 try:
                     yield from self._client.decode_events(self.decode_id)
                 except SketchError:
-                    # Too many streams, or a proxy that passes none on. What is a refusal of the
-                    # decode itself comes again below.
-                    is_told = False
+                    # Too many streams, or a proxy that passes none on. A refusal of the decode
+                    # itself comes again below.
+                    is_streamed = False
             state = self._client.decode_state(self.decode_id)
             yield state
             if state["state"] in _FINAL_STATES:
@@ -350,9 +392,3 @@ def _path_of_device(device_id: str) -> str:
 
 def _path_of_decode(decode_id: str) -> str:
     return f"/v1/decodes/{require_identity(decode_id, 'decode')}"
-
-
-def _require_state(state: dict[str, Any]) -> dict[str, Any]:
-    ANSWERS.require(state, "state", str)
-    ANSWERS.require(state, "progress", (int, float))
-    return state

@@ -27,7 +27,7 @@ _JITTER = 0.1
 
 
 class Connection:
-    """Sends requests, and sends again what the server asks to be sent again.
+    """Sends requests, and retries when the server asks for it.
 
     Parameters
     ----------
@@ -38,17 +38,17 @@ class Connection:
     timeout
         Seconds to wait for one answer.
     patience_s
-        Most seconds that one call waits where the server answers 429 or 503, which say that nothing
-        was done and when to come again.
+        Longest wait of one call, in seconds, while the server answers 429 or 503: nothing was done,
+        and `Retry-After` says when to retry.
     sleep, monotonic
         The clock.
     transport
-        In the place of the network.
+        Replaces the network.
 
     Raises
     ------
     ConfigError
-        The address or the key has not the form of one.
+        The address or the key is malformed.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Connection:
             return False
 
     def require_open(self) -> None:
-        """Refuse to go on after :meth:`close`, with a ``ConfigError``."""
+        """Raise ``ConfigError`` after :meth:`close`."""
         if self.http.is_closed:
             raise ConfigError(
                 "is closed",
@@ -184,7 +184,7 @@ class Connection:
             )
 
     def unreachable(self, error: Exception) -> TransportError:
-        """Return the error that says so."""
+        """Return the error of a server that does not answer."""
         return TransportError(
             f"{self.url} does not answer ({type(error).__name__})",
             field="url",
@@ -207,17 +207,16 @@ def _require_address(url: str) -> None:
 
 
 def require_success(answer: httpx.Response) -> None:
-    """Raise the error that an answer stands for, if it is none of success."""
+    """Raise the error of an answer, unless it is a success."""
     if answer.is_success:
         return
     raise error_from_problem(read_problem(answer.content), answer.status_code)
 
 
 def read_pause(answer: httpx.Response) -> float | None:
-    """Return the seconds after which to send again; None if that makes no sense.
+    """Return the seconds to wait before a retry; None if the answer is final.
 
-    A little more than the server says, and not the same for everybody: those whom it sent away
-    together would come back together.
+    Jitter is added, because clients that were refused together would otherwise retry together.
     """
     if answer.status_code not in _COME_AGAIN:
         return None

@@ -20,19 +20,19 @@ def is_identity(reference: str) -> bool:
     return _IDENTITY.fullmatch(reference) is not None
 
 
-def require_identity(reference: str, field: str) -> str:
-    """Return a whole identity.
+def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
+    """Return a whole identity; those of API keys have 16 digits.
 
     Raises
     ------
     ConfigError
-        It has not the form of one.
+        It is malformed.
     """
-    if not is_identity(reference):
+    if re.fullmatch(f"[0-9a-f]{{{n_digits}}}", reference) is None:
         raise ConfigError(
-            "must be an identity, 64 lower-case hexadecimal digits",
+            f"must be an identity, {n_digits} lower-case hexadecimal digits",
             field=field,
-            fix="copy it from what listed it",
+            fix="copy it from a list",
         )
     return reference
 

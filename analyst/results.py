@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from analyst.connection import ANSWERS
 from shared.errors import DecodingError
 from shared.wire import error_from_problem
+from shared.wire.bodies.declaring import to_document
+from shared.wire.bodies.results import DecodeBody
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,38 +94,32 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         if isinstance(problem, dict):
             raise error_from_problem(problem, 500)
         raise DecodingError(f"was {state['state']}", field="decode", fix="ask for it again")
-    try:
-        return _parse_result(state, state["result"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ANSWERS.refuse("result") from error
-
-
-def _parse_result(state: Mapping[str, Any], result: Mapping[str, Any]) -> DecodeResult:
-    verdict = result.get("verdict") or {
-        "word": DecodeResult.verdict,
-        "sentence": DecodeResult.reason,
-    }
+    decode = ANSWERS.read(DecodeBody, dict(state))
+    result = decode.result
+    if result is None:
+        raise ANSWERS.refuse("result")
+    verdict = result.verdict
     return DecodeResult(
-        decode_id=str(state["decode_id"]),
-        snapshot_id=str(state["snapshot_id"]),
-        names=tuple(dimension["name"] for dimension in result["dimensions"]),
-        units=tuple(dimension["unit"] for dimension in result["dimensions"]),
-        centroids=np.array(result["centroids"], dtype=np.float64),
-        weights=np.array(result["weights"], dtype=np.float64),
-        snr=float(result["snr"]),
+        decode_id=decode.decode_id,
+        snapshot_id=decode.snapshot_id,
+        names=tuple(dimension.name for dimension in result.dimensions),
+        units=tuple(dimension.unit for dimension in result.dimensions),
+        centroids=np.array(result.centroids),
+        weights=np.array(result.weights),
+        snr=result.snr,
         # Of the decoder that was used: the paper's rule is for the paper's decoder.
-        quality=str((result.get("band") or result["quality"])["statement"]),
-        privacy=str(result["privacy"]["statement"]),
-        residual=float(result["residual"]),
-        noise_floor=float(result["noise_floor"]),
-        warnings=tuple(result["warnings"]),
-        decoder=str(result["decoder"]),
-        decoder_version=int(result["decoder_version"]),
-        seconds=float(result["seconds"]),
-        spreads=None if result.get("spreads") is None else np.array(result["spreads"]),
-        choice=result.get("choice"),
-        verdict=str(verdict["word"]),
-        reason=str(verdict["sentence"]),
-        evidence=result.get("evidence"),
-        resolved=None if result.get("resolved") is None else np.array(result["resolved"]),
+        quality=(result.band or result.quality).statement,
+        privacy=result.privacy.statement,
+        residual=result.residual,
+        noise_floor=result.noise_floor,
+        warnings=tuple(result.warnings),
+        decoder=result.decoder,
+        decoder_version=result.decoder_version,
+        seconds=result.seconds,
+        spreads=None if result.spreads is None else np.array(result.spreads),
+        choice=None if result.choice is None else to_document(result.choice),
+        verdict=verdict.word if verdict else DecodeResult.verdict,
+        reason=verdict.sentence if verdict else DecodeResult.reason,
+        evidence=None if result.evidence is None else to_document(result.evidence),
+        resolved=None if result.resolved is None else np.array(result.resolved),
     )

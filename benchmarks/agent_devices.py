@@ -248,9 +248,8 @@ def running_aggregator(folder: Path, **environment: str) -> Iterator[Aggregator]
     # For the clients in this process and in its children.
     os.environ["SSL_CERT_FILE"] = str(certificate)
     database = ["--database", str(folder / "aggregator.sqlite")]
-    create: list[str | Path] = [_BIN / "sfumato", "key", "create", "--scope", "operator"]
-    create += ["--name", "bench", "--json", *database]
-    created = subprocess.run(create, check=True, capture_output=True)
+    create: list[str | Path] = [_BIN / "sfumato", "operator-key", "--name", "bench", "--json"]
+    created = subprocess.run([*create, *database], check=True, capture_output=True)
     port = find_port()
     serve: list[str | Path] = [_BIN / "sfumato", "serve", *database, "--port", str(port)]
     serve += ["--tls-cert", certificate, "--tls-key", key]

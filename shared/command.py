@@ -1,27 +1,50 @@
 """The `sfumato` command: it finds the sub-commands that the installed packages contribute.
 
-A package contributes one by an entry point in the group ``sfumato.commands`` that names a
-function ``run(argv: list[str]) -> int``. The first line of its docstring is the help line. The
-packages stay apart: none imports another to be reachable under the one name `sfumato`.
-
-Only the console script imports this module. argparse alone, for a device has no other parser.
+A package contributes one by an entry point in the group ``sfumato.commands`` that names a Typer
+application. The packages stay apart: none imports another to be reachable under the one name
+`sfumato`. typer itself is never imported here, because an installation for a device has none.
 """
 
-import argparse
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
-from shared.errors import SketchError
+from shared.errors import ConfigError, DiskError, SketchError, TransportError
 
 GROUP = "sfumato.commands"
 
-EXIT_USAGE = 2
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+EXIT_STOPPED = 130
 
-Command = Callable[[list[str]], int]
+SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+}
+"""Arguments of every ``typer.Typer`` of the project."""
+
+EXIT_STATUSES = """\
+  0    done
+  1    the server or the database does not answer, or a check found a fault
+  2    refused: an option, a file, or what the server holds; the error names it and the fix
+  3    `check-store` found gaps in the numbers of sketches, and no fault
+  130  stopped by Ctrl-C"""
+
+_HELP = """\
+Usage: sfumato COMMAND [ARGUMENT ...]
+       sfumato --help | --version
+
+Commands (sfumato COMMAND --help says more):
+{commands}
+
+Exit status:
+{statuses}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,26 +68,19 @@ def find_commands() -> dict[str, metadata.EntryPoint]:
     return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
 
 
-def load_command(entry: metadata.EntryPoint) -> Command | Missing:
-    """Import a command, or say what it misses.
-
-    Parameters
-    ----------
-    entry
-        A registered command.
+def load_command(entry: metadata.EntryPoint) -> Any:
+    """Import a command.
 
     Returns
     -------
-    Command or Missing
-        The function to call, or what to install when one of its imports is not there. Every
-        other failure of the import is a defect and is raised as it is.
+    typer.Typer or Missing
+        The application, or what to install when one of its imports is not there. Every other
+        failure of the import is a defect and is raised as it is.
     """
     try:
-        command: Command = entry.load()
+        return entry.load()
     except ModuleNotFoundError as error:
-        module = error.name or str(error)
-        return Missing(module=module, extra=_find_extra(entry, module))
-    return command
+        return _to_missing(entry, error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,27 +90,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     ----------
     argv
         The arguments after the program's name; those of the process when not given.
-
-    Returns
-    -------
-    int
-        What the command returned; 2 when it refused its input, is not there or not installed.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # All that follows a command's name is its own, options such as --help included.
     if arguments and not arguments[0].startswith("-"):
         return _run_command(arguments[0], arguments[1:])
-    parser = argparse.ArgumentParser(prog="sfumato", add_help=False, allow_abbrev=False)
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    try:
-        options = parser.parse_args(arguments)
-    except SystemExit:  # argparse has said what is wrong
-        return EXIT_USAGE
-    if options.version:
+    if arguments == ["--version"]:
         return _print_version()
-    print(format_help(), file=sys.stdout if options.help else sys.stderr)
-    return 0 if options.help else EXIT_USAGE
+    is_asked = arguments in (["-h"], ["--help"])
+    print(format_help(), file=sys.stdout if is_asked else sys.stderr)
+    return 0 if is_asked else EXIT_REFUSED
 
 
 def format_help() -> str:
@@ -106,18 +111,26 @@ def format_help() -> str:
         if isinstance(command, Missing):
             unavailable.append((name, command.fix))
         else:
-            available.append((name, _first_line(command)))
+            available.append((name, summarise(command)))
     width = max((len(name) for name, _ in available + unavailable), default=0)
-    lines = [
-        "usage: sfumato COMMAND [ARGUMENT ...]",
-        "       sfumato --help | --version",
-        "",
-        "commands (sfumato COMMAND --help says more):",
-        *_format_rows(available, width),
-    ]
+    rows = _format_rows(available, width)
     if unavailable:
-        lines += ["", "not installed here:", *_format_rows(unavailable, width)]
-    return "\n".join(lines)
+        rows += ["", "Not installed here:", *_format_rows(unavailable, width)]
+    return _HELP.format(commands="\n".join(rows), statuses=EXIT_STATUSES)
+
+
+def summarise(app: Any) -> str:
+    """Return the first line of an application's help."""
+    text = app.info.help
+    if not isinstance(text, str):  # one command, which has the help
+        text = inspect.getdoc(app.registered_commands[0].callback) or ""
+    return text.partition("\n")[0]
+
+
+def list_examples(*lines: str) -> str:
+    """Return the epilog of a command: its examples, a line each."""
+    # \\b keeps the lines of a paragraph apart.
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def _print_version() -> int:
@@ -128,7 +141,7 @@ def _print_version() -> int:
     try:
         engine = choose_engine(os.environ.get(ENGINE_VARIABLE))
     except SketchError as error:
-        return _refuse(f"error: {error}")
+        return _complain(str(error))
     print(f"engine: {describe_engine(engine)}")
     return 0
 
@@ -137,37 +150,79 @@ def _run_command(name: str, arguments: list[str]) -> int:
     entries = find_commands()
     if name not in entries:
         known = ", ".join(entries) or "none"
-        return _refuse(f"no command {name!r}; known commands: {known}")
+        return _complain(f"no command {name!r}; known commands: {known}")
     command = load_command(entries[name])
     if isinstance(command, Missing):
-        return _refuse(f"the command {name!r} is not installed here: {command.fix}")
+        return _complain(f"the command {name!r} is not installed here: {command.fix}")
+    return _run_app(command, f"sfumato {name}", arguments)
+
+
+def _run_app(app: Any, name: str, arguments: list[str]) -> int:
+    for command in app.registered_commands:
+        if not issubclass(command.cls, _NamesOptions):
+            command.cls = type(command.cls.__name__, (_NamesOptions, command.cls), {})
     try:
-        return command(arguments)
+        return int(app(args=arguments, prog_name=name, standalone_mode=False) or 0)
     except SketchError as error:
-        return _refuse(f"error: {error}")
+        is_passing = isinstance(error, TransportError | DiskError)
+        return _complain(str(error), EXIT_FAILED if is_passing else EXIT_REFUSED)
+    except Exception as error:
+        match type(error).__name__:
+            case "Abort":
+                return _complain("stopped", EXIT_STOPPED)
+            case "NoArgsIsHelpError":  # the message is the help text
+                print(error, file=sys.stderr)
+                return EXIT_REFUSED
+        # The base of all wrong command lines has no public name in typer.
+        if not hasattr(error, "format_message"):
+            raise
+        return _complain(str(_to_config_error(error, name)))
 
 
-def _refuse(message: str) -> int:
-    print(f"sfumato: {message}", file=sys.stderr)
-    return EXIT_USAGE
+class _NamesOptions:
+    """Mixin for a command of typer: an error names the option that was typed, not its field."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)  # type: ignore[misc]
+        except SketchError as error:
+            for option in ctx.command.params:
+                source = ctx.get_parameter_source(option.name)
+                if option.name == error.field and source and source.name == "COMMANDLINE":
+                    error.field = max(option.opts, key=len)
+            raise
 
 
-def _find_extra(entry: metadata.EntryPoint, missing: str) -> str | None:
+def _to_config_error(error: Any, name: str) -> ConfigError:
+    """Convert a fault of a command line to an error in the words of the rest of the project."""
+    field, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
+    if parameter is not None:
+        is_option = parameter.param_type_name == "option"
+        field = max(parameter.opts, key=len) if is_option else parameter.metavar or parameter.name
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else name
+    message = str(getattr(error, "message", "")).rstrip(".?") or "is missing"
+    if message.startswith("No such option"):
+        message = f"is not an option of `{command}`"
+    return ConfigError(message, field=field, fix=f"`{command} --help` lists what there is")
+
+
+def _complain(message: str, status: int = EXIT_REFUSED) -> int:
+    print(f"sfumato: error: {message}", file=sys.stderr)
+    return status
+
+
+def _to_missing(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> Missing:
     """Find the extra that provides a module which a command misses.
 
     An extra is named after the package whose imports it provides, so that this module need not
     know the packages above it. No extra provides a module of the package itself.
     """
+    module = error.name or str(error)
     package = entry.module.partition(".")[0]
-    if missing.partition(".")[0] == package:
-        return None
-    offered = entry.dist.metadata.get_all("Provides-Extra") if entry.dist else None
-    return package if package in (offered or ()) else None
-
-
-def _first_line(command: Command) -> str:
-    documentation = inspect.getdoc(command) or ""
-    return documentation.partition("\n")[0]
+    offered = (entry.dist.metadata.get_all("Provides-Extra") if entry.dist else None) or ()
+    is_own = module.partition(".")[0] == package
+    return Missing(module=module, extra=package if package in offered and not is_own else None)
 
 
 def _format_rows(rows: list[tuple[str, str]], width: int) -> list[str]:

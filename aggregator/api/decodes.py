@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
-from aggregator.api.result_schemas import (
-    DecodeBody,
-    DecodeRequest,
-    ResultBody,
-    SnapshotRequest,
+from aggregator.api.responses import (
+    OF_STUDY,
+    TO_DECODE,
+    TO_SNAPSHOT,
+    WITH_BODY,
+    WITH_KEY,
+    answer_conditionally,
+    describe_links,
+    describe_problems,
 )
-from aggregator.api.schemas import maybe_rfc3339, to_rfc3339
-from aggregator.etags import (
-    IMMUTABLE,
-    NOT_MODIFIED,
-    IfNoneMatch,
-    answer_not_modified,
-    is_known,
-)
+from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DecodeRecord, Selection
-from aggregator.services.problems import read_version
+from aggregator.services.answers import read_version
+from shared.wire import Problem
+from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 
-router = APIRouter(prefix="/v1", tags=["decodes"], dependencies=ANALYST)
+router = APIRouter(
+    prefix="/v1",
+    tags=["decodes"],
+    dependencies=ANALYST,
+    responses=describe_problems(*WITH_KEY, *OF_STUDY),
+)
 
 _POLL_S = "1"
+_LINKS = describe_links(TO_DECODE, TO_SNAPSHOT)
 
 
-@router.post("/studies/{study}/decodes", status_code=202, responses={200: {"model": DecodeBody}})
+@router.post(
+    "/studies/{study}/decodes",
+    status_code=202,
+    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid", "store-conflict")
+    | {202: _LINKS, 200: {"model": DecodeBody, **_LINKS}},
+)
 async def create_decode(
     study: Identity, body: DecodeRequest, services: ServicesDep, response: Response
 ) -> DecodeBody:
-    """Queue a decode; 200 if the same one is there. One that failed or was cancelled runs again."""
+    """Queue a decode; 200 if the same decode exists. A failed or cancelled decode runs again."""
     decode, queued = await services.decodes.create(
         bytes.fromhex(study),
         snapshot_id=bytes.fromhex(body.snapshot_id) if body.snapshot_id else None,
@@ -49,20 +59,23 @@ async def create_decode(
     return to_body(decode)
 
 
-@router.get("/decodes/{decode}", response_model=DecodeBody, responses=NOT_MODIFIED)
+@router.get(
+    "/decodes/{decode}",
+    response_model=DecodeBody,
+    responses=NOT_MODIFIED | {200: describe_links(TO_SNAPSHOT)},
+)
 async def get_decode(
     decode: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
 ) -> Response:
     """Show a decode: its state and progress, and its result or problem.
 
-    A result never changes, so its ETag is right for good. One that failed or was cancelled may be
-    asked for again.
+    A result never changes, and neither does its ETag. A failed or cancelled decode may be queued
+    again.
     """
     record = await services.decodes.get(bytes.fromhex(decode))
-    response = JSONResponse(to_body(record).model_dump(), headers=_headers_of(record))
-    if is_known(response.headers["ETag"], if_none_match):
-        return answer_not_modified(_headers_of(record))
-    _advise(response, record)
+    response = answer_conditionally(to_body(record), _headers_of(record), if_none_match)
+    if response.status_code == 200:
+        _advise(response, record)
     return response
 
 
@@ -91,18 +104,10 @@ def to_selection(body: SnapshotRequest) -> Selection:
 
 def to_body(decode: DecodeRecord) -> DecodeBody:
     """Return a decode as it is shown."""
-    return DecodeBody(
-        decode_id=decode.decode_id.hex(),
-        state=decode.state,
-        progress=decode.progress,
-        snapshot_id=decode.snapshot_id.hex(),
-        n_clusters=decode.n_clusters,
-        decoder=decode.decoder,
+    return make_body(
+        DecodeBody,
+        decode,
         decoder_version=read_version(decode.solver),
-        seed=decode.seed,
-        created=to_rfc3339(decode.created),
-        started=maybe_rfc3339(decode.started),
-        finished=maybe_rfc3339(decode.finished),
-        result=None if decode.result is None else ResultBody.model_validate(decode.result),
-        problem=None if decode.problem is None else dict(decode.problem),
+        result=None if decode.result is None else read_body(ResultBody, decode.result),
+        problem=None if decode.problem is None else read_body(Problem, decode.problem),
     )

@@ -1,26 +1,43 @@
-"""Dependencies of the routes: the services, a key's scope, pages and identities."""
+"""Dependencies of the routes: services, callers, identities, pages, media types."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.routing import APIRoute
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from aggregator.api.schemas import HEX_64
-from aggregator.records import KeyRecord, PageKey
+from aggregator.records import DeviceRecord, KeyRecord, PageKey
 from aggregator.services import Services
-from shared.errors import ConfigError
+from aggregator.services.devices import SignedRequest
+from shared.errors import ConfigError, MediaTypeError
+from shared.wire.bodies.declaring import HEX_64
+from shared.wire.bodies.studies import Paged
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+JSON = "application/json"
+HEX_16 = "^[0-9a-f]{16}$"
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="key",
     description="An API key, `sfk_...`, from `sfumato key create`.",
 )
+_signature = APIKeyHeader(
+    name="Signature",
+    auto_error=False,
+    scheme_name="device",
+    description="A signature by the device's key (RFC 9421, Ed25519) over method, path, time and "
+    "digest of the body, described by the header `Signature-Input`.",
+)
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+SignatureHeader = Annotated[str | None, Depends(_signature)]
 
 
 async def services_of(request: Request) -> Services:
@@ -33,17 +50,17 @@ ServicesDep = Annotated[Services, Depends(services_of)]
 
 
 async def require_operator(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Let only operators pass."""
+    """Require an operator's key."""
     return await services.keys.require(_secret(credentials), "operator")
 
 
 async def require_analyst(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Let analysts and operators pass."""
+    """Require an analyst's or operator's key."""
     return await services.keys.require(_secret(credentials), "analyst")
 
 
 async def require_enroller(services: ServicesDep, credentials: Credentials) -> KeyRecord:
-    """Let those pass who enrol devices, and operators."""
+    """Require a key that may enrol devices, or an operator's."""
     return await services.keys.require(_secret(credentials), "enrol")
 
 
@@ -51,17 +68,57 @@ def _secret(credentials: HTTPAuthorizationCredentials | None) -> str | None:
     return credentials.credentials if credentials else None
 
 
+async def read_signed(request: Request, _signature: SignatureHeader) -> SignedRequest:
+    """Return the request as its signature covers it (RFC 9421)."""
+    return SignedRequest(
+        method=request.method,
+        path=request.url.path,
+        headers=request.headers,
+        body=await request.body(),
+    )
+
+
+Signed = Annotated[SignedRequest, Depends(read_signed)]
+
+
+async def require_device(signed: Signed, services: ServicesDep) -> DeviceRecord:
+    """Require a device's signature."""
+    return await services.devices.authenticate(signed)
+
+
+async def require_reader(
+    signed: Signed, services: ServicesDep, credentials: Credentials
+) -> DeviceRecord | None:
+    """Require an analyst's key or a device's signature; return the device, if it is one."""
+    if credentials is None and "signature-input" in signed.headers:
+        return await services.devices.authenticate(signed)
+    await require_analyst(services, credentials)
+    return None
+
+
 Operator = Annotated[KeyRecord, Depends(require_operator)]
 Analyst = Annotated[KeyRecord, Depends(require_analyst)]
 Enroller = Annotated[KeyRecord, Depends(require_enroller)]
+Device = Annotated[DeviceRecord, Depends(require_device)]
+Reader = Annotated[DeviceRecord | None, Depends(require_reader)]
 OPERATOR: list[Any] = [Depends(require_operator)]
 ANALYST: list[Any] = [Depends(require_analyst)]
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
+KeyIdentity = Annotated[str, Path(pattern=HEX_16, description="16 lower-case hexadecimal digits")]
 Page = Annotated[
     str | None, Query(description="`next_page` of the page before; opaque", max_length=400)
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="most items on the page")]
+
+
+def make_page(
+    found: Sequence[R], limit: int, *, show: Callable[[R], T], key: Callable[[R], PageKey]
+) -> Paged[T]:
+    """Return a page of a list, of which one record more than the limit was looked up."""
+    shown = found[:limit]
+    next_page = encode_page(key(shown[-1])) if len(found) > limit else None
+    return Paged(items=[show(record) for record in shown], next_page=next_page)
 
 
 def encode_page(key: PageKey) -> str:
@@ -75,7 +132,7 @@ def decode_page(text: str | None) -> PageKey | None:
     Raises
     ------
     ConfigError
-        It is not one that this server gave.
+        This server did not give it.
     """
     if text is None:
         return None
@@ -88,3 +145,29 @@ def decode_page(text: str | None) -> PageKey | None:
         raise ConfigError(
             "is not a page of this list", field="page", fix="use `next_page` as it was given"
         ) from error
+
+
+async def require_media_type(request: Request) -> None:
+    """Refuse a body of a type that the call does not read, before the body is parsed.
+
+    Raises
+    ------
+    MediaTypeError
+        Content-Type is missing or names another type.
+    """
+    route = request.scope.get("route")
+    known = _media_types_of(route) if isinstance(route, APIRoute) else []
+    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if known and stated not in known:
+        raise MediaTypeError(
+            f"must be {' or '.join(known)}",
+            field="Content-Type",
+            fix=f"send the header `Content-Type: {known[0]}`",
+        )
+
+
+def _media_types_of(route: APIRoute) -> list[str]:
+    if route.body_field is not None:
+        return [JSON]
+    described = (route.openapi_extra or {}).get("requestBody", {})
+    return list(described.get("content", {}))

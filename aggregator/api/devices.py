@@ -1,81 +1,139 @@
-"""Devices: what they ask and say themselves, and what operators do about them."""
+"""Devices: their enrolment and own calls, and the calls of operators about them."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from fastapi import APIRouter, Response
 
 from aggregator.api.dependencies import (
     ANALYST,
     OPERATOR,
+    Device,
     Identity,
     Limit,
     Operator,
     Page,
     ServicesDep,
+    Signed,
     decode_page,
-    encode_page,
+    make_page,
 )
-from aggregator.api.device_bodies import to_details, to_map, to_stream
-from aggregator.api.device_schemas import (
-    DeviceBody,
-    DeviceDetailsBody,
-    DeviceStatusBody,
-    ExclusionBody,
-    ExclusionRequest,
-    HeartbeatRequest,
-    MomentBody,
-    RevocationRequest,
-    RotationBody,
-    RotationRequest,
+from aggregator.api.responses import (
+    BY_DEVICE,
+    OF_STUDY,
+    TO_DEVICE,
+    WITH_BODY,
+    WITH_KEY,
+    describe_links,
+    describe_problems,
 )
-from aggregator.api.schemas import Paged, maybe_rfc3339
-from aggregator.api.signing import Device, Signed
+from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services import Services
 from aggregator.services.device_keys import key_id_of
+from aggregator.services.roster import DeviceDetails, DeviceSummary
+from shared.wire.bodies.declaring import make_body, read_body, to_document, to_rfc3339
+from shared.wire.bodies.devices import (
+    DeviceStatusBody,
+    EnrolmentBody,
+    EnrolmentRequest,
+    HeartbeatRequest,
+    MomentBody,
+    RangeBody,
+    RotationBody,
+    RotationRequest,
+    StreamBody,
+)
+from shared.wire.bodies.studies import (
+    DeviceBody,
+    DeviceDetailsBody,
+    DeviceKeyBody,
+    ExclusionBody,
+    ExclusionRequest,
+    HeartbeatBody,
+    Paged,
+    RevocationRequest,
+)
 
 router = APIRouter(prefix="/v1", tags=["devices"])
 
+_OF_DEVICE = describe_problems(*WITH_KEY, *OF_STUDY)
+_CHANGING = describe_problems(*WITH_KEY, *OF_STUDY, *WITH_BODY)
+_LINKS = describe_links(TO_DEVICE)
 
-@router.get("/devices/me")
+
+@router.post(
+    "/enrolments",
+    status_code=201,
+    responses=describe_problems(
+        *WITH_BODY,
+        "access-denied",
+        "not-found",
+        "signature-invalid",
+        "store-conflict",
+        "study-closed",
+        "study-withdrawn",
+    )
+    | {201: _LINKS, 200: {"model": EnrolmentBody, **_LINKS}},
+)
+async def enrol(body: EnrolmentRequest, services: ServicesDep, response: Response) -> EnrolmentBody:
+    """Enrol a device by token; 200 if the same key with the same labels is enrolled already."""
+    device, is_new = await services.enrolment.enrol(
+        token=body.token,
+        study_id=bytes.fromhex(body.study_id),
+        public_key=bytes.fromhex(body.public_key),
+        labels=body.labels,
+        proof=bytes.fromhex(body.proof),
+    )
+    response.status_code = 201 if is_new else 200
+    return make_body(EnrolmentBody, device)
+
+
+@router.get("/devices/me", responses=describe_problems(*BY_DEVICE))
 async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusBody:
     """Describe the streams of the device that signs the request (RFC 9421).
 
-    After a server was put back from a backup `missing` names what a device should send again.
+    After a backup of the server was restored, `missing` names the sketches to send again.
     """
     status = await services.devices.describe(signed)
-    return DeviceStatusBody(
-        device_id=status.device.device_id.hex(),
-        study_id=status.device.study_id.hex(),
-        streams=[to_stream(record) for record in status.streams],
+    return make_body(
+        DeviceStatusBody,
+        status.device,
+        streams=[_to_stream(record) for record in status.streams],
         server_time=status.server_time,
         generation=status.generation.hex(),
     )
 
 
-@router.put("/devices/me/heartbeat")
+@router.put("/devices/me/heartbeat", responses=describe_problems(*BY_DEVICE, *WITH_BODY))
 async def put_heartbeat(
     device: Device, body: HeartbeatRequest, services: ServicesDep
 ) -> MomentBody:
-    """Keep what a device says of itself, in the place of what it said before; it signs it.
+    """Replace the heartbeat of the device that signs the request.
 
     Refusals of the plan by the device's owner are counted by rule in the study's refusals.
     """
     moment = await services.devices.note_heartbeat(
         device,
-        body.model_dump(),
+        to_document(body),
         studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
     )
-    return MomentBody(server_time=moment.server_time, generation=moment.generation.hex())
+    return make_body(MomentBody, moment)
 
 
-@router.post("/devices/me/keys", status_code=201, responses={200: {"model": RotationBody}})
+@router.post(
+    "/devices/me/keys",
+    status_code=201,
+    responses=describe_problems(*BY_DEVICE, *WITH_BODY, "store-conflict")
+    | {200: {"model": RotationBody}},
+)
 async def change_key(
     signed: Signed, body: RotationRequest, services: ServicesDep, response: Response
 ) -> RotationBody:
-    """Give a device another key; it signs the request with the old one, which then is retired.
+    """Replace the key of the device that signs the request with its present key.
 
-    The device's identity stays. The retired key still verifies the sketches up to `last_sequences`,
-    and nothing after; the same request again, signed by it, is answered with 200.
+    The device's identity stays. The retired key still verifies the sketches up to `last_sequences`
+    and none after; the same request again, signed by it, is answered with 200.
     """
     device, is_new = await services.devices.change_key(
         signed,
@@ -84,40 +142,42 @@ async def change_key(
         proof=bytes.fromhex(body.proof),
     )
     response.status_code = 201 if is_new else 200
-    return RotationBody(device_id=device.device_id.hex(), key_id=key_id_of(device.public_key).hex())
+    return make_body(RotationBody, device, key_id=key_id_of(device.public_key).hex())
 
 
-@router.post("/devices/{device}/exclude", tags=["operators"], dependencies=OPERATOR)
+@router.post(
+    "/devices/{device}/exclude", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
+)
 async def exclude_device(
     device: Identity, body: ExclusionRequest, services: ServicesDep, operator: Operator
 ) -> ExclusionBody:
     """Take the sketches of a device out of every sum, exactly, and refuse its later ones.
 
-    At once: no snapshot that is asked for after the answer has any of them. Asked again, it answers
-    the same with the first reason. Snapshots made before stay as they are and name the device.
-    Sketches whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
+    No snapshot that is made after the answer has any of them. The same request again answers the
+    same with the first reason. Snapshots made before stay as they are and name the device. Sketches
+    whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
     """
     made = await services.exclusion.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id
     )
-    return ExclusionBody(
-        device_id=device,
-        study_id=made.device.study_id.hex(),
-        excluded=maybe_rfc3339(made.device.excluded) or "",
-        reason=made.device.reason or "",
+    return make_body(
+        ExclusionBody,
+        made.device,
         n_subtracted=made.sketches.n_subtracted,
         n_kept=made.sketches.n_kept,
     )
 
 
-@router.post("/devices/{device}/revoke", tags=["operators"], dependencies=OPERATOR)
+@router.post(
+    "/devices/{device}/revoke", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
+)
 async def revoke_device(
     device: Identity, body: RevocationRequest, services: ServicesDep, operator: Operator
 ) -> DeviceDetailsBody:
     """Revoke a device, or one key that it has replaced, at once and for good.
 
-    Nothing more that it signed is taken. What is stored already stays in every sum; see `exclude`
-    to take it out.
+    No later message that it signs is taken. Stored sketches stay in every sum; `exclude` takes them
+    out.
     """
     found = await services.roster.revoke(
         bytes.fromhex(device),
@@ -125,16 +185,18 @@ async def revoke_device(
         reason=body.reason,
         actor=operator.key_id,
     )
-    return to_details(found)
+    return _to_details(found)
 
 
-@router.get("/devices/{device}", dependencies=ANALYST)
+@router.get("/devices/{device}", dependencies=ANALYST, responses=_OF_DEVICE)
 async def get_device(device: Identity, services: ServicesDep) -> DeviceDetailsBody:
     """Show a device with its keys."""
-    return to_details(await services.roster.get(bytes.fromhex(device)))
+    return _to_details(await services.roster.get(bytes.fromhex(device)))
 
 
-@router.get("/devices", dependencies=ANALYST)
+@router.get(
+    "/devices", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, "request-invalid")
+)
 async def list_all_devices(
     services: ServicesDep, page: Page = None, limit: Limit = 100
 ) -> Paged[DeviceBody]:
@@ -142,7 +204,11 @@ async def list_all_devices(
     return await _list_page(services, None, page, limit)
 
 
-@router.get("/studies/{study}/devices", dependencies=ANALYST)
+@router.get(
+    "/studies/{study}/devices",
+    dependencies=ANALYST,
+    responses=_OF_DEVICE | {200: describe_links(TO_DEVICE, item="/items/0")},
+)
 async def list_devices(
     study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
 ) -> Paged[DeviceBody]:
@@ -154,9 +220,61 @@ async def _list_page(
     services: Services, study_id: bytes | None, page: str | None, limit: int
 ) -> Paged[DeviceBody]:
     found = await services.roster.list_page(study_id, after=decode_page(page), limit=limit + 1)
-    shown = found[:limit]
-    last = shown[-1].device if len(found) > limit else None
-    return Paged[DeviceBody](
-        items=[DeviceBody.model_validate(to_map(summary)) for summary in shown],
-        next_page=encode_page((last.enrolled, last.device_id)) if last else None,
+    return make_page(
+        found, limit, show=_to_body, key=lambda s: (s.device.enrolled, s.device.device_id)
     )
+
+
+def _to_body(summary: DeviceSummary) -> DeviceBody:
+    device = summary.device
+    return make_body(
+        DeviceBody,
+        device,
+        state=_state_of(device),
+        streams=[_to_stream(record) for record in summary.streams],
+        heartbeat=_heartbeat_of(device),
+    )
+
+
+def _to_stream(record: StreamRecord) -> StreamBody:
+    missing = [RangeBody(first=first, last=last) for first, last in record.missing]
+    return make_body(StreamBody, record, missing=missing)
+
+
+def _to_details(found: DeviceDetails) -> DeviceDetailsBody:
+    members = vars(_to_body(found)) | {"keys": _keys_of(found)}
+    return make_body(DeviceDetailsBody, found.device, **members)
+
+
+def _keys_of(found: DeviceDetails) -> list[DeviceKeyBody]:
+    device = found.device
+    present = make_body(
+        DeviceKeyBody,
+        device,
+        key_id=key_id_of(device.public_key).hex(),
+        state="present" if device.revoked is None else "revoked",
+        retired=None,
+        last_sequences=None,
+    )
+    replaced = [
+        make_body(
+            DeviceKeyBody,
+            key,
+            state="retired" if (device.revoked or key.revoked) is None else "revoked",
+        )
+        for key in reversed(found.retired_keys)
+    ]
+    return [present, *replaced]
+
+
+def _state_of(device: DeviceRecord) -> Literal["enrolled", "revoked", "excluded"]:
+    if device.excluded is not None:
+        return "excluded"
+    return "enrolled" if device.revoked is None else "revoked"
+
+
+def _heartbeat_of(device: DeviceRecord) -> HeartbeatBody | None:
+    if device.heartbeat is None or device.heartbeat_at is None:
+        return None
+    received = to_rfc3339(device.heartbeat_at)
+    return read_body(HeartbeatBody, {**device.heartbeat, "received": received})

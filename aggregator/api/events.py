@@ -1,4 +1,4 @@
-"""Decodes as streams of events, for who would rather be told than ask again."""
+"""Decodes as streams of server-sent events, in the place of polling."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from aggregator.api.decodes import to_body
 from aggregator.api.dependencies import Analyst, Identity, ServicesDep
+from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
 from aggregator.records import DecodeRecord
 from shared.errors import OverloadedError, SketchError
 from shared.wire import problem_document
+from shared.wire.bodies.results import ProgressBody
 
 router = APIRouter(prefix="/v1", tags=["decodes"])
 
@@ -32,7 +34,7 @@ _EXAMPLE = (
 
 
 class EventStreams:
-    """Counts the streams of this process."""
+    """Count of the open streams of this process."""
 
     def __init__(self) -> None:
         self._of_key: Counter[str] = Counter()
@@ -53,10 +55,10 @@ class EventStreams:
         """
         if self._of_key[key_id] >= _MOST_OF_KEY or self.n_open >= _MOST:
             raise OverloadedError(
-                f"holds {_MOST_OF_KEY} streams of events, or all keys together {_MOST}: the most "
-                "that they may",
+                f"has {_MOST_OF_KEY} streams of events, or all keys together have {_MOST}, and may "
+                "not have more",
                 field="Authorization",
-                fix="close one, or ask for the decode itself now and then",
+                fix="close one, or poll the decode itself",
                 retry_after_s=_RETRY_AFTER_S,
             )
         self._of_key[key_id] += 1
@@ -67,21 +69,22 @@ class EventStreams:
 
 
 async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
-    """Hold a place until the answer has ended, or its reader has gone away."""
+    """Hold a place until the answer ends or its reader disconnects."""
     streams: EventStreams = request.app.state.streams
     with streams.open(key.key_id):
         yield
 
 
 async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) -> DecodeRecord:
-    """Find the decode before the answer begins, so that none is still a problem document."""
+    """Find the decode before the answer begins, while a problem document is still possible."""
     return await services.decodes.get(bytes.fromhex(decode))
 
 
 @router.get(
     "/decodes/{decode}/events",
     response_class=EventSourceResponse,
-    responses={200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}},
+    responses=describe_problems(*WITH_KEY, *OF_STUDY)
+    | {200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}},
 )
 async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
@@ -89,13 +92,13 @@ async def stream_events(
     services: ServicesDep,
     key: Analyst,
     seconds: Annotated[
-        int, Query(ge=0, le=_LONGEST_S, description="after which the stream ends anyway")
+        int, Query(ge=0, le=_LONGEST_S, description="the stream ends after this time at the latest")
     ] = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream a decode's events as it goes on, whichever process works on it (server-sent events).
+    """Stream a decode's progress as server-sent events.
 
-    `state` and `progress` say how far it is; `result`, the last, holds the decode when it has
-    ended, however it did; `problem`, the last too, says why nothing more is told: the key was
+    The events `state` and `progress` carry state and progress. The last event is `result`, which
+    carries the decode when it has ended, or `problem`, which says why the stream ends: the key was
     revoked, for instance. A stream without either ended for another reason: open it again.
     """
     told = found
@@ -117,5 +120,5 @@ async def stream_events(
 
 
 def _to_event(decode: DecodeRecord, name: str) -> ServerSentEvent:
-    data: dict[str, Any] = {"state": decode.state, "progress": decode.progress}
+    data = ProgressBody(state=decode.state, progress=decode.progress)
     return ServerSentEvent(event=name, data=data)

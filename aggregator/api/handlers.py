@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aggregator.api.schemas import HEX_16, HEX_64, HEX_128
+from aggregator.api.dependencies import HEX_16
 from aggregator.logs import describe_cause
 from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from shared.errors import (
@@ -29,10 +29,11 @@ from shared.errors import (
     TransportError,
 )
 from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
+from shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"
-"""Where the scope of a request keeps the slug of the problem that it was answered with."""
+"""Key in a request's scope of the slug of the problem that it was answered with."""
 
 log = structlog.get_logger("aggregator.api")
 
@@ -46,7 +47,7 @@ class ProblemJSONResponse(JSONResponse):
 def problem_response(
     error: SketchError, scope: Scope, *, headers: Mapping[str, str] | None = None
 ) -> ProblemJSONResponse:
-    """Return the answer to an error, and note in the scope which problem it is."""
+    """Return the answer to an error, and note its problem in the scope."""
     scope[PROBLEM_KEY] = problem_type_of(type(error)).slug
     document = problem_document(error)
     sent = dict(headers or {})
@@ -99,10 +100,10 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 class Unforeseen:
-    """Log an error that nobody foresaw, and answer it without its details.
+    """Log an unforeseen error, and answer it without its details.
 
-    The framework would do so outside every other middleware, and such an answer would neither be
-    logged nor have the headers that every answer has.
+    The framework would do so outside every other middleware; its answer would neither be logged nor
+    have the headers of every answer.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -122,7 +123,7 @@ class Unforeseen:
 
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
-    "study": "`sfumato study list` shows the ids of studies; a name or the start of an id is none",
+    "study": "`sfumato study list` shows the ids of studies; send the whole id, and no name",
     "device": "`sfumato device list STUDY` shows the ids of devices",
     "key": "`sfumato key list` shows the ids of keys",
 }
@@ -135,6 +136,10 @@ def _to_config_error(found: Any) -> ConfigError:
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
+    if found["type"] == "unexpected_keyword_argument":
+        return ConfigError("is unknown", field=field, fix="leave it out, or check its spelling")
+    if found["type"] in ("missing", "missing_argument"):
+        return ConfigError("is missing", field=field, fix="send it; see /docs")
     rule = found["msg"].removeprefix("Value error, ")
     pattern = found.get("ctx", {}).get("pattern")
     if pattern == PLAIN_TEXT or rule == PLAIN_TEXT_RULE:
@@ -149,7 +154,7 @@ def _to_config_error(found: Any) -> ConfigError:
 
 
 def _find_methods(request: Request) -> list[str]:
-    """Return the methods of an address; each of them is a route of its own."""
+    """Return the methods of an address, each of which is a route."""
     described = request.app.openapi()["paths"]
     found = {
         method.upper()
@@ -165,9 +170,9 @@ def _to_sketch_error(request: Request, error: HTTPException) -> SketchError:
         return NotFoundError("is not an address of this server", field="path", fix="see /docs")
     if error.status_code == 405:
         return MethodError(
-            f"{request.method} is not allowed here",
+            f"cannot be {request.method} here",
             field="method",
-            fix="use one that the header Allow names",
+            fix="use a method that the header Allow names",
         )
     # Bytes that are not UTF-8, or nested too deeply.
     return ConfigError("cannot be read as JSON", field="body", fix="send a JSON object")

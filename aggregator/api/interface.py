@@ -1,4 +1,4 @@
-"""The interface put together: routers, problem handlers, the limit on bodies, OpenAPI."""
+"""The REST application: routers, middleware and problem handlers around the services."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any
 
 from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
@@ -15,7 +14,6 @@ from starlette.routing import BaseRoute
 from aggregator.api import (
     decodes,
     devices,
-    enrolments,
     events,
     keys,
     operations,
@@ -26,30 +24,36 @@ from aggregator.api import (
     studies,
     tokens,
 )
-from aggregator.api.body_limit import BodyLimit
-from aggregator.api.describing import describe_problems
+from aggregator.api.dependencies import require_media_type
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
-from aggregator.api.linking import describe_links
-from aggregator.api.media_types import require_media_type
-from aggregator.api.middleware import AccessLog, HeadAsGet, Measure, SecurityHeaders
-from aggregator.api.queueing import Door, RequestQueue, Turn
+from aggregator.api.middleware import (
+    AccessLog,
+    BodyLimit,
+    Door,
+    HeadAsGet,
+    Measure,
+    RequestQueue,
+    SecurityHeaders,
+    Turn,
+)
+from aggregator.api.responses import ANY_CALL, describe_problems
 from aggregator.metrics import Metrics
 from aggregator.services import Services
 
 
 @dataclass(frozen=True, kw_only=True)
 class InterfaceLimits:
-    """Limits on what the interface takes at once.
+    """Limits on the requests that are served at once.
 
     Parameters
     ----------
     max_body_bytes
         Largest request body; a sketch may be as long as its plan says.
     body_timeout_s
-        Seconds within which a body must have arrived.
+        Most seconds until a body has arrived.
     most_running, most_waiting
-        Requests that are worked on at once, and that may wait for their turn.
+        Most requests that are worked on at once, and that wait for their turn.
     """
 
     max_body_bytes: int = 1 << 20
@@ -61,30 +65,22 @@ class InterfaceLimits:
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 _DESCRIPTION = """
-Takes in sketches that are differentially private by themselves, adds them up exactly, and recovers
+Receives sketches that are each differentially private, adds them up exactly, and recovers
 centroids from the sum. Errors are RFC 9457 problem documents; every type has a page under
 [/problems](/problems). Ids are lower-case hexadecimal, times RFC 3339 UTC.
 """
 
 
-class _Described(FastAPI):
-    """An application whose OpenAPI names every problem, and what each answer leads to."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the description, made once."""
-        if self.openapi_schema is None:
-            self.openapi_schema = describe_links(describe_problems(super().openapi()))
-        return self.openapi_schema
-
-
 @cache
 def _list_routes() -> Sequence[BaseRoute]:
-    """Return the routes, which hold nothing of a server: those of one process share them.
-
-    To make them takes longer than all else that a server needs.
-    """
+    """Return the routes, which the servers of one process share: making them takes long."""
     app = FastAPI(
-        dependencies=[Depends(require_media_type)], openapi_url=None, docs_url=None, redoc_url=None
+        dependencies=[Depends(require_media_type)],
+        responses=describe_problems(*ANY_CALL),
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
     )
     for module in (
         # First, for routes are tried in order and nothing is asked for as often as an upload.
@@ -92,7 +88,6 @@ def _list_routes() -> Sequence[BaseRoute]:
         studies,
         plans,
         tokens,
-        enrolments,
         devices,
         snapshots,
         decodes,
@@ -113,13 +108,13 @@ def create_interface(
     Parameters
     ----------
     services
-        What it offers.
+        The services behind the routes.
     limits
-        What it takes at once.
+        Limits on the requests that are served at once.
     lifespan
-        What runs from start to end.
+        The context in which the application runs.
     """
-    app = _Described(
+    app = FastAPI(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
         description=_DESCRIPTION,

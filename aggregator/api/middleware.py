@@ -1,19 +1,36 @@
-"""Middleware: the access log, metrics, HEAD, and headers against misuse by browsers."""
+"""Middleware: log, metrics, headers against misuse by browsers, queue, limit on bodies, HEAD."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aggregator.api.body_limit import study_of_upload
-from aggregator.api.handlers import PROBLEM_KEY
-from aggregator.api.queueing import OPEN_PATHS
+from aggregator.api.handlers import PROBLEM_KEY, answer_problem
 from aggregator.metrics import Metrics
+from aggregator.services import Services
+from shared.errors import (
+    MediaTypeError,
+    OverloadedError,
+    SketchError,
+    SlowRequestError,
+    TooLargeError,
+    TransportError,
+)
 
+OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+"""Answered even when the queue is full: they tell that it is."""
+_EVENTS = re.compile(r"^/v1/decodes/[^/]+/events$")
+_SKETCH = re.compile(r"^/v1/studies/([0-9a-f]{64})/sketches/[^/]+$")
+_RETRY_AFTER_S = 2.0
+_MOST_UPLOADING = 256
+"""Uploads worked on at once: they are stored many in one transaction, and hold no connection."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -23,14 +40,13 @@ _HEADERS = {
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _HSTS = "max-age=31536000"
-_ENDLESS = "/events"
 _UPLOAD = "/v1/studies/{study}/sketches/{sketch}"
 
 log = structlog.get_logger("aggregator.access")
 
 
 class Observer(ABC):
-    """Learn of each request when it is over, whatever becomes of it; not of those of monitors."""
+    """Note each request when it is over; requests of monitors are left out."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,10 +76,10 @@ class Observer(ABC):
 
 
 class AccessLog(Observer):
-    """Log a line for each request: method, path, status and time; never a header or a body."""
+    """Log method, path, status and time of each request; never a header or a body."""
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """See the base."""
+        """Log a line."""
         log.info(
             "request",
             method=scope["method"],
@@ -75,14 +91,14 @@ class AccessLog(Observer):
 
 
 class Measure(Observer):
-    """Note each request in the metrics when it is over."""
+    """Count each request in the metrics."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         super().__init__(app)
         self._metrics = metrics
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """See the base."""
+        """Count the request, and an upload once more."""
         # What was refused before it reached a route has none, and may still be an upload.
         is_upload = study_of_upload(scope) is not None
         route = _UPLOAD if is_upload else getattr(scope.get("route"), "path", "")
@@ -109,7 +125,7 @@ class HeadAsGet:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if not is_head or scope["path"].endswith(_ENDLESS):
+        if not is_head or _EVENTS.match(scope["path"]):
             await self._app(scope, receive, send)
             return
 
@@ -123,7 +139,7 @@ class HeadAsGet:
 
 
 class SecurityHeaders:
-    """Add the headers to every answer, except where the answer says otherwise itself."""
+    """Add security headers to every answer that does not set them itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -146,3 +162,243 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class RequestQueue:
+    """Counts of the requests of this process.
+
+    Parameters
+    ----------
+    most_running
+        Requests that are worked on at once; more would only wait for a database connection.
+    most_waiting
+        Requests that may wait for their turn, or whose body is still on its way.
+    """
+
+    def __init__(self, *, most_running: int, most_waiting: int) -> None:
+        self.n_inside = 0
+        self.n_running = 0
+        self.most_inside = most_running + most_waiting
+        self.turns = asyncio.Semaphore(most_running)
+        self.uploads = asyncio.Semaphore(_MOST_UPLOADING)
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of requests that wait."""
+        return self.n_inside - self.n_running
+
+    def leave(self) -> None:
+        """Take one request out of the count."""
+        self.n_inside -= 1
+
+    def end_turn(self, turns: asyncio.Semaphore) -> None:
+        """Give the turn to the next request."""
+        self.n_running -= 1
+        turns.release()
+
+    def require_room(self) -> None:
+        """Refuse a request while the queue is full.
+
+        Raises
+        ------
+        OverloadedError
+            The queue is full.
+        """
+        if self.n_inside >= self.most_inside:
+            raise OverloadedError(
+                f"holds {self.most_inside} requests, which is its limit",
+                field="server",
+                fix="send the same again after the seconds in Retry-After",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+
+
+class Door:
+    """Refuse requests, before their body is read, while the queue is full or the database away."""
+
+    def __init__(self, app: ASGIApp, *, services: Services, queue: RequestQueue) -> None:
+        self._app = app
+        self._services = services
+        self._queue = queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        queue = self._queue
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._services.readiness.require_open()
+            queue.require_room()
+        except TransportError as error:
+            await answer_problem(error, scope, receive, send, close=True)
+            return
+        place = _Place(queue.leave)
+        queue.n_inside += 1
+        try:
+            await self._app(scope, receive, place.follow(scope, send))
+        finally:
+            place.give_up()
+
+
+class Turn:
+    """Queue requests, first come first served, once their body has arrived.
+
+    So a slow sender holds a place in the queue, and never a turn.
+    """
+
+    def __init__(self, app: ASGIApp, *, queue: RequestQueue) -> None:
+        self._app = app
+        self._queue = queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        queue = self._queue
+        turns = queue.turns if study_of_upload(scope) is None else queue.uploads
+        await turns.acquire()
+        queue.n_running += 1
+        place = _Place(lambda: queue.end_turn(turns))
+        try:
+            await self._app(scope, receive, place.follow(scope, send))
+        finally:
+            place.give_up()
+
+
+class _Place:
+    """A place, held until the answer has ended or, for a stream of events, has begun.
+
+    A stream works for a moment now and then, and would keep its place for minutes.
+    """
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave: Callable[[], None] | None = leave
+
+    def give_up(self) -> None:
+        """Give the place up; the second time nothing happens."""
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    def follow(self, scope: Scope, send: Send) -> Send:
+        """Return a ``send`` that gives the place up when a stream of events begins."""
+        if not _EVENTS.match(scope["path"]):
+            return send
+
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.give_up()
+            await send(message)
+
+        return send_on
+
+
+class BodyLimit:
+    """Read bodies up to a limit and pass them on whole; answer 413 to longer ones.
+
+    Bytes are counted as they arrive: Content-Length may be absent or wrong. A sketch may be as long
+    as the payload of its study's plan and the envelope. Compressed bodies are refused unread: noise
+    does not compress, and what expands is the oldest bomb.
+
+    Parameters
+    ----------
+    services
+        The services, which know the limit of a study's sketches and count refusals.
+    max_body_bytes
+        The limit on other bodies.
+    timeout_s
+        Most seconds until a body has arrived.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, services: Services, max_body_bytes: int, timeout_s: float
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._max_body_bytes = max_body_bytes
+        self._timeout_s = timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            messages = await self._read(scope, receive)
+        except SketchError as error:
+            # The rest of the body is not read, so the connection cannot serve another request.
+            await answer_problem(error, scope, receive, send, close=True)
+            return
+        await self._app(scope, _replay(messages, receive), send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> list[Message]:
+        study = study_of_upload(scope)
+        try:
+            _require_identity(scope)
+            limit = self._max_body_bytes
+            if study is not None:
+                limit = await self._services.sketches.find_limit(study)
+            async with asyncio.timeout(self._timeout_s):
+                return await _read_up_to(limit, scope, receive)
+        except TimeoutError as error:
+            raise SlowRequestError(
+                f"did not arrive within {self._timeout_s:g} s",
+                field="body",
+                fix="send the same again",
+            ) from error
+        except (TooLargeError, MediaTypeError) as error:
+            if study is not None:
+                await self._services.sketches.note_refusal(study, error)
+            raise
+
+
+def study_of_upload(scope: Scope) -> bytes | None:
+    """Return the study that a request uploads to; None if it is no upload."""
+    found = _SKETCH.match(scope["path"]) if scope["method"] == "PUT" else None
+    return bytes.fromhex(found.group(1)) if found else None
+
+
+def _require_identity(scope: Scope) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise MediaTypeError(
+                "cannot be compressed",
+                field="Content-Encoding",
+                fix="send the body uncompressed, without Content-Encoding",
+            )
+
+
+async def _read_up_to(limit: int, scope: Scope, receive: Receive) -> list[Message]:
+    """Return the messages of a body that is not longer than the limit."""
+    stated = dict(scope["headers"]).get(b"content-length", b"0")
+    if stated.isdigit() and int(stated[:20]) > limit:
+        raise _too_large(limit)
+    messages: list[Message] = []
+    n_bytes = 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        n_bytes += len(message.get("body", b""))
+        if n_bytes > limit:
+            raise _too_large(limit)
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return messages
+
+
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(
+        f"must have at most {limit} bytes", field="body", fix="send a smaller body, uncompressed"
+    )
+
+
+def _replay(messages: list[Message], receive: Receive) -> Callable[[], Awaitable[Message]]:
+    waiting = iter(messages)
+
+    async def replay() -> Message:
+        for message in waiting:
+            return message
+        return await receive()
+
+    return replay

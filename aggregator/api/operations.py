@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, ConfigDict
 
 from aggregator.api.dependencies import ServicesDep
-from aggregator.api.queueing import RequestQueue
+from aggregator.api.middleware import RequestQueue
 from aggregator.metrics import DECODE_STATES, MEDIA_TYPE, Metrics
 from aggregator.services import Services
 from shared.errors import TransportError
+from shared.wire.bodies.results import HealthBody
 
 router = APIRouter(tags=["operations"])
 
@@ -21,14 +21,6 @@ sfumato_devices 40.0
 """
 
 
-class HealthBody(BaseModel):
-    """All is well."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
-
-    status: str = "ok"
-
-
 @router.get("/healthz")
 async def get_health() -> HealthBody:
     """Answer while the process is alive."""
@@ -37,7 +29,7 @@ async def get_health() -> HealthBody:
 
 @router.get("/readyz")
 async def get_readiness(services: ServicesDep) -> HealthBody:
-    """Answer while the database does, with the schema of this release."""
+    """Answer while the database answers and has the schema of this release."""
     await services.readiness.require()
     return HealthBody()
 
@@ -48,7 +40,7 @@ async def get_readiness(services: ServicesDep) -> HealthBody:
     responses={200: {"content": {"text/plain": {"example": _SAMPLE}}}},
 )
 async def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """Show what this process counts, for Prometheus; without the database what needs none."""
+    """Show the metrics of this process for Prometheus, with stored totals if it can count them."""
     metrics: Metrics = request.app.state.metrics
     queue: RequestQueue = request.app.state.queue
     metrics.running.set(queue.n_running)

@@ -7,6 +7,7 @@ from html import escape
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from aggregator.api.responses import WITH_PATH, describe_problems
 from shared.errors import NotFoundError
 from shared.wire import DeviceAction, ProblemType, problem_types
 
@@ -42,7 +43,7 @@ async def list_problems() -> HTMLResponse:
     return _page("Problems", f"<ul>\n{rows}\n</ul>")
 
 
-@router.get("/{slug}", response_class=HTMLResponse)
+@router.get("/{slug}", response_class=HTMLResponse, responses=describe_problems(*WITH_PATH))
 async def get_problem(slug: str) -> HTMLResponse:
     """Explain a problem type."""
     problem = next((known for known in problem_types() if known.slug == slug), None)

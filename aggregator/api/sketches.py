@@ -13,11 +13,14 @@ from aggregator.api.dependencies import (
     Page,
     ServicesDep,
     decode_page,
-    encode_page,
+    make_page,
 )
-from aggregator.api.schemas import Paged, SketchBody, StoredBody, to_rfc3339
+from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.devices import StoredBody
+from shared.wire.bodies.studies import Paged, SketchBody
 
 router = APIRouter(prefix="/v1/studies/{study}/sketches", tags=["sketches"])
 
@@ -38,13 +41,27 @@ _UPLOAD: dict[str, Any] = {
 @router.put(
     "/{sketch}",
     status_code=201,
-    responses={200: {"model": StoredBody}},
+    responses=describe_problems(
+        *OF_STUDY,
+        *WITH_BODY,
+        "access-denied",
+        "duplicate-upload",
+        "implausible-sketch",
+        "malformed-message",
+        "plan-mismatch",
+        "signature-invalid",
+        "store-conflict",
+        "study-closed",
+        "too-early",
+        "unsupported-version",
+    )
+    | {200: {"model": StoredBody}},
     openapi_extra=_UPLOAD,
 )
 async def put_sketch(
     study: Identity, sketch: Identity, request: Request, services: ServicesDep, response: Response
 ) -> StoredBody:
-    """Store a sketch; 200 if this very sketch is stored already.
+    """Store a sketch; 200 if the same sketch is stored already.
 
     The message carries its own signature, so no key is needed.
     """
@@ -55,7 +72,7 @@ async def put_sketch(
     return StoredBody(sketch_id=sketch)
 
 
-@router.get("", dependencies=ANALYST)
+@router.get("", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, *OF_STUDY))
 async def list_sketches(
     study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
 ) -> Paged[SketchBody]:
@@ -63,11 +80,8 @@ async def list_sketches(
     found = await services.sketches.list_page(
         bytes.fromhex(study), after=decode_page(page), limit=limit + 1
     )
-    shown = found[:limit]
-    last = shown[-1] if len(found) > limit else None
-    return Paged[SketchBody](
-        items=[_to_body(record) for record in shown],
-        next_page=encode_page((last.received, last.sketch_id)) if last else None,
+    return make_page(
+        found, limit, show=_to_body, key=lambda record: (record.received, record.sketch_id)
     )
 
 
@@ -75,13 +89,4 @@ def _to_body(record: SketchRecord) -> SketchBody:
     slots = None
     if record.first_slot is not None and record.last_slot is not None:
         slots = (record.first_slot, record.last_slot)
-    return SketchBody(
-        sketch_id=record.sketch_id.hex(),
-        device_id=record.device_id.hex(),
-        stream=record.stream,
-        sequence=record.sequence,
-        slots=slots,
-        n_records=record.n_records,
-        payload_digest=record.payload_digest.hex(),
-        received=to_rfc3339(record.received),
-    )
+    return make_body(SketchBody, record, slots=slots)

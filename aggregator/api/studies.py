@@ -7,8 +7,6 @@ import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 
 from aggregator.api.dependencies import (
     ANALYST,
@@ -16,51 +14,73 @@ from aggregator.api.dependencies import (
     Limit,
     Operator,
     Page,
+    Reader,
     ServicesDep,
     decode_page,
-    encode_page,
+    make_page,
 )
-from aggregator.api.device_schemas import (
-    PlanRefusalBody,
-    RefusalBody,
-    RefusalsBody,
+from aggregator.api.responses import (
+    OF_STUDY,
+    TO_STUDY,
+    WITH_BODY,
+    WITH_KEY,
+    answer_conditionally,
+    describe_links,
+    describe_problems,
 )
-from aggregator.api.result_schemas import BandBody, PrivacyBody, UtilityBody
-from aggregator.api.schemas import (
-    CreatedBody,
-    NoticeBody,
-    Paged,
-    StateRequest,
-    StudyBody,
-    StudyRequest,
-    WithdrawnBody,
-    maybe_rfc3339,
-    to_rfc3339,
-)
-from aggregator.api.signing import Reader
-from aggregator.etags import NOT_MODIFIED, IfNoneMatch, answer_not_modified, is_known
+from aggregator.etags import NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DeviceRecord, StudyRecord
-from aggregator.services.privacy import describe_privacy
+from aggregator.services.answers import describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
+from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
+from shared.wire.bodies.devices import NoticeBody
+from shared.wire.bodies.results import BandBody, PrivacyBody, UtilityBody
+from shared.wire.bodies.studies import (
+    CreatedBody,
+    Paged,
+    PlanRefusalBody,
+    RefusalBody,
+    RefusalsBody,
+    StateRequest,
+    StudyBody,
+    StudyRequest,
+    WithdrawnBody,
+)
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
 _MOST_CLUSTERS = 1_000_000
+_READING = describe_problems(*WITH_KEY, *OF_STUDY)
+_LINKS = describe_links(TO_STUDY)
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
-@router.post("", status_code=201, responses={200: {"model": CreatedBody}})
+@router.post(
+    "",
+    status_code=201,
+    responses=describe_problems(
+        *WITH_KEY,
+        *WITH_BODY,
+        "plan-invalid",
+        "plan-mismatch",
+        "privacy-invalid",
+        "store-conflict",
+        "study-withdrawn",
+        "unsupported-version",
+    )
+    | {201: _LINKS, 200: {"model": CreatedBody, **_LINKS}},
+)
 async def create_study(
     body: StudyRequest, services: ServicesDep, key: Operator, response: Response
 ) -> CreatedBody:
-    """Create a study from a name and a plan; 200 if it is there already.
+    """Create a study from a name and a plan; 200 if it exists already.
 
-    409 where a study of another name has the plan, which the answer names: a device that takes part
-    in both spends twice. `allow_same_plan` makes it all the same. `warnings` say what is odd about
-    the plan, such as an epsilon that protects next to nothing.
+    409 where a study of another name has the plan; the answer names that study. A device that takes
+    part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
+    `warnings` states doubts about the plan, such as an epsilon that hardly protects.
     """
     summary, is_new = await services.studies.create(
         body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
@@ -69,27 +89,27 @@ async def create_study(
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
     _, plan = await services.studies.get_plan(summary.study.study_id)
-    return CreatedBody(**_to_body(summary).model_dump(), warnings=list(find_cautions(plan)))
+    return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan)))
 
 
-@router.get("", dependencies=ANALYST)
+@router.get(
+    "",
+    dependencies=ANALYST,
+    responses=describe_problems(*WITH_KEY, "request-invalid")
+    | {200: describe_links(TO_STUDY, item="/items/0")},
+)
 async def list_studies(
     services: ServicesDep, page: Page = None, limit: Limit = 100
 ) -> Paged[StudyBody]:
     """List studies in the order of creation."""
     found = await services.studies.list_page(after=decode_page(page), limit=limit + 1)
-    shown = found[:limit]
-    last = shown[-1].study if len(found) > limit else None
-    return Paged[StudyBody](
-        items=[_to_body(summary) for summary in shown],
-        next_page=encode_page((last.created, last.study_id)) if last else None,
-    )
+    return make_page(found, limit, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
 
 @router.get(
     "/{study}",
     response_model=StudyBody | NoticeBody,
-    responses=NOT_MODIFIED,
+    responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
 )
 async def get_study(
     study: Identity,
@@ -97,9 +117,9 @@ async def get_study(
     reader: Reader,
     if_none_match: IfNoneMatch = None,
 ) -> Any:
-    """Show a study; a device that signs the request sees its life cycle alone.
+    """Show a study; a device that signs the request sees the life cycle alone.
 
-    What a device sees has an ETag that changes with the life cycle only, so that it can ask often.
+    The ETag of a device's answer changes with the life cycle only, so that devices can poll often.
     """
     study_id = bytes.fromhex(study)
     if reader is not None:
@@ -111,39 +131,44 @@ async def get_study(
 @router.patch(
     "/{study}",
     response_model=StudyBody,
+    responses=describe_problems(
+        *WITH_KEY, *OF_STUDY, *WITH_BODY, "precondition-failed", "precondition-required"
+    ),
 )
 async def change_study(
     study: Identity,
     body: StateRequest,
     services: ServicesDep,
     key: Operator,
-    if_match: Annotated[str | None, Header()] = None,
+    if_match: Annotated[
+        str | None, Header(description="the study's ETag as it was read, or `*`")
+    ] = None,
 ) -> Any:
-    """Open or close a study; closed, it takes until `accept_until` what was on its way.
+    """Open or close a study; a closed study takes late sketches until `accept_until`.
 
     `If-Match` compares the life cycle alone: sketches that arrive meanwhile do not make it stale.
     """
     summary = await services.studies.set_state(
         bytes.fromhex(study),
         body.state,
-        accept_until=None if body.accept_until is None else body.accept_until.timestamp(),
+        accept_until=maybe_timestamp(body.accept_until),
         expected_version=_version_in(if_match),
         actor=key.key_id,
     )
     return _answer(summary)
 
 
-@router.delete("/{study}")
+@router.delete("/{study}", responses=_READING)
 async def withdraw_study(
     study: Identity,
     services: ServicesDep,
     key: Operator,
-    confirm: Annotated[str, Query(description="the study's name, typed", max_length=200)],
+    confirm: Annotated[str, Query(description="the study's name, to confirm", max_length=200)],
 ) -> WithdrawnBody:
     """Withdraw a study, at once and for good, and remove all that it holds.
 
-    Every later call on it, uploads included, is answered with `study-withdrawn`, and the same name
-    and plan make no study again.
+    Every later call on it, uploads included, is answered with `study-withdrawn`. The same name and
+    plan cannot become a study again.
     """
     withdrawn = await services.withdrawals.withdraw(
         bytes.fromhex(study), name=confirm, actor=key.key_id
@@ -151,7 +176,7 @@ async def withdraw_study(
     return WithdrawnBody(study_id=study, name=withdrawn.name)
 
 
-@router.get("/{study}/refusals", dependencies=ANALYST)
+@router.get("/{study}/refusals", dependencies=ANALYST, responses=_READING)
 async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
     """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
     study_id = bytes.fromhex(study)
@@ -165,42 +190,43 @@ async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
     )
 
 
-@router.get("/{study}/privacy")
+@router.get("/{study}/privacy", responses=describe_problems(*OF_STUDY))
 async def get_privacy(study: Identity, services: ServicesDep) -> PrivacyBody:
     """Return the study's statement of privacy."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
-    return PrivacyBody.model_validate(describe_privacy(plan))
+    return describe_privacy(plan)
 
 
-@router.get("/{study}/utility", dependencies=ANALYST)
+@router.get("/{study}/utility", dependencies=ANALYST, responses=_READING)
 async def get_utility(
     study: Identity,
     services: ServicesDep,
     n_clusters: Annotated[
-        int | None, Query(ge=1, le=_MOST_CLUSTERS, description="for which to predict the quality")
+        int | None,
+        Query(ge=1, le=_MOST_CLUSTERS, description="predict the quality for this number"),
     ] = None,
 ) -> UtilityBody:
-    """Estimate how useful everything is that the study holds now.
+    """Estimate the utility of all sketches of a study.
 
-    Given a number of clusters, `band` predicts how good a decode of it would be.
+    With a number of clusters, `band` predicts the quality of a decode.
     """
     study_id = bytes.fromhex(study)
     utility = await services.snapshots.compute_utility(study_id)
-    body = UtilityBody.model_validate(utility, from_attributes=True)
+    band = None
     if n_clusters is not None:
         _, plan = await services.studies.get_plan(study_id)
-        band = predict_relative_sse(
+        predicted = predict_relative_sse(
             snr=utility.snr,
             n_frequencies=plan.n_frequencies,
             n_clusters=n_clusters,
             n_dimensions=plan.n_dimensions,
         )
-        body.band = BandBody(
-            low=band.low,
-            high=band.high if math.isfinite(band.high) else None,
-            statement=band.describe(),
+        band = BandBody(
+            low=predicted.low,
+            high=predicted.high if math.isfinite(predicted.high) else None,
+            statement=predicted.describe(),
         )
-    return body
+    return make_body(UtilityBody, utility, band=band)
 
 
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
@@ -211,13 +237,7 @@ def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
 
 
 def _notify(study: StudyRecord, *, unless: str | None) -> Response:
-    body = NoticeBody(
-        study_id=study.study_id.hex(),
-        name=study.name,
-        plan_digest=study.plan_digest.hex(),
-        state=study.state,
-        accept_until=maybe_rfc3339(study.accept_until),
-    )
+    body = make_body(NoticeBody, study)
     return _conditional(body, f'"{study.version}"', unless)
 
 
@@ -225,25 +245,18 @@ def _answer(summary: StudySummary, *, unless: str | None = None) -> Response:
     return _conditional(_to_body(summary), _etag(summary), unless)
 
 
-def _conditional(body: BaseModel, etag: str, unless: str | None) -> Response:
+def _conditional(body: StudyBody | NoticeBody, etag: str, unless: str | None) -> Response:
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Authorization, Signature-Input"}
-    if is_known(etag, unless):
-        return answer_not_modified(headers)
-    return JSONResponse(body.model_dump(), headers=headers)
+    return answer_conditionally(body, headers, unless)
 
 
 def _to_body(summary: StudySummary) -> StudyBody:
     study = summary.study
     # Every sketch with a public number has at least one record.
     is_secret = study.n_sketches > 0 and study.n_records == 0
-    return StudyBody(
-        study_id=study.study_id.hex(),
-        name=study.name,
-        plan_digest=study.plan_digest.hex(),
-        state=study.state,
-        accept_until=maybe_rfc3339(study.accept_until),
-        created=to_rfc3339(study.created),
-        n_sketches=study.n_sketches,
+    return make_body(
+        StudyBody,
+        study,
         n_records=None if is_secret else study.n_records,
         n_devices=summary.n_devices,
         last_arrival=maybe_rfc3339(summary.last_arrival),
@@ -251,17 +264,17 @@ def _to_body(summary: StudySummary) -> StudyBody:
 
 
 def _etag(summary: StudySummary) -> str:
-    """Return what changes with the study: its life cycle first, then what it holds."""
+    """Return the ETag of a study: its life cycle first, then its counts."""
     return f'"{summary.study.version}.{summary.study.n_sketches}.{summary.n_devices}"'
 
 
 def _version_in(if_match: str | None) -> int | None:
-    """Return the life cycle's version in an ETag; one that was never given is stale."""
+    """Return the life cycle's version in an ETag; an ETag that was never given is stale."""
     if if_match is None:
         raise UnreadVersionError(
-            "is missing, so that a change by somebody else could be undone unseen",
+            "is missing, without which a change by somebody else could be undone unseen",
             field="If-Match",
-            fix="read the study, and send its ETag in If-Match; `*` stands for whatever it is",
+            fix="read the study and send its ETag in If-Match, or `*` for any version",
         )
     if if_match.strip() == "*":
         return None

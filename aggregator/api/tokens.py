@@ -13,33 +13,44 @@ from aggregator.api.dependencies import (
     Page,
     ServicesDep,
     decode_page,
-    encode_page,
+    make_page,
 )
-from aggregator.api.schemas import (
-    NewTokenBody,
-    Paged,
-    TokenBody,
-    TokenRequest,
-    maybe_rfc3339,
-    to_rfc3339,
+from aggregator.api.responses import (
+    OF_STUDY,
+    TO_TOKEN,
+    WITH_BODY,
+    WITH_KEY,
+    WITH_PATH,
+    describe_links,
+    describe_problems,
 )
 from aggregator.services.enrolment import TokenSummary
+from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.studies import NewTokenBody, Paged, TokenBody, TokenRequest
 
-router = APIRouter(prefix="/v1", tags=["studies"])
+router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*WITH_KEY))
 
 
-@router.post("/studies/{study}/tokens", status_code=201)
+@router.post(
+    "/studies/{study}/tokens",
+    status_code=201,
+    responses=describe_problems(*OF_STUDY, *WITH_BODY) | {201: describe_links(TO_TOKEN)},
+)
 async def create_token(
     study: Identity, body: TokenRequest, services: ServicesDep, key: Enroller
 ) -> NewTokenBody:
-    """Create an enrolment token, which is shown this once."""
+    """Create an enrolment token; its secret is shown this once."""
     secret, made = await services.enrolment.create_token(
         bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
-    return NewTokenBody(token=secret, **_to_body(made).model_dump())
+    return make_body(NewTokenBody, _to_body(made), token=secret)
 
 
-@router.get("/studies/{study}/tokens", dependencies=OPERATOR)
+@router.get(
+    "/studies/{study}/tokens",
+    dependencies=OPERATOR,
+    responses=describe_problems(*OF_STUDY) | {200: describe_links(TO_TOKEN, item="/items/0")},
+)
 async def list_tokens(
     study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
 ) -> Paged[TokenBody]:
@@ -47,17 +58,14 @@ async def list_tokens(
     found = await services.enrolment.list_tokens(
         bytes.fromhex(study), after=decode_page(page), limit=limit + 1
     )
-    shown = found[:limit]
-    last = shown[-1].token if len(found) > limit else None
-    return Paged[TokenBody](
-        items=[_to_body(summary) for summary in shown],
-        next_page=encode_page((last.created, last.token_hash)) if last else None,
+    return make_page(
+        found, limit, show=_to_body, key=lambda s: (s.token.created, s.token.token_hash)
     )
 
 
-@router.delete("/tokens/{token}", tags=["operators"])
+@router.delete("/tokens/{token}", tags=["operators"], responses=describe_problems(*WITH_PATH))
 async def revoke_token(token: Identity, services: ServicesDep, operator: Operator) -> TokenBody:
-    """Revoke an enrolment token, at once and for good; asked again, it answers the same.
+    """Revoke an enrolment token, at once and for good; the same request again answers the same.
 
     The devices that it has enrolled stay: revoke or exclude them one by one.
     """
@@ -67,14 +75,10 @@ async def revoke_token(token: Identity, services: ServicesDep, operator: Operato
 
 def _to_body(summary: TokenSummary) -> TokenBody:
     token = summary.token
-    return TokenBody(
+    return make_body(
+        TokenBody,
+        token,
         token_id=token.token_hash.hex(),
-        study_id=token.study_id.hex(),
         state=summary.state,
-        created=to_rfc3339(token.created),
-        expires=to_rfc3339(token.expires),
-        max_uses=token.max_uses,
         uses_left=token.max_uses - token.uses,
-        labels=None if token.labels is None else dict(token.labels),
-        revoked=maybe_rfc3339(token.revoked),
     )

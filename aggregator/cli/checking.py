@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from aggregator.cli.arguments import (
-    EXIT_FAILED,
-    add_database,
-    create_parser,
-    read_settings,
-    run,
-)
+from aggregator.cli.databases import open_database
+from aggregator.cli.settings import read_settings
 from aggregator.logs import describe_cause
 from aggregator.services.plans import PlanCache
-from aggregator.storage import Transaction, open_store
+from aggregator.storage import Layout, Transaction
 from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import CellSum, Sketch, Study
+from shared.command import EXIT_FAILED
 from shared.errors import PlanError, TransportError, WireError
 
-_EXAMPLES = """\
-  sfumato check-store --database sfumato.db
-  sfumato check-store --database postgresql://sfumato@db/sfumato --json"""
 EXIT_WARNED = 3
 _MOST_SHOWN = 1000
 """Faults of one check that are named; all are counted."""
@@ -58,48 +50,29 @@ class CheckReport:
             self.faults += (fault,)
 
 
-def check_store(argv: list[str]) -> int:
-    """Read the whole database and say whether all of it fits together.
+async def check(config: Path | None, database_url: str | None, *, as_json: bool) -> int:
+    """Check the whole store and print the findings.
 
     Returns
     -------
     int
-        0 when it does, 1 for a fault or a database that does not answer, 2 for wrong options, 3 for
-        gaps in the sequence numbers of a stream and nothing else.
+        0 when all of it fits together, 1 for a fault, 3 for gaps in the sequence numbers of a
+        stream and nothing else.
     """
-    parser = create_parser(
-        "check-store",
-        "Sum every stored sketch anew and compare; check digests, headers, signatures, counts\n"
-        "and references.\n"
-        "It changes nothing, and servers may run meanwhile: it looks at one moment.\n"
-        "A gap in the numbers of a stream is a warning, with exit status 3: its device may not\n"
-        "have sent these sketches yet, or they were refused for good, or an older database was\n"
-        "put back by hand. Put it back by `sfumato restore`: then devices send what it\n"
-        "lacks again.",
-        _EXAMPLES,
-    )
-    add_database(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    return run(parser, argv, lambda arguments: asyncio.run(_check(arguments)))
-
-
-async def _check(arguments: argparse.Namespace) -> int:
-    settings = read_settings(config=arguments.config, database_url=arguments.database_url)
-    store = open_store(settings.database_url)
+    settings = read_settings(config=config, database_url=database_url)
     reports: list[CheckReport] = []
     try:
-        await store.require_ready()
-        async with store.begin() as transaction:
-            reports = await _inspect(transaction)
+        async with open_database(settings.database_url) as store:
+            await store.require_ready()
+            async with store.begin() as transaction:
+                reports = await _inspect(transaction)
     except TransportError:
         # A damaged file cannot even be let go of; what was found counts.
         if not any(report.n_faults for report in reports):
             raise
-    finally:
-        await store.close()
     ok = not any(report.n_faults for report in reports if not report.is_warning)
     is_warned = any(report.n_faults for report in reports if report.is_warning)
-    if arguments.json:
+    if as_json:
         print(json.dumps({"ok": ok, "checks": [asdict(report) for report in reports]}))
     else:
         _print_table(reports)
@@ -147,9 +120,7 @@ async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
         where = f"study {study_id.hex()}"
         try:
             plan = await plans.get(study)
-            wrong = await transaction.check_sums(
-                study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
-            )
+            wrong = await transaction.check_sums(study_id, layout=Layout.of(plan))
         except (PlanError, WireError) as error:
             yield f"{where}: cannot be summed anew ({error})"
             continue

@@ -1,6 +1,6 @@
 """Connections to `sfumato serve`: how long the head of a request may be, and how long it may take.
 
-uvicorn counts neither. Bodies are counted and timed by :mod:`aggregator.api.body_limit`.
+uvicorn counts neither. Bodies are counted and timed by :mod:`aggregator.api.middleware`.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class BoundedProtocol(HttpToolsProtocol):
     head_timeout_s: ClassVar[float] = _HEAD_TIMEOUT_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first request."""
+        """Start the timer of the first request."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived; refuse a head, or trailers, that go on and on."""
+        """Parse; refuse a head, or trailers, above the limit."""
         self._n_unserved += len(data)
         super().data_received(data)
         if self._n_unserved > MOST_HEAD_BYTES and not self.transport.is_closing():
@@ -66,14 +66,14 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Begin a head."""
+        """Start counting a head."""
         super().on_message_begin()
         self._n_unserved = 0
         if not self._is_head:
             self._expect_head()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, which is counted elsewhere."""
+        """Pass a part of a body on, which is counted elsewhere."""
         self._n_unserved = 0
         super().on_body(body)
 
@@ -83,7 +83,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_headers_complete(self) -> None:
-        """Begin to serve, unless the head is too long."""
+        """Serve the request, unless the head is too long."""
         length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if length > MOST_HEAD_BYTES:
             self._is_too_long = True
@@ -93,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be parsed."""
+        """Refuse a malformed request."""
         if self._is_too_long:
             self._refuse()
         else:

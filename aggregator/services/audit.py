@@ -1,9 +1,9 @@
-"""The audit log: who did what to what, written in the transaction that did it."""
+"""The audit log: each entry is written in the transaction of its action."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aggregator.records import AuditAction, AuditRecord, PageKey
@@ -14,23 +14,22 @@ _ID_BYTES = 16
 
 async def write_entry(
     transaction: Transaction,
-    *,
     now: float,
     actor: str,
     action: AuditAction,
     target: str,
-    details: Mapping[str, Any] | None = None,
+    **details: Any,
 ) -> None:
     """Write an entry; it stays if and only if the action does.
 
     Parameters
     ----------
     actor
-        The identity of the key that asked, or ``local`` for a command on the database itself.
+        The identity of an API key, or ``local`` for a command on the database itself.
     target
-        The identity of what was acted on, hexadecimal.
+        The identity of the object, hexadecimal.
     details
-        What was asked for; never a key or a token.
+        The request; never a key or a token.
     """
     record = AuditRecord(
         entry_id=secrets.token_bytes(_ID_BYTES),
@@ -38,13 +37,13 @@ async def write_entry(
         actor=actor,
         action=action,
         target=target,
-        details=details or {},
+        details=details,
     )
     await transaction.add_audit_entry(record)
 
 
 class AuditService:
-    """Shows the audit log; nothing can change it."""
+    """Lists the audit log, which nothing can change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

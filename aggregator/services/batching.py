@@ -13,21 +13,21 @@ _LONGEST_REST_S = 0.02
 
 
 class Batcher(Generic[T, R]):
-    """Gathers what comes while a batch is worked on into the next.
+    """Gathers the items that arrive during a batch into the next batch.
 
-    After a batch of several it rests as long as that took, at most 20 ms: small batches cost almost
-    as much as large ones, and one after the other they would leave no time for anything else. Who
-    comes alone is served at once.
+    After a batch of several it pauses as long as that took, at most 20 ms: a small batch costs
+    almost as much as a large one, and back to back they would leave no time for anything else. A
+    single item is served at once.
 
     Parameters
     ----------
     work
-        Does a batch, and returns for each item its result, or the error that is its alone. What it
-        raises is the error of all.
+        Runs a batch, and returns the result or the error of each item. An error that it raises is
+        that of all items.
     most
-        Items in a batch.
+        The largest number of items in a batch.
     key
-        No two items of a batch have the same.
+        Items with equal keys never share a batch.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, item: T) -> R:
-        """Return the result for an item; what its caller no longer waits for is done as well."""
+        """Return the result for an item; it is run even if the caller is cancelled."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -67,7 +67,7 @@ class Batcher(Generic[T, R]):
             self._waiting.clear()
 
     def _take(self) -> list[tuple[T, asyncio.Future[R]]]:
-        """Take the first items with different keys; the rest stays in its order."""
+        """Take the first items with different keys; the rest keeps its order."""
         taken: dict[Hashable, tuple[T, asyncio.Future[R]]] = {}
         left = []
         for entry in self._waiting:
@@ -88,7 +88,7 @@ class Batcher(Generic[T, R]):
         except Exception as error:
             results = [error] * len(batch)
         except BaseException:
-            # The server stops. Whoever waits for this batch would do so for ever.
+            # The server stops; callers of this batch would wait for ever.
             for _, future in batch:
                 future.cancel()
             raise

@@ -9,28 +9,26 @@ from aggregator.services.audit import AuditService
 from aggregator.services.decodes import DecodeService
 from aggregator.services.devices import DeviceService
 from aggregator.services.enrolment import EnrolmentService
-from aggregator.services.exclusion import ExclusionService
 from aggregator.services.jobs import JobService
 from aggregator.services.keys import KeyService
 from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
-from aggregator.services.roster import RosterService
+from aggregator.services.roster import ExclusionService, RosterService
 from aggregator.services.sketches import SketchService
 from aggregator.services.snapshots import SnapshotService
-from aggregator.services.studies import StudyService
+from aggregator.services.studies import StudyService, WithdrawalService
 from aggregator.services.tallies import Tallies
 from aggregator.services.watching import DecodeWatch
-from aggregator.services.withdrawal import WithdrawalService
 from aggregator.storage import Store
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceLimits:
-    """Limits of the services; see :class:`aggregator.settings.Settings` for each.
+    """Limits of the services, see :class:`aggregator.settings.Settings`.
 
-    Rates are requests a second; a burst is how many may come at once before they count.
+    Rates are requests a second; a burst is the number of requests that may come at once.
     """
 
     token_seconds: float = 7 * 86400.0
@@ -42,76 +40,53 @@ class ServiceLimits:
     key_burst: int = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
 class Services:
-    """One of each, sharing a store, a clock and a cache of plans."""
-
-    store: Store
-    clock: Clock
-    readiness: Readiness
-    tallies: Tallies
-    merger: Merger
-    withdrawals: WithdrawalService
-    studies: StudyService
-    enrolment: EnrolmentService
-    devices: DeviceService
-    roster: RosterService
-    exclusion: ExclusionService
-    sketches: SketchService
-    snapshots: SnapshotService
-    decodes: DecodeService
-    watch: DecodeWatch
-    jobs: JobService
-    keys: KeyService
-    audit: AuditService
-
-
-def create_services(store: Store, clock: Clock, limits: ServiceLimits | None = None) -> Services:
-    """Make all services.
+    """All services, sharing a store, a clock and a cache of plans.
 
     Parameters
     ----------
-    store, clock
-        The outside.
     limits
-        What they allow; ``max_body_bytes`` is for a sketch of a study that does not exist.
+        ``max_body_bytes`` is for a sketch of a study that does not exist.
     """
-    limits = limits or ServiceLimits()
-    plans = PlanCache()
-    tallies = Tallies(store)
-    readiness = Readiness(store)
-    withdrawals = WithdrawalService(store, clock)
-    snapshots = SnapshotService(store, clock, plans)
-    decodes = DecodeService(store, clock, plans, snapshots)
-    devices = RateLimit(per_second=limits.device_rate, burst=limits.device_burst, what="device")
-    keys = RateLimit(per_second=limits.key_rate, burst=limits.key_burst, what="Authorization")
-    key_service = KeyService(store, clock, tallies=tallies, rate=keys)
-    return Services(
-        store=store,
-        clock=clock,
-        readiness=readiness,
-        tallies=tallies,
-        merger=Merger(
-            store, clock, plans, readiness, withdrawals, payload_seconds=limits.payload_seconds
-        ),
-        withdrawals=withdrawals,
-        studies=StudyService(store, clock, plans, tallies),
-        enrolment=EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds),
-        devices=DeviceService(store, clock, rate=devices),
-        roster=RosterService(store, clock),
-        exclusion=ExclusionService(store, clock),
-        sketches=SketchService(
+
+    def __init__(self, store: Store, clock: Clock, limits: ServiceLimits | None = None) -> None:
+        limits = limits or ServiceLimits()
+        plans = PlanCache()
+        device_rate = RateLimit(
+            per_second=limits.device_rate, burst=limits.device_burst, what="device"
+        )
+        key_rate = RateLimit(
+            per_second=limits.key_rate, burst=limits.key_burst, what="Authorization"
+        )
+        self.store = store
+        self.clock = clock
+        self.readiness = Readiness(store)
+        self.tallies = Tallies(store)
+        self.withdrawals = WithdrawalService(store, clock)
+        self.merger = Merger(
+            store,
+            clock,
+            plans,
+            self.readiness,
+            self.withdrawals,
+            payload_seconds=limits.payload_seconds,
+        )
+        self.studies = StudyService(store, clock, plans, self.tallies)
+        self.enrolment = EnrolmentService(store, clock, plans, token_seconds=limits.token_seconds)
+        self.devices = DeviceService(store, clock, rate=device_rate)
+        self.roster = RosterService(store, clock)
+        self.exclusion = ExclusionService(store, clock)
+        self.sketches = SketchService(
             store,
             clock,
             plans,
             max_unknown_bytes=limits.max_body_bytes,
-            tallies=tallies,
-            rate=devices,
-        ),
-        snapshots=snapshots,
-        decodes=decodes,
-        watch=DecodeWatch(decodes, key_service),
-        jobs=JobService(store, clock, plans),
-        keys=key_service,
-        audit=AuditService(store),
-    )
+            tallies=self.tallies,
+            rate=device_rate,
+        )
+        self.snapshots = SnapshotService(store, clock, plans)
+        self.decodes = DecodeService(store, clock, plans, self.snapshots)
+        self.keys = KeyService(store, clock, tallies=self.tallies, rate=key_rate)
+        self.watch = DecodeWatch(self.decodes, self.keys)
+        self.jobs = JobService(store, clock, plans)
+        self.audit = AuditService(store)

@@ -1,4 +1,4 @@
-"""Decodes: asking for centroids, and what became of it."""
+"""Decodes: request, read, cancel."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from aggregator.records import Clock, DecodeRecord, Selection, SnapshotRecord
+from aggregator.services.answers import build_problem
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.problems import build_problem
 from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.storage import Store, Transaction
 from learning.decoding.registry import create_solver, default_solver, solver_factories
@@ -46,31 +46,31 @@ class DecodeService:
         settings: Mapping[str, Setting],
         seed: int,
     ) -> tuple[DecodeRecord, bool]:
-        """Queue a decode, or return the same one asked for before; and whether it was queued.
+        """Queue a decode; return it, and whether it was queued now.
 
-        One that failed or was cancelled is queued anew. Without a snapshot, the selection is frozen
-        first: everything that the study holds now, if none is given.
+        The same request returns the same decode; a failed or cancelled one is queued again. Without
+        a snapshot, the selection is frozen first; without a selection, the whole study.
 
         Raises
         ------
         NotFoundError
             There is no such study, or no such snapshot in it.
         ConfigError
-            There are both a snapshot and a selection, or the selection cannot be frozen.
+            Both a snapshot and a selection are given, or the selection cannot be frozen.
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
         if n_clusters < 1:
-            # Before the selection is frozen: that it holds nothing yet is not what is wrong.
+            # Before the selection is frozen, which may fail for another reason.
             raise DecodingError(
-                "must be at least 1", field="n_clusters", fix="ask for at least one"
+                "must be at least 1", field="n_clusters", fix="request at least one cluster"
             )
         name = decoder or default_solver
         solver = require_solver(name, settings)
         snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
-        # Refuses what could never be decoded before it is queued.
+        # Refuse an impossible decode before it is queued.
         build_problem(await self._plans.get(study), snapshot, n_clusters)
         record = DecodeRecord(
             decode_id=compute_decode_id(snapshot, n_clusters, solver, seed),
@@ -102,14 +102,14 @@ class DecodeService:
             return snapshot
         if selection is not None:
             raise ConfigError(
-                "stands beside a snapshot, which has one", field="selection", fix="give one of them"
+                "cannot be combined with snapshot_id", field="selection", fix="give one of them"
             )
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
         snapshot = await self._snapshots.get(snapshot_id)
         if snapshot.study_id != study_id:
             raise NotFoundError(
-                "is not a snapshot of this study", field="snapshot", fix="check its identity"
+                "must be a snapshot of this study", field="snapshot", fix="check its identity"
             )
         return snapshot
 
@@ -125,7 +125,7 @@ class DecodeService:
             return await _require_decode(transaction, decode_id)
 
     async def cancel(self, decode_id: bytes) -> DecodeRecord:
-        """Cancel a decode; one that has ended stays as it is. Raises as :meth:`get`."""
+        """Cancel a decode; one that has ended stays as it is."""
         async with self._store.begin(write=True) as transaction:
             await transaction.cancel_decode(decode_id, now=self._clock.now())
             return await _require_decode(transaction, decode_id)
@@ -134,7 +134,7 @@ class DecodeService:
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
     decode = await transaction.get_decode(decode_id)
     if decode is None:
-        raise NotFoundError("is not known here", field="decode", fix="check its identity")
+        raise NotFoundError("is unknown", field="decode", fix="check its identity")
     await require_study(transaction, decode.study_id)
     return decode
 
@@ -149,25 +149,25 @@ def require_solver(name: str, settings: Mapping[str, Setting]) -> Solver:
     """
     if name not in solver_factories:
         raise DecodingError(
-            f"is one of {', '.join(sorted(solver_factories))}",
+            f"must be one of {', '.join(sorted(solver_factories))}",
             field="decoder",
             fix=f"use {default_solver!r}",
         )
-    # It is an argument of `create_solver` itself, so it would not reach the check there.
+    # `create_solver` would take it for its own argument.
     if "name" in settings:
-        raise DecodingError("is not a setting", field="settings.name", fix="leave it out")
+        raise DecodingError("is not a setting", field="settings.name", fix="omit it")
     return create_solver(name, **settings)
 
 
 def settings_of(solver: Solver) -> dict[str, Any]:
-    """Return every setting of a solver, defaults too, so that a later default changes nothing."""
+    """Return every setting of a solver, including defaults, which may change later."""
     return asdict(cast("Any", solver))
 
 
 def compute_decode_id(
     snapshot: SnapshotRecord, n_clusters: int, solver: Solver, seed: int
 ) -> bytes:
-    """Return the identity of a decode: the SHA-256 of all that its result depends on."""
+    """Return the identity of a decode: the SHA-256 of all inputs of its result."""
     content = [_DOMAIN, snapshot.digest, n_clusters, solver.name, settings_of(solver), seed]
     return hashlib.sha256(encode_deterministic(content)).digest()
 
@@ -176,8 +176,8 @@ def exhausted_problem() -> dict[str, Any]:
     """Return the problem of a decode whose workers all died."""
     return problem_document(
         DecodingError(
-            "every worker that tried it ended before it did",
+            "ended every worker that tried it",
             field="n_clusters",
-            fix="look at the workers' logs and memory; fewer clusters or replicates need less",
+            fix="check the workers' logs and memory; request fewer clusters or replicates",
         )
     )

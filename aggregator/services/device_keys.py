@@ -1,8 +1,8 @@
-"""Keys of devices: which one signed, and the change from one to the next.
+"""Keys of devices: find the signer, change the key.
 
-A device keeps its identity, the hash of the key that it enrolled with. A retired key verifies the
-sketches that it signed, which its device names stream by stream when it takes another, and no later
-one: whoever stole it can sign nothing new.
+The identity of a device is the hash of the key that it enrolled with, and never changes. When a
+device changes its key, it names the last sketch of each stream that the old key signed. The retired
+key verifies these and no later ones, so a thief of it can sign nothing new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from shared.wire import SketchMessage
 
 MOST_RETIRED = 32
-"""Keys that one device may have replaced: an upload is tried with each that may have signed it."""
+"""Retired keys of one device: an upload is verified with each that may have signed it."""
 
 
 def key_id_of(public_key: bytes) -> bytes:
@@ -29,12 +29,12 @@ def key_id_of(public_key: bytes) -> bytes:
 async def find_signer(
     transaction: Transaction, device: DeviceRecord, message: SketchMessage
 ) -> RetiredKeyRecord | None:
-    """Return the retired key that signed a message; None if the present one did.
+    """Return the retired key that signed a message; None if it was the present key.
 
     Raises
     ------
     SignatureError
-        No key of the device did that may have.
+        No eligible key of the device signed it.
     """
     header = message.header
     try:
@@ -50,12 +50,12 @@ async def find_signer(
 
 
 def require_valid(device: DeviceRecord, signer: RetiredKeyRecord | None) -> None:
-    """Refuse what a revoked key signed.
+    """Refuse a revoked key or device.
 
     Raises
     ------
     AccessError
-        The key was revoked, or the whole device.
+        The key or the device was revoked.
     """
     if device.revoked is not None or (signer is not None and signer.revoked is not None):
         raise AccessError(
@@ -73,14 +73,14 @@ async def take_key(
     last_sequences: Mapping[str, int],
     now: float,
 ) -> None:
-    """Give a device, locked, another key.
+    """Change the key of a locked device.
 
     Raises
     ------
     ConfigError
         The key is or was in use.
     StoreError
-        The device has replaced too many.
+        The device has retired too many keys.
     """
     retired = await transaction.list_retired_keys(device.device_id)
     key_id = key_id_of(public_key)
@@ -89,9 +89,9 @@ async def take_key(
         raise ConfigError("is or was in use", field="public_key", fix="make a new key")
     if len(retired) >= MOST_RETIRED:
         raise StoreError(
-            f"has replaced {MOST_RETIRED} keys, the most that are kept",
+            f"has {MOST_RETIRED} retired keys, the largest number",
             field="device",
-            fix="enrol it anew with a token",
+            fix="enrol it again with a token",
         )
     record = RetiredKeyRecord(
         key_id=key_id_of(device.public_key),
@@ -102,7 +102,7 @@ async def take_key(
         last_sequences=dict(last_sequences),
     )
     if not await transaction.rotate_key(record, public_key=public_key):
-        raise StoreError("is another device's retired key", field="device", fix="enrol it anew")
+        raise StoreError("is another device's retired key", field="device", fix="enrol it again")
 
 
 async def repeat_change(
@@ -112,18 +112,18 @@ async def repeat_change(
     public_key: bytes,
     last_sequences: Mapping[str, int],
 ) -> None:
-    """Take a change of keys that was answered before, and whose answer was lost.
+    """Repeat a change of keys whose answer was lost.
 
-    The device may have signed more with its old key since; no stream goes back.
+    The device may have signed more with its old key since: the last sequences only grow.
 
     Raises
     ------
     SignatureError
-        The key that signed was replaced by another.
+        Another key replaced the key that signed.
     """
     if signer.successor != key_id_of(public_key):
         raise SignatureError(
-            "is by a key that was replaced by another one",
+            "is by a key that another key replaced",
             field="Signature",
             fix="sign with the device's present key",
         )

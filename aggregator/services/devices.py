@@ -1,4 +1,4 @@
-"""Devices that sign their requests: what they ask about themselves, and what they say."""
+"""Signed requests of devices: authenticate, describe, change key, heartbeat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shared.wire import (
 
 @dataclass(frozen=True, kw_only=True)
 class SignedRequest:
-    """A request as it arrived; ``headers`` is looked up by lower-case names."""
+    """A request as it arrived; the names in ``headers`` are lower-case."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class SignedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceStatus:
-    """The facts that a device learns about itself."""
+    """The status that a device receives."""
 
     device: DeviceRecord
     streams: Sequence[StreamRecord]
@@ -44,14 +44,14 @@ class DeviceStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """The server's time, and which life of its database answers."""
+    """The server's time, and the generation of its database."""
 
     server_time: float
     generation: bytes
 
 
 class DeviceService:
-    """Knows devices by their signatures, and answers them.
+    """Authenticates devices by their signatures, and answers them.
 
     Every method that takes a request raises
 
@@ -71,14 +71,14 @@ class DeviceService:
         self._rate = rate
 
     async def authenticate(self, request: SignedRequest) -> DeviceRecord:
-        """Return the device that signed a request, without holding up any writer."""
+        """Return the device that signed a request, in a read transaction."""
         device, _ = await self._identify(request, retired_too=False)
         return device
 
     async def _identify(
         self, request: SignedRequest, *, retired_too: bool
     ) -> tuple[DeviceRecord, RetiredKeyRecord | None]:
-        """Return a device and, if one that it has replaced signed, that key."""
+        """Return a device and, if a retired key signed, that key."""
         signature = parse_request_signature(request.headers)
         async with self._store.begin() as transaction:
             device = await require_device(transaction, signature.device)
@@ -128,14 +128,14 @@ class DeviceService:
         last_sequences: Mapping[str, int],
         proof: bytes,
     ) -> tuple[DeviceRecord, bool]:
-        """Give a device another key; the same again, signed by the old key, is the same.
+        """Change the key of a device; a repeated request, signed by the old key, is idempotent.
 
         Parameters
         ----------
         last_sequences
-            The last sketch of each stream that the old key has signed: it verifies none after.
+            The last sketch of each stream that the old key signed: it verifies no later one.
         proof
-            Of possession, by the new key.
+            Proof of possession, by the new key.
 
         Returns
         -------
@@ -145,20 +145,20 @@ class DeviceService:
         Raises
         ------
         SignatureError
-            The proof does not verify, or the key that signed was replaced by another.
+            The proof does not verify, or another key replaced the key that signed.
         ConfigError
             The key is or was in use.
         StoreError
-            The device has replaced too many, or changes to another key at the same time.
+            The device has retired too many keys, or another change runs.
         """
         found, signer = await self._identify(request, retired_too=True)
         device_id = found.device_id
-        told = encode_rotation_input(
+        change = encode_rotation_input(
             device=device_id, public_key=public_key, last_sequences=last_sequences
         )
-        verify_proof(told, public_key=public_key, proof=proof)
+        verify_proof(change, public_key=public_key, proof=proof)
         async with self._store.begin(write=True) as transaction:
-            # Locked, so that no upload of the device is under way meanwhile.
+            # Locked: no upload of the device runs meanwhile.
             device = await require_device(transaction, device_id, lock=True)
             if signer is not None:
                 for retired in await transaction.list_retired_keys(device_id):
@@ -185,7 +185,7 @@ class DeviceService:
             return await require_device(transaction, device_id), True
 
     async def describe(self, request: SignedRequest) -> DeviceStatus:
-        """Describe to a device how far its streams have come."""
+        """Return the status of the device that signed a request."""
         device = await self.authenticate(request)
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
@@ -200,23 +200,21 @@ class DeviceService:
     async def note_heartbeat(
         self, device: DeviceRecord, heartbeat: Mapping[str, Any], *, studies: Sequence[bytes]
     ) -> Moment:
-        """Keep what a device, authenticated, says of itself, in the place of what it said before.
+        """Store the latest heartbeat of an authenticated device.
 
         Parameters
         ----------
-        heartbeat
-            As it is stored and shown.
         studies
-            Those that its refusals of plans are about.
+            The studies whose plans it refuses.
 
         Raises
         ------
         ConfigError
-            A refusal is about another study than the device's: it has no say there.
+            A refusal is about another study than the device's.
         """
         if any(study_id != device.study_id for study_id in studies):
             raise ConfigError(
-                "is not the study that this device is enrolled in",
+                "must be the study that this device is enrolled in",
                 field="plan_refusals.study",
                 fix="send each study's refusals with the key that is enrolled there",
             )
@@ -243,7 +241,7 @@ async def require_device(
 
 
 def not_enrolled() -> AccessError:
-    """Return the refusal of a device that is not known."""
+    """Return the error for an unknown device."""
     return AccessError(
         "is not enrolled here", field="device", fix="enrol with a token of the study"
     )

@@ -44,14 +44,14 @@ _REFUSALS: dict[TokenState, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TokenSummary:
-    """A token, and what became of it."""
+    """A token and its state."""
 
     token: TokenRecord
     state: TokenState
 
 
 class EnrolmentService:
-    """Hands out tokens, lists and revokes them, and accepts devices."""
+    """Creates, lists and revokes tokens, and enrols devices."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class EnrolmentService:
         labels: Mapping[str, str] | None,
         actor: str = LOCAL_ACTOR,
     ) -> tuple[str, TokenSummary]:
-        """Create an enrolment token; the first part of the answer is shown once.
+        """Create an enrolment token; return its secret, which is shown once, and the token.
 
         Parameters
         ----------
         labels
-            Labels that every device of this token must have; others stay free.
+            Labels that every device of this token must have.
 
         Raises
         ------
@@ -102,18 +102,10 @@ class EnrolmentService:
                 labels=labels,
             )
             await transaction.add_token(record)
+            about = {"study": study_id.hex(), "max_uses": max_uses, "labels": labels}
+            target = record.token_hash.hex()
             await write_entry(
-                transaction,
-                now=now,
-                actor=actor,
-                action="token.create",
-                target=record.token_hash.hex(),
-                details={
-                    "study": study_id.hex(),
-                    "max_uses": max_uses,
-                    "labels": labels,
-                    "expires": record.expires,
-                },
+                transaction, now, actor, "token.create", target, **about, expires=record.expires
             )
         return secret, TokenSummary(token=record, state=record.state_at(now))
 
@@ -125,7 +117,7 @@ class EnrolmentService:
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            There is no such study, or no longer.
+            There is no such study, or it was withdrawn.
         """
         now = self._clock.now()
         async with self._store.begin() as transaction:
@@ -134,32 +126,24 @@ class EnrolmentService:
         return [TokenSummary(token=token, state=token.state_at(now)) for token in found]
 
     async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenSummary:
-        """Revoke a token, at once and for good; what is revoked already stays so.
+        """Revoke a token, at once and for good.
 
-        The devices that it has enrolled stay, and get their answer again if that was lost.
+        Its devices stay enrolled, and a repeated request of theirs is answered again.
 
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            There is no such token, or its study is no more.
+            There is no such token, or its study was withdrawn.
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             known = await transaction.get_token(token_hash, lock=True)
             if known is None:
-                raise NotFoundError(
-                    "is not a token here", field="token", fix="see `sfumato study tokens`"
-                )
+                raise NotFoundError("is unknown", field="token", fix="see `sfumato study tokens`")
             await require_study(transaction, known.study_id)
             if await transaction.revoke_token(token_hash, now=now):
-                await write_entry(
-                    transaction,
-                    now=now,
-                    actor=actor,
-                    action="token.revoke",
-                    target=token_hash.hex(),
-                    details={"study": known.study_id.hex()},
-                )
+                study, target = known.study_id.hex(), token_hash.hex()
+                await write_entry(transaction, now, actor, "token.revoke", target, study=study)
             revoked = await transaction.get_token(token_hash)
         assert revoked is not None, "it was found in this transaction"
         return TokenSummary(token=revoked, state=revoked.state_at(now))
@@ -173,22 +157,22 @@ class EnrolmentService:
         labels: Mapping[str, str],
         proof: bytes,
     ) -> tuple[DeviceRecord, bool]:
-        """Accept a device; the same key with the same labels again gets the same answer.
+        """Enrol a device; the same key with the same labels gets the same answer again.
 
         Returns
         -------
         device, is_new
-            The device, and whether this call made it.
+            The device, and whether this call enrolled it.
 
         Raises
         ------
         NotFoundError, SignatureError, AccessError, StudyClosedError, ConfigError, StoreError
-            The study, the proof, the token, or the labels; or the key is enrolled otherwise.
+            The study, the proof, the token or the labels are refused, or the key is in use.
         """
         proof_input = encode_proof_input(
             token=token, study=study_id, public_key=public_key, labels=labels
         )
-        # Without a known token and a true proof no writer is held up.
+        # Verified in a read transaction, so that invalid requests block no writer.
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             verify_proof(proof_input, public_key=public_key, proof=proof)
@@ -206,11 +190,11 @@ class EnrolmentService:
     async def _find_token(
         self, transaction: Transaction, token: str, study_id: bytes, *, lock: bool = False
     ) -> TokenRecord:
-        # Locked, so that the same request twice at once finds the device that the first one made.
+        # Locked: of two equal requests at once, the second finds the device of the first.
         known = await transaction.get_token(hash_secret(token), lock=lock)
         if known is None or known.study_id != study_id:
             raise AccessError(
-                "is not a token of this study", field="token", fix="ask the operator for a token"
+                "must be a token of this study", field="token", fix="ask the operator for a token"
             )
         return known
 
@@ -243,7 +227,7 @@ class EnrolmentService:
         )
         if await transaction.add_device(device):
             return device
-        # Another request enrolled the same key in between. The error takes the use back.
+        # Another request enrolled the same key meanwhile. The error rolls the use back.
         raise StoreError(
             "is being enrolled by another request", field="public_key", fix="send the same again"
         )
@@ -256,9 +240,9 @@ def _require_same(present: DeviceRecord, study_id: bytes, labels: Mapping[str, s
         )
     if dict(present.labels) != dict(labels):
         raise StoreError(
-            "differ from those that this key enrolled with",
+            "must be those that this key enrolled with",
             field="labels",
-            fix="enrol a new key, or keep the labels",
+            fix="keep the labels, or enrol a new key",
         )
 
 
@@ -267,13 +251,13 @@ def _require_declared(plan: SketchPlan, labels: Mapping[str, str]) -> None:
     for name, value in labels.items():
         if name not in declared:
             raise ConfigError(
-                "is not a label that the plan declares",
+                "must be a label that the plan declares",
                 field=f"labels.{name}",
                 fix=f"use: {', '.join(declared) or 'no labels'}",
             )
         if value not in declared[name]:
             raise ConfigError(
-                "has a value that the plan does not declare",
+                "must have a value that the plan declares",
                 field=f"labels.{name}",
                 fix=f"use one of: {', '.join(declared[name])}",
             )

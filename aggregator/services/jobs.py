@@ -1,4 +1,4 @@
-"""The queue of decodes, as a worker sees it: lease, renew, finish."""
+"""The queue of decodes for workers: lease, renew, finish."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator.records import Clock, DecodeRecord, SnapshotRecord
+from aggregator.services.answers import build_problem, describe_solution
 from aggregator.services.decodes import exhausted_problem
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.problems import build_problem, describe_solution
 from aggregator.storage import Store
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.registry import create_solver
@@ -20,6 +20,7 @@ from learning.decoding.solver import Solver
 from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
 from shared.plan import SketchPlan
 from shared.wire import problem_document
+from shared.wire.bodies.declaring import to_document
 
 MAX_ATTEMPTS = 3
 _TOKEN_BYTES = 16
@@ -27,7 +28,7 @@ _TOKEN_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A leased decode with all that it needs."""
+    """A leased decode, with its inputs."""
 
     decode: DecodeRecord
     token: bytes
@@ -39,7 +40,7 @@ class Job:
     def solve(
         self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
     ) -> Solution:
-        """Solve it; the same decode gives the same answer wherever it runs.
+        """Solve it; the same decode gives the same answer on every machine.
 
         Raises
         ------
@@ -64,7 +65,7 @@ class Job:
 
 
 class JobService:
-    """Hands decodes to workers, each to one at a time."""
+    """Leases decodes to workers."""
 
     def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
         self._store = store
@@ -72,13 +73,13 @@ class JobService:
         self._plans = plans
 
     async def take(self, *, lease_s: float) -> Job | None:
-        """Lease the oldest decode that waits, or None.
+        """Lease the oldest decode that is queued or whose lease has expired.
 
-        A decode whose lease has run out waits too, up to three attempts; then it fails.
+        After three expired attempts a decode fails.
         """
         now = self._clock.now()
         async with self._store.begin() as transaction:
-            # Workers look often, so they look without the lock of a writer first.
+            # Workers poll often: look first without the lock of a writer.
             if not await transaction.has_leasable_decode(now=now):
                 return None
         token = secrets.token_bytes(_TOKEN_BYTES)
@@ -94,7 +95,7 @@ class JobService:
         try:
             return await self._prepare(decode, token)
         except TransportError:
-            raise  # the database is away, which says nothing about the decode
+            raise  # not the fault of the decode
         except SketchError as error:
             # For instance a decoder that this release no longer has.
             await self.fail(decode, token, error)
@@ -110,9 +111,9 @@ class JobService:
         solver = create_solver(decode.decoder, **decode.settings)
         if solver.name != decode.solver:
             raise DecodingError(
-                f"was asked of {decode.solver}, and this worker has {solver.name}",
+                f"must be {decode.solver}, and this worker has {solver.name}",
                 field="decoder",
-                fix="ask for the decode again",
+                fix="request the decode again",
             )
         problem = build_problem(plan, snapshot, decode.n_clusters)
         return Job(
@@ -125,7 +126,7 @@ class JobService:
         )
 
     async def renew(self, job: Job, *, lease_s: float, progress: float) -> bool:
-        """Prolong a lease and show progress; false if it is lost or the decode was cancelled."""
+        """Renew a lease and store progress; false if it is lost or the decode was cancelled."""
         expires = self._clock.now() + lease_s
         async with self._store.begin(write=True) as transaction:
             return await transaction.renew_lease(
@@ -133,17 +134,17 @@ class JobService:
             )
 
     async def succeed(self, job: Job, solution: Solution) -> bool:
-        """Store an answer; false if another's is, or may be, stored in its place."""
+        """Store an answer; false if the lease is lost."""
         now = self._clock.now()
         seconds = max(0.0, now - (job.decode.started or now))
-        result = describe_solution(job.plan, job.snapshot, solution, seconds=seconds)
+        result = to_document(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
         async with self._store.begin(write=True) as transaction:
             return await transaction.finish_decode(
                 job.decode.decode_id, job.token, state="succeeded", now=now, result=result
             )
 
     async def fail(self, decode: DecodeRecord, token: bytes, error: SketchError) -> bool:
-        """Store why there is no answer."""
+        """Store the error of a decode; false if the lease is lost."""
         async with self._store.begin(write=True) as transaction:
             return await transaction.finish_decode(
                 decode.decode_id,
@@ -154,6 +155,6 @@ class JobService:
             )
 
     async def give_back(self, job: Job) -> bool:
-        """Let another worker take the decode at once."""
+        """Release the lease, so that another worker can take the decode at once."""
         async with self._store.begin(write=True) as transaction:
             return await transaction.release_lease(job.decode.decode_id, job.token)

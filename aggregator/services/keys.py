@@ -26,7 +26,7 @@ _GRANTS: dict[KeyScope, tuple[KeyScope, ...]] = {
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return the SHA-256 of a key or token; it is random, so neither salt nor stretching helps."""
+    """Return the SHA-256 of a key or token; random secrets need neither salt nor stretching."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -35,12 +35,10 @@ class KeyService:
 
     Parameters
     ----------
-    store, clock
-        The outside.
     tallies
-        Where uses are noted, to the minute.
+        Records when keys were used, to the minute.
     rate
-        How often one key may ask.
+        The rate limit of each key.
     """
 
     def __init__(self, store: Store, clock: Clock, *, tallies: Tallies, rate: RateLimit) -> None:
@@ -52,7 +50,7 @@ class KeyService:
     async def create(
         self, *, name: str, scope: KeyScope, actor: str = LOCAL_ACTOR
     ) -> tuple[str, KeyRecord]:
-        """Create a key; the first part of the answer is the only time that it is seen."""
+        """Create a key; return its secret, which is shown once, and the key."""
         key_id = secrets.token_hex(_ID_BYTES)
         secret = f"{KEY_PREFIX}{key_id}_{secrets.token_urlsafe(_KEY_BYTES)}"
         now = self._clock.now()
@@ -61,27 +59,20 @@ class KeyService:
         )
         async with self._store.begin(write=True) as transaction:
             await transaction.add_key(record)
-            await write_entry(
-                transaction,
-                now=now,
-                actor=actor,
-                action="key.create",
-                target=key_id,
-                details={"name": name, "scope": scope},
-            )
+            await write_entry(transaction, now, actor, "key.create", key_id, name=name, scope=scope)
         return secret, record
 
     async def require(self, secret: str | None, scope: KeyScope) -> KeyRecord:
-        """Return the key that a request carries; an operator's may do all that others may.
+        """Return the key of a request; the scope ``operator`` includes all others.
 
         Raises
         ------
         AccessError
             It is missing, unknown or revoked.
         ForbiddenError
-            Its scope does not suffice.
+            Its scope is insufficient.
         OverloadedError
-            It asks too often.
+            It exceeds its rate.
         """
         if not secret:
             raise AccessError(
@@ -94,28 +85,28 @@ class KeyService:
         self._note_use(key)
         if scope not in _GRANTS[key.scope]:
             raise ForbiddenError(
-                f"carries a key of scope {key.scope}, and this needs {scope}",
+                f"must carry a key of scope {scope}, and this one has {key.scope}",
                 field="Authorization",
                 fix=f"use a key made with `sfumato key create --scope {scope}`",
             )
         return key
 
     async def require_still(self, key: KeyRecord) -> None:
-        """Check that a key which was let in is good still: for an answer that goes on.
+        """Check again, during a streamed answer, that a key is not revoked.
 
         Raises
         ------
         AccessError
-            It was revoked since.
+            It was revoked.
         """
         async with self._store.begin() as transaction:
             _require_in_use(await transaction.get_key(key.key_id))
 
     async def _find(self, secret: str) -> KeyRecord | None:
-        """Look a key up by the hash of all of it.
+        """Look a key up by the hash of its secret.
 
-        So a secret that is wrong and a key that is unknown are one case, and take as long; whoever
-        times the search learns about the hash of a guess.
+        A wrong secret and an unknown key are one case and take equally long, so timing reveals only
+        the hash of a guess.
         """
         if API_KEY.fullmatch(secret) is None:
             return None
@@ -128,7 +119,7 @@ class KeyService:
             self._tallies.note_use(key.key_id, now)
 
     async def list_all(self) -> Sequence[KeyRecord]:
-        """Return all keys, revoked ones too."""
+        """Return all keys, including revoked ones."""
         await self._tallies.flush()
         async with self._store.begin() as transaction:
             return await transaction.list_keys()
@@ -147,7 +138,7 @@ class KeyService:
                 raise NotFoundError(
                     "is not a key in use", field="key_id", fix="see `sfumato key list`"
                 )
-            await write_entry(transaction, now=now, actor=actor, action="key.revoke", target=key_id)
+            await write_entry(transaction, now, actor, "key.revoke", key_id)
             revoked = await transaction.get_key(key_id)
         assert revoked is not None, "it was revoked in this transaction"
         return revoked

@@ -1,8 +1,9 @@
-"""Adding uploaded sketches to the running sums, many at once, about twice a second.
+"""Merging and retention: a background task of the server, about twice a second.
 
-Those of excluded devices are taken out in the same way. A selection shows what waits as well, and
-nothing that leaves, so nothing depends on when this runs but how long a snapshot takes. Any number
-of replicas may run it: of two at the same study, one passes on.
+Merging adds pending sketches to the running sums and takes those of excluded devices out. It
+changes no total: a selection counts pending sketches, and none of an excluded device. Only the time
+that a snapshot takes depends on it. Any number of replicas may run it: of two at one study, one
+passes on.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from aggregator.logs import describe_cause
 from aggregator.records import Clock
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.readiness import Readiness
-from aggregator.services.withdrawal import WithdrawalService
-from aggregator.storage import Store
+from aggregator.services.studies import WithdrawalService
+from aggregator.storage import Layout, Store, Transaction
 from shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
 _DROP_PERIOD_S = 60.0
 _BATCH = 1024
-"""Sketches merged at once: many share their cells, which cost more to write than to add to."""
+"""Sketches merged at once: many share cells, which cost more to write than to add to."""
 _REMOVED = 256
-"""Sketches taken out at once: fewer, for their own rows are written too."""
+"""Sketches removed at once: fewer, because their own rows are written too."""
 
 log = structlog.get_logger("aggregator.merging")
 
 
 class Merger:
-    """Keeps running sums up with what is stored, and removes what has been kept enough.
+    """Merges pending sketches, removes excluded ones, and drops what retention ends.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class Merger:
         self._withdrawals = withdrawals
 
     async def merge_all(self) -> int:
-        """Add all that waits now, and take out all that leaves; return how many sketches moved.
+        """Merge and remove until nothing is left; return the number of sketches moved.
 
         Raises
         ------
@@ -74,14 +75,11 @@ class Merger:
                 return n_moved
 
     async def _move_some(self) -> tuple[int, bool]:
-        """Move a batch of each study and kind; return how many, and whether there may be more.
-
-        In turns, so that a study with much to move holds up no other.
-        """
+        """Move one batch of each study; return the number, and whether there may be more."""
         async with self._store.begin() as transaction:
             waiting = await transaction.list_unmerged()
             leaving = await transaction.list_leaving()
-        # Those of excluded devices that wait still are added first, and taken out right after.
+        # Pending sketches of excluded devices are added first, and removed right after.
         added = [await self._move(self._merge_batch, study_id) for study_id in waiting]
         removed = [await self._move(self._remove_batch, study_id) for study_id in leaving]
         return sum(added) + sum(removed), _BATCH in added or _REMOVED in removed
@@ -92,7 +90,7 @@ class Merger:
         except TransportError:
             raise
         except SketchError as error:
-            # Of one study; others go on, and its totals are right all the same.
+            # Other studies go on, and the totals of this one are right all the same.
             log.error("sketches cannot be merged", study=study_id.hex(), reason=str(error))
             return 0
 
@@ -100,46 +98,34 @@ class Merger:
         if self._store.has_one_writer:
             return await self._merge_apart(study_id)
         async with self._store.begin(write=True) as transaction:
-            plan = await self._plans.get(await require_study(transaction, study_id))
-            return await transaction.merge_sketches(
-                study_id,
-                width=plan.payload_width,
-                n_coordinates=plan.n_coordinates,
-                most=_BATCH,
-            )
+            layout = await self._find_layout(transaction, study_id)
+            return await transaction.merge_sketches(study_id, layout=layout, most=_BATCH)
 
     async def _merge_apart(self, study_id: bytes) -> int:
         """Merge a batch, and let uploads be stored while it is summed."""
         async with self._store.begin() as transaction:
-            plan = await self._plans.get(await require_study(transaction, study_id))
-            prepared = await transaction.prepare_merge(
-                study_id,
-                width=plan.payload_width,
-                n_coordinates=plan.n_coordinates,
-                most=_BATCH,
-            )
+            layout = await self._find_layout(transaction, study_id)
+            prepared = await transaction.prepare_merge(study_id, layout=layout, most=_BATCH)
         if prepared is None:
             return 0
         async with self._store.begin(write=True) as transaction:
             return await transaction.apply_merge(prepared)
 
     async def _remove_batch(self, study_id: bytes) -> int:
-        """Take a batch out, and let uploads be stored while it is summed."""
+        """Remove a batch, and let uploads be stored while it is summed."""
         async with self._store.begin() as transaction:
-            plan = await self._plans.get(await require_study(transaction, study_id))
-            prepared = await transaction.prepare_removal(
-                study_id,
-                width=plan.payload_width,
-                n_coordinates=plan.n_coordinates,
-                most=_REMOVED,
-            )
+            layout = await self._find_layout(transaction, study_id)
+            prepared = await transaction.prepare_removal(study_id, layout=layout, most=_REMOVED)
         if prepared is None:
             return 0
         async with self._store.begin(write=True) as transaction:
             return await transaction.apply_removal(prepared)
 
+    async def _find_layout(self, transaction: Transaction, study_id: bytes) -> Layout:
+        return Layout.of(await self._plans.get(await require_study(transaction, study_id)))
+
     async def drop_payloads(self) -> int:
-        """Drop the payloads that were kept long enough; return how many.
+        """Drop the payloads older than their retention; return the number.
 
         Raises
         ------
@@ -165,7 +151,7 @@ class Merger:
             await self._withdrawals.purge()
 
     async def check(self, study_id: bytes) -> Sequence[str]:
-        """Sum every stored sketch of a study anew; name the running sums that differ.
+        """Recompute the sums of a study from its sketches; name the running sums that differ.
 
         Raises
         ------
@@ -173,10 +159,8 @@ class Merger:
             There is no such study.
         """
         async with self._store.begin() as transaction:
-            plan = await self._plans.get(await require_study(transaction, study_id))
-            return await transaction.check_sums(
-                study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
-            )
+            layout = await self._find_layout(transaction, study_id)
+            return await transaction.check_sums(study_id, layout=layout)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Merge until ``stop``, while the database can be used."""

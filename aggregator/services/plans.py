@@ -14,7 +14,7 @@ _MOST_PLANS = 64
 
 
 class PlanCache:
-    """The plans used last; a study's plan never changes, so none can be stale."""
+    """A cache of decoded plans; the plan of a study never changes."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[bytes, SketchPlan] = OrderedDict()
@@ -23,7 +23,7 @@ class PlanCache:
         """Return the plan of a study."""
         plan = self._plans.get(study.plan_digest)
         if plan is None:
-            # Draws all frequencies anew to verify them, which would hold up every other request.
+            # In a thread: it draws all frequencies to verify them.
             plan = await asyncio.to_thread(decode_plan, study.plan)
             self._plans[study.plan_digest] = plan
         self._plans.move_to_end(study.plan_digest)
@@ -38,7 +38,7 @@ async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecor
 
 
 def require_present(study: StudyRecord | None) -> StudyRecord:
-    """Return a study that is there.
+    """Return a study that exists.
 
     Raises
     ------
@@ -49,12 +49,12 @@ def require_present(study: StudyRecord | None) -> StudyRecord:
     """
     if study is None:
         raise NotFoundError(
-            "is not known here", field="study", fix="check the study's identity and the server"
+            "is unknown", field="study", fix="check the study's identity and the server"
         )
     if study.state == "withdrawn":
         raise StudyWithdrawnError(
-            "was withdrawn by its operator, with all that it held",
+            "was withdrawn by its operator, with all its data",
             field="study",
-            fix="nothing more can be done with it; a new study needs another name or plan",
+            fix="create a study with another name or plan",
         )
     return study

@@ -20,8 +20,8 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
     Raises
     ------
     ImplausibleSketchError
-        The payload's length, the number of records, the slots or a coordinate cannot be, or the
-        coordinates cannot be so large together.
+        The payload's length, the number of records, the slots, a coordinate or the norm of all
+        coordinates is impossible.
     """
     _require(
         header.payload_length == plan.payload_bytes,
@@ -66,15 +66,15 @@ def _require_each(sums: NDArray[np.int64], n_records: int | None, plan: SketchPl
     _require(
         not outside.size,
         "payload",
-        f"has a coordinate beyond {high[outside[0]] if outside.size else 0}, the most that these "
-        "records and the noise can reach",
+        f"cannot have a coordinate beyond {high[outside[0]] if outside.size else 0}, the largest "
+        "for these records and the noise",
     )
 
 
 def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: SketchPlan) -> None:
-    """Bound what a device that lies can do; an honest sketch is refused once in 2^40 times."""
+    """Bound the influence of a lying device; an honest sketch is refused once in 2^40 times."""
     if n_records is None:
-        # The most that the released number leaves possible: noise beyond its bound is never seen.
+        # The largest number that the released one allows: noise never exceeds its bound.
         reached = int(sums[-1]) + plan.mechanism.noise_bound
         n_records = min(plan.most_records, max(0, reached) // plan.release.count_scale)
     features = sums[: 2 * plan.n_frequencies].astype(np.float64)
@@ -82,8 +82,8 @@ def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: Sket
     _require(
         float(features @ features) <= limit,
         "payload",
-        f"is longer than {math.sqrt(limit):.6g}, the most that the coordinates of {n_records} "
-        "records and their noise reach together",
+        f"cannot have a norm above {math.sqrt(limit):.6g}, the largest for {n_records} records and "
+        "their noise",
     )
 
 
@@ -94,14 +94,14 @@ def require_disjoint(
     *,
     most_records: int,
 ) -> None:
-    """Check that a sketch covers no window that its neighbours in the stream cover.
+    """Check that a sketch covers no window of its neighbours in the stream.
 
-    Two sketches share a slot only where the earlier one was closed early, at the most records.
+    Two sketches may share a slot only where the earlier one closed early, at the most records.
 
     Raises
     ------
     ImplausibleSketchError
-        It does.
+        A window is covered twice.
     """
     if header.slots is None:
         return
@@ -113,15 +113,15 @@ def require_disjoint(
 
 
 def require_begun(header: SketchHeader, plan: SketchPlan, *, now: float) -> None:
-    """Check that the window of a sketch has begun, give or take what clocks may differ.
+    """Check that the window of a sketch has begun, up to the clock leeway.
 
-    Not that it has ended: at the most records a window closes early. So a device that lies has
-    no more windows than time has brought.
+    It may not have ended: at the most records a window closes early. So a lying device has no more
+    windows than have begun.
 
     Raises
     ------
     TooEarlyError
-        It has not; the error says when it will have.
+        The window has not begun; the error says when to send again.
     """
     if header.slots is None:
         return
@@ -129,7 +129,7 @@ def require_begun(header: SketchHeader, plan: SketchPlan, *, now: float) -> None
     early_by = start - CLOCK_LEEWAY_S - now
     if early_by > 0:
         raise TooEarlyError(
-            f"begin more than {CLOCK_LEEWAY_S} s after the server's time",
+            f"cannot begin more than {CLOCK_LEEWAY_S} s after the server's time",
             field="slots",
             fix="set the device's clock, and send the same after the seconds in Retry-After",
             retry_after_s=math.ceil(early_by),
@@ -140,7 +140,7 @@ def _require_order(last: int, next_first: int, *, is_full: bool) -> None:
     _require(
         next_first > last or (next_first == last and is_full),
         "slots",
-        "make this a second sketch for the same window",
+        "cannot overlap the window of another sketch",
         "number the sketches of a stream in the order of their windows, one for each",
     )
 

@@ -20,21 +20,21 @@ class _Bucket:
 
 
 class RateLimit:
-    """A bucket of tokens for each sender: one request takes one, and they come back steadily.
+    """Token buckets: a request of a sender takes one token, and tokens return at a steady rate.
 
-    Buckets are of this process: with R replicas a sender may ask R times as often. They are spent
-    only after a sender has proved who it is, so that nobody can use up another's.
+    Each process has its own buckets: with R replicas a sender may ask R times as often. A sender is
+    authenticated first, so that nobody can spend the tokens of another.
 
     Parameters
     ----------
     per_second
-        Tokens that come back in a second.
+        Tokens that return in a second.
     burst
         Tokens of a full bucket.
     what
         The kind of sender, for messages.
     monotonic
-        Seconds of a clock that is never set.
+        A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RateLimit:
         Raises
         ------
         OverloadedError
-            None is left; it says when there will be one.
+            None is left; the error says when to try again.
         """
         now = self._monotonic()
         bucket = self._buckets.pop(sender, None) or _Bucket(self._burst, now)
@@ -74,7 +74,7 @@ class RateLimit:
         bucket.tokens -= 1.0
 
     def _remember(self, sender: Hashable, bucket: _Bucket) -> None:
-        """Keep the bucket; the one that was used longest ago is most likely full again."""
+        """Keep the bucket, and drop the one that was used longest ago: it is probably full."""
         self._buckets[sender] = bucket
         if len(self._buckets) > _MOST_SENDERS:
             self._buckets.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Readiness of the database: checked by name, and known before the first request."""
+"""Readiness: whether the database can be used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from shared.errors import ConfigError, SketchError, TransportError
 
 
 class Readiness:
-    """Stands open, unless the database was found to be unusable at the start and still is.
+    """Closed from a failed start until the database can be used.
 
-    A database that goes away later needs no door: each request finds out by itself.
+    It stays open if the database fails later: each request then fails by itself.
     """
 
     def __init__(self, store: Store) -> None:
@@ -17,7 +17,7 @@ class Readiness:
         self._reason: SketchError | None = None
 
     def close(self, reason: SketchError) -> None:
-        """Refuse requests for a reason."""
+        """Refuse requests with this reason."""
         self._reason = reason
 
     def open(self) -> None:
@@ -35,13 +35,13 @@ class Readiness:
         Raises
         ------
         TransportError
-            For the reason that is known.
+            The database cannot be used.
         """
         if self._reason is not None:
             raise _as_unavailable(self._reason)
 
     async def require(self) -> None:
-        """Query the database itself.
+        """Query the database.
 
         Raises
         ------

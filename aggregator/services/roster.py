@@ -1,4 +1,4 @@
-"""Devices as analysts see them and operators deal with them."""
+"""Devices for analysts and operators: list, describe, revoke, exclude."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aggregator.records import (
     LOCAL_ACTOR,
     Clock,
     DeviceRecord,
+    ExcludedSketches,
     PageKey,
     RetiredKeyRecord,
     StreamRecord,
@@ -22,7 +23,7 @@ from shared.errors import NotFoundError
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSummary:
-    """A device, and how far its streams have come."""
+    """A device, and the progress of its streams."""
 
     device: DeviceRecord
     streams: Sequence[StreamRecord]
@@ -30,13 +31,13 @@ class DeviceSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceDetails(DeviceSummary):
-    """A device with the keys that it has replaced, the latest last."""
+    """A device with its retired keys, the latest last."""
 
     retired_keys: Sequence[RetiredKeyRecord]
 
 
 class RosterService:
-    """Lists devices, shows one, and revokes keys."""
+    """Lists devices, describes one, and revokes keys."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -50,7 +51,7 @@ class RosterService:
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            There is no such study, or no longer.
+            There is no such study, or it was withdrawn.
         """
         async with self._store.begin() as transaction:
             if study_id is not None:
@@ -68,10 +69,10 @@ class RosterService:
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            There is none with this identity, or its study is no more.
+            There is none with this identity, or its study was withdrawn.
         """
         async with self._store.begin() as transaction:
-            return await _describe(transaction, await _require(transaction, device_id))
+            return await _describe(transaction, await _require_device(transaction, device_id))
 
     async def revoke(
         self,
@@ -81,37 +82,82 @@ class RosterService:
         reason: str,
         actor: str = LOCAL_ACTOR,
     ) -> DeviceDetails:
-        """Revoke a key of a device, at once and for good; what is revoked already stays so.
+        """Revoke a key of a device, at once and for good.
 
-        What the key signed and is stored stays in every sum (see exclusion for the contrary).
+        Stored sketches stay in every sum; exclusion removes them.
 
         Parameters
         ----------
         key_id
-            A key that it has replaced. Its present key, and None, stand for the device itself.
+            A retired key. The present key, or None, revokes the device.
 
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            There is no such device or key, or its study is no more.
+            There is no such device or key, or its study was withdrawn.
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            device = await _require(transaction, device_id, lock=True)
+            device = await _require_device(transaction, device_id, lock=True)
             if key_id is None or key_id == key_id_of(device.public_key):
                 is_new = await transaction.revoke_device(device_id, now=now)
             else:
                 is_new = await _revoke_retired(transaction, device_id, key_id, now)
             if is_new:
+                about = {"reason": reason, "key_id": key_id.hex() if key_id else None}
                 await write_entry(
-                    transaction,
-                    now=now,
-                    actor=actor,
-                    action="device.revoke",
-                    target=device_id.hex(),
-                    details={"reason": reason, "key_id": key_id.hex() if key_id else None},
+                    transaction, now, actor, "device.revoke", device_id.hex(), **about
                 )
-            return await _describe(transaction, await _require(transaction, device_id))
+            return await _describe(transaction, await _require_device(transaction, device_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An excluded device, and the numbers of its sketches."""
+
+    device: DeviceRecord
+    sketches: ExcludedSketches
+
+
+class ExclusionService:
+    """Excludes devices."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def exclude(
+        self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
+    ) -> Exclusion:
+        """Exclude a device; an excluded one keeps its first reason.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such device.
+
+        Guarantees
+        ----------
+        One short transaction excludes its sketches, refuses later ones and writes the audit log: no
+        snapshot made after the answer has any of them. The merger takes them out of the running
+        sums afterwards. A sketch whose payload was dropped stays, and is counted as kept.
+        """
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            # Locked: no upload of the device runs meanwhile.
+            device = await _require_device(transaction, device_id, lock=True)
+            sketches = await transaction.exclude_device(device_id, now=now, reason=reason)
+            if sketches is not None:
+                about = {"reason": reason, "n_kept": sketches.n_kept}
+                await write_entry(
+                    transaction, now, actor, "device.exclude", device_id.hex(), **about
+                )
+            device = await _require_device(transaction, device_id, lock=True)
+        if sketches is None:
+            # A transaction of its own: it reads every sketch of the device.
+            async with self._store.begin() as transaction:
+                sketches = await transaction.count_excluded(device_id)
+        return Exclusion(device=device, sketches=sketches)
 
 
 async def _revoke_retired(
@@ -122,15 +168,15 @@ async def _revoke_retired(
             if retired.revoked is None:
                 await transaction.change_retired_key(replace(retired, revoked=now))
             return retired.revoked is None
-    raise NotFoundError("is not a key of this device", field="key_id", fix="see its keys")
+    raise NotFoundError("must be a key of this device", field="key_id", fix="list its keys")
 
 
-async def _require(
+async def _require_device(
     transaction: Transaction, device_id: bytes, *, lock: bool = False
 ) -> DeviceRecord:
     device = await transaction.get_device(device_id, lock=lock)
     if device is None:
-        raise NotFoundError("is not enrolled here", field="device", fix="check its identity")
+        raise NotFoundError("is unknown", field="device", fix="check its identity")
     await require_study(transaction, device.study_id)
     return device
 

@@ -1,13 +1,14 @@
-"""Taking sketches in: every check, in the order that the protocol gives, then one transaction."""
+"""Receive sketches: the checks in the order of the protocol, then one transaction."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-from aggregator.records import Clock, PageKey, SketchRecord
-from aggregator.services.authors import Author, Authors
+from aggregator.records import Clock, DeviceRecord, PageKey, SketchRecord, StudyRecord
+from aggregator.services.batching import Batcher
 from aggregator.services.device_keys import find_signer
 from aggregator.services.plans import PlanCache, require_present, require_study
 from aggregator.services.plausibility import require_plausible
@@ -26,6 +27,60 @@ from shared.wire import SketchMessage, decode_message, problem_type_of
 ENVELOPE_BYTES = 2048
 """Number of bytes by which a message may be longer than its payload."""
 _MOST_LIMITS = 4096
+_MOST_AUTHORS = 20_000
+_AUTHORS_AT_ONCE = 64
+_Address = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Author:
+    """A study and a device as they were at some time, if there were any."""
+
+    study: StudyRecord | None
+    device: DeviceRecord | None
+
+
+class Authors:
+    """A cache of the devices that uploaded last, with their studies.
+
+    An entry may be out of date. It serves to verify a signature before a write transaction is
+    opened; inside that, every decision is made again from the rows.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[_Address, Author] = OrderedDict()
+        self._reads = Batcher[_Address, Author](
+            self._read, most=_AUTHORS_AT_ONCE, key=lambda item: item
+        )
+
+    def recall(self, study_id: bytes, device_id: bytes) -> Author | None:
+        """Return a cached author."""
+        found = self._known.get((study_id, device_id))
+        if found is not None:
+            self._known.move_to_end((study_id, device_id))
+        return found
+
+    async def find(self, study_id: bytes, device_id: bytes) -> Author:
+        """Look an author up, and cache one that is enrolled in the study."""
+        found = await self._reads.submit((study_id, device_id))
+        self._known.pop((study_id, device_id), None)
+        if found.study is not None and found.device and found.device.study_id == study_id:
+            self._known[study_id, device_id] = found
+        while len(self._known) > _MOST_AUTHORS:
+            self._known.popitem(last=False)
+        return found
+
+    async def _read(self, addresses: Sequence[_Address]) -> Sequence[Author]:
+        async with self._store.begin() as transaction:
+            devices = await transaction.get_devices([device for _, device in addresses])
+            studies = {
+                study: await transaction.get_study(study)
+                for study in sorted({study for study, _ in addresses})
+            }
+        return [
+            Author(study=studies[study], device=devices.get(device)) for study, device in addresses
+        ]
 
 
 class SketchService:
@@ -51,12 +106,12 @@ class SketchService:
         self._limits: OrderedDict[bytes, int] = OrderedDict()
 
     async def find_limit(self, study_id: bytes) -> int:
-        """Return the largest message in bytes; for an unknown study the server's own limit."""
+        """Return the largest message in bytes; for an unknown study the limit of the server."""
         known = await self._find_known_limit(study_id)
         return self._max_unknown_bytes if known is None else known
 
     async def _find_known_limit(self, study_id: bytes) -> int | None:
-        """Return the limit of a study, which never changes; None for an unknown study."""
+        """Return the limit of a study, which never changes."""
         if study_id not in self._limits:
             async with self._store.begin() as transaction:
                 study = await transaction.get_study(study_id)
@@ -70,7 +125,7 @@ class SketchService:
         return self._limits[study_id]
 
     async def note_refusal(self, study_id: bytes, error: SketchError) -> None:
-        """Count a refusal; a database that is away does not hide it."""
+        """Count a refusal, if the database answers."""
         try:
             if await self._find_known_limit(study_id) is not None:
                 self._tallies.note_refusal(study_id, problem_type_of(type(error)).slug)
@@ -90,19 +145,19 @@ class SketchService:
         Raises
         ------
         MalformedMessageError, UnsupportedVersionError, NotFoundError, AccessError, SignatureError
-            The message is not one of an enrolled device for this address.
+            The message is not from an enrolled device, or not for this address.
         DuplicateUploadError
             Another sketch is stored under this identity.
         OverloadedError
             The device sends too often.
         StudyClosedError, PlanMismatchError, ImplausibleSketchError, TooEarlyError, StoreError
-            The study does not take it.
+            The study refuses it.
 
         Guarantees
         ----------
-        When it returns, the sketch is committed. However many calls with one identity run at the
-        same time, exactly one stores, and every refusal changes nothing but its own count. No
-        write transaction is opened before the signature has been verified.
+        When it returns, the sketch is committed. Of concurrent calls with one identity exactly one
+        stores, and a refusal changes nothing but its own count. No write transaction is opened
+        before the signature has been verified.
         """
         try:
             message = decode_message(body)
@@ -144,7 +199,7 @@ class SketchService:
             async with self._store.begin() as transaction:
                 signer = await find_signer(transaction, device, message)
         plan = await self._plans.get(study)
-        # Found now, for it takes longer than all else, and told in its turn.
+        # Computed here, outside the write transaction, because it takes longest; raised there.
         implausible: SketchError | None = None
         try:
             require_plausible(message.header, message.payload, plan)

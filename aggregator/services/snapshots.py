@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aggregator.records import Clock, Selection, SketchTotals, SnapshotRecord, StudyRecord
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store, Transaction
+from aggregator.storage import Layout, Store, Transaction
 from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
@@ -25,7 +25,7 @@ _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
 
 
 class SnapshotService:
-    """Makes snapshots and tells how useful a study's sketches are."""
+    """Makes snapshots, and estimates the utility of a study's sketches."""
 
     def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class SnapshotService:
     async def create(
         self, study_id: bytes, selection: Selection, *, weighting: str = DEFAULT_WEIGHTING
     ) -> tuple[SnapshotRecord, bool]:
-        """Freeze a selection, or return the same one frozen before; and whether it is new.
+        """Freeze a selection; return the snapshot, and whether it is new.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class SnapshotService:
             raise ConfigError(
                 f"must be one of {', '.join(WEIGHTINGS)}",
                 field="weighting",
-                fix=f"leave it out for {DEFAULT_WEIGHTING!r}",
+                fix=f"omit it for {DEFAULT_WEIGHTING!r}",
             )
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
@@ -64,7 +64,7 @@ class SnapshotService:
         count = count_records(plan, totals)
         require_clear(count)
         record = _to_record(study, plan, selection, totals, count, weighting, self._clock.now())
-        # Apart from the sum, which may take long, so that uploads do not wait for it.
+        # A transaction of its own: uploads do not wait for the sum, which may take long.
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_snapshot(record)
             stored = await _require_snapshot(transaction, record.snapshot_id)
@@ -82,15 +82,12 @@ class SnapshotService:
             return await _require_snapshot(transaction, snapshot_id)
 
     async def find_excluded(self, snapshot: SnapshotRecord) -> Sequence[bytes]:
-        """Return the devices in a snapshot that were excluded since it was made."""
+        """Return the devices of a snapshot that were excluded since."""
         async with self._store.begin() as transaction:
             return await transaction.find_excluded(snapshot.study_id, snapshot.devices)
 
     async def compute_utility(self, study_id: bytes) -> Utility:
-        """Estimate the usefulness of everything that a study holds now, under size weights.
-
-        Raises as :meth:`get`.
-        """
+        """Estimate the utility of all sketches of a study, under size weights."""
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
@@ -101,7 +98,7 @@ class SnapshotService:
 async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> SnapshotRecord:
     snapshot = await transaction.get_snapshot(snapshot_id)
     if snapshot is None:
-        raise NotFoundError("is not known here", field="snapshot", fix="check its identity")
+        raise NotFoundError("is unknown", field="snapshot", fix="check its identity")
     await require_study(transaction, snapshot.study_id)
     return snapshot
 
@@ -109,13 +106,11 @@ async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> Sna
 async def _sum(
     transaction: Transaction, study_id: bytes, selection: Selection, plan: SketchPlan
 ) -> SketchTotals:
-    return await transaction.sum_sketches(
-        study_id, selection, width=plan.payload_width, n_coordinates=plan.n_coordinates
-    )
+    return await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
 
 
 def require_suitable(selection: Selection, plan: SketchPlan) -> None:
-    """Check a selection against what the plan declares.
+    """Check a selection against the plan.
 
     Raises
     ------
@@ -125,7 +120,7 @@ def require_suitable(selection: Selection, plan: SketchPlan) -> None:
     first, last = selection.first_slot, selection.last_slot
     if plan.window.kind == "count" and (first is not None or last is not None):
         raise ConfigError(
-            "has slots, and windows by count have none", field="selection", fix="leave them out"
+            "cannot have slots: windows by count have none", field="selection", fix="omit them"
         )
     if first is not None and last is not None and first > last:
         raise ConfigError(
@@ -135,23 +130,23 @@ def require_suitable(selection: Selection, plan: SketchPlan) -> None:
     for name, value in selection.labels.items():
         if value not in declared.get(name, ()):
             raise ConfigError(
-                "is not a label and value that the plan declares",
+                "must be a label and value that the plan declares",
                 field=f"labels.{name}",
                 fix="see the labels in the study's plan",
             )
 
 
 def require_weighable(weighting: str, plan: SketchPlan) -> None:
-    """Check a weighting against what the plan releases.
+    """Check a weighting against the plan.
 
-    Where numbers of records are secret, the sum of all sketches over the sum of their noised
-    counts weighs every record alike, which is ``size``; other weights would need the number of each
-    sketch by itself, and noise in a weight moves the sum along with what it weighs.
+    With secret numbers of records, the sum of all sketches over the sum of their noised counts
+    weighs every record alike, which is ``size``. Other weights need the number of each sketch, and
+    noise in a weight would be correlated with the weighted sum.
 
     Raises
     ------
     ConfigError
-        It needs what is secret.
+        It needs the secret numbers.
     """
     if plan.releases_count and weighting != DEFAULT_WEIGHTING:
         raise ConfigError(
@@ -163,10 +158,10 @@ def require_weighable(weighting: str, plan: SketchPlan) -> None:
 
 
 def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> bytes:
-    """Return the SHA-256 of what makes a global sketch what it is.
+    """Return the SHA-256 of the exact values of a global sketch.
 
-    Exact values alone: the weights follow from them but for rounding, which may differ from one
-    machine to the next, and the digest must not.
+    Without the weights: they follow from the exact values up to rounding, which may differ from
+    machine to machine.
     """
     moments = totals.moments
     content = [
@@ -216,7 +211,7 @@ def _to_record(
     totals = put_count(totals, count)
     digest = compute_digest(study, totals, weighting)
     chosen = _selection_to_map(selection)
-    # Two selections may hold the same sketches; each keeps its own words, decodes share the digest.
+    # Two selections with the same sketches are two snapshots of one digest, and share decodes.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])
     weights = weigh(plan, totals, weighting)
     utility = estimate_utility(plan, totals, count, weights)

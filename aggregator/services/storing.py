@@ -1,4 +1,4 @@
-"""Storing uploads that have been verified: many in one transaction, each judged by itself."""
+"""Store verified uploads: group commit, in which each upload is judged by itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shared.plan import SketchPlan
 from shared.wire import SketchMessage
 
 _MOST = 64
-"""Uploads in one transaction: the last waits no longer than a slow disk makes it anyway."""
+"""Uploads in one transaction: the last waits about as long as a slow disk takes to commit."""
 _Neighbours = tuple[SketchRecord | None, SketchRecord | None]
 
 
@@ -38,9 +38,9 @@ class Upload:
     public_key
         The device's key when it was verified.
     signer
-        The key that the device had replaced by then, if that one signed.
+        The retired key that signed, if one did.
     implausible
-        What the plan finds wrong with the sketch by itself.
+        Why the plan refuses the sketch by itself, if it does.
     """
 
     message: SketchMessage
@@ -60,29 +60,28 @@ class Upload:
 
 
 class UploadWriter:
-    """Stores uploads in the order in which they come, those that wait together in one commit."""
+    """Group commit: store queued uploads in one transaction, in order of arrival."""
 
     def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
         self._store = store
         self._clock = clock
         self._plans = plans
-        # One of each device, so that no two of a batch have to be compared with each other.
+        # At most one of each device, so that uploads of a batch need not be compared.
         self._batches = Batcher[Upload, bool](
             self._store_batch, most=_MOST, key=lambda upload: upload.device_id
         )
 
     async def store(self, upload: Upload) -> bool:
-        """Store an upload, and return whether this call stored it.
+        """Store an upload; return false if it was stored before.
 
         Raises
         ------
         SketchError
-            It is not taken, or the database does not answer.
+            It is refused, or the database does not answer.
 
         Guarantees
         ----------
-        When it returns, the sketch is committed. What is wrong with one upload, or with the
-        transaction that it is in, refuses no other.
+        When it returns, the sketch is committed. A fault of one upload refuses no other.
         """
         return await self._batches.submit(upload)
 
@@ -118,17 +117,11 @@ class UploadWriter:
         judged: list[bool | Exception] = []
         for upload, both in zip(uploads, neighbours, strict=True):
             study = studies.get(upload.message.header.study)
+            device = devices.get(upload.device_id)
+            same = present.get(upload.sketch_id)
             try:
                 judged.append(
-                    await self._judge(
-                        transaction,
-                        now,
-                        upload,
-                        study,
-                        devices.get(upload.device_id),
-                        present.get(upload.sketch_id),
-                        both,
-                    )
+                    await self._judge(transaction, now, upload, study, device, same, both)
                 )
             except SketchError as error:
                 judged.append(error)
@@ -164,7 +157,7 @@ class UploadWriter:
         plan = await self._plans.get(study)
         await _require_share(transaction, device, plan, is_first=neighbours == (None, None))
         require_disjoint(message.header, *neighbours, most_records=plan.most_records)
-        # Last, for what is refused for good must not be sent again.
+        # Last: the device sends again after this refusal, and not after those before.
         require_begun(message.header, plan, now=now)
         return True
 
@@ -182,7 +175,7 @@ class UploadWriter:
         )
         devices = [upload.device_id for upload in uploads]
         await transaction.touch_devices(devices, now=now, n_sketches=1)
-        # Last, for this row is locked until the commit and every upload to the study needs it.
+        # Last: this row stays locked until the commit, and every upload to the study needs it.
         for study_id in sorted({upload.message.header.study for upload in uploads}):
             sizes = [
                 upload.message.header.n_records or 0
@@ -216,12 +209,12 @@ async def _get_studies(
 
 
 def require_author(message: SketchMessage, device: DeviceRecord | None) -> DeviceRecord:
-    """Return the device if it is one of the study that a message is for.
+    """Return the device of a message, enrolled in the message's study.
 
     Raises
     ------
     AccessError, NotFoundError
-        It is not enrolled, or in another study.
+        It is not enrolled, or is in another study.
     """
     if device is None:
         raise not_enrolled()
@@ -235,10 +228,7 @@ def require_author(message: SketchMessage, device: DeviceRecord | None) -> Devic
 
 
 def _require_same(present: SketchRecord, message: SketchMessage) -> None:
-    """Check that what is stored is this very sketch.
-
-    Envelopes are not compared: a device whose key was rotated may sign the same release again.
-    """
+    """Check that the stored sketch is the same; a rotated key may have signed it again."""
     same_payload = present.payload_digest == message.header.payload_digest
     if same_payload and present.header == message.header_bytes:
         return
@@ -253,7 +243,7 @@ def _require_accepted(study: StudyRecord, message: SketchMessage, now: float) ->
     _require_open(study, now)
     if message.header.plan_digest != study.plan_digest:
         raise PlanMismatchError(
-            "is not the digest of the study's plan",
+            "must be the digest of the study's plan",
             field="plan_digest",
             fix="fetch the study's plan again",
         )
@@ -274,18 +264,18 @@ def _require_open(study: StudyRecord, now: float) -> None:
 async def _require_share(
     transaction: Transaction, device: DeviceRecord, plan: SketchPlan, *, is_first: bool
 ) -> None:
-    """Keep a device from taking the place of others; ``is_first`` in its stream."""
+    """Check the quotas of a device; ``is_first`` for the first sketch of a stream."""
     fix = "exclude the device if it lies; otherwise publish a study that allows each device more"
     if device.n_sketches >= plan.most_sketches_per_device:
         raise StudyClosedError(
-            f"are {plan.most_sketches_per_device} for one device, and this one has sent them all",
+            f"allows {plan.most_sketches_per_device} sketches, and this device has sent them all",
             field="most_sketches_per_device",
             fix=fix,
         )
     most = plan.most_streams_per_device
     if is_first and await transaction.count_streams(device.device_id) >= most:
         raise StudyClosedError(
-            f"are {most} for one device, and this one has that many",
+            f"allows {most} streams, and this device has that many",
             field="most_streams_per_device",
             fix=fix,
         )

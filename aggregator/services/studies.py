@@ -1,13 +1,21 @@
-"""Studies: what an operator publishes."""
+"""Studies: create, list, open, close, withdraw."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from aggregator.records import LOCAL_ACTOR, Clock, PageKey, RefusalRecord, StudyRecord, StudyState
+from aggregator.records import (
+    LOCAL_ACTOR,
+    AuditAction,
+    Clock,
+    PageKey,
+    RefusalRecord,
+    StudyRecord,
+    StudyState,
+)
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import PlanCache, require_study
 from aggregator.services.tallies import Tallies
@@ -17,11 +25,13 @@ from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_
 from shared.wire import compute_study_id
 
 _LONGEST_NAME = 200
+_BATCH = 256
+"""Rows removed in one transaction: few, because uploads on SQLite wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySummary:
-    """A study, how many devices it has, and when its latest sketch came."""
+    """A study, its number of devices, and when its latest sketch arrived."""
 
     study: StudyRecord
     n_devices: int
@@ -45,7 +55,7 @@ class StudyService:
         allow_same_plan: bool = True,
         actor: str = LOCAL_ACTOR,
     ) -> tuple[StudySummary, bool]:
-        """Create a study, or return the one that has this name and plan; and whether it is new.
+        """Create a study, or return the one with this name and plan; and whether it is new.
 
         Parameters
         ----------
@@ -57,7 +67,7 @@ class StudyService:
         StoreError
             Another study has the plan.
         ConfigError, PlanError, PrivacyError, UnsupportedVersionError
-            The name or a field of the plan breaks its rule.
+            The name or a field of the plan is invalid.
         """
         if not name.strip() or len(name) > _LONGEST_NAME:
             raise ConfigError(
@@ -65,7 +75,7 @@ class StudyService:
                 field="name",
                 fix="choose a shorter or longer name",
             )
-        # Draws all frequencies to verify them, which would hold up every other request.
+        # In a thread: it draws all frequencies to verify them.
         plan = await asyncio.to_thread(plan_from_json, plan_json)
         record = StudyRecord(
             study_id=compute_study_id(name, plan),
@@ -79,13 +89,10 @@ class StudyService:
                 await _require_new_plan(transaction, record)
             is_new = await transaction.add_study(record)
             if is_new:
+                target = record.study_id.hex()
+                about = {"name": name, "plan_digest": record.plan_digest.hex()}
                 await write_entry(
-                    transaction,
-                    now=record.created,
-                    actor=actor,
-                    action="study.create",
-                    target=record.study_id.hex(),
-                    details={"name": name, "plan_digest": record.plan_digest.hex()},
+                    transaction, record.created, actor, "study.create", target, **about
                 )
             study = await require_study(transaction, record.study_id)
             return await _summarise(transaction, study), is_new
@@ -102,12 +109,12 @@ class StudyService:
             return await _summarise(transaction, await require_study(transaction, study_id))
 
     async def get_record(self, study_id: bytes) -> StudyRecord:
-        """Return a study without counting its devices; raises as :meth:`get`."""
+        """Return a study without counting its devices."""
         async with self._store.begin() as transaction:
             return await require_study(transaction, study_id)
 
     async def get_plan(self, study_id: bytes) -> tuple[StudyRecord, SketchPlan]:
-        """Return a study with its plan; raises as :meth:`get`."""
+        """Return a study with its plan."""
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
         return study, await self._plans.get(study)
@@ -127,19 +134,19 @@ class StudyService:
         expected_version: int | None,
         actor: str = LOCAL_ACTOR,
     ) -> StudySummary:
-        """Open or close a study; one that is so already stays as it is.
+        """Open or close a study, if it is not so already.
 
         Parameters
         ----------
         accept_until
-            Until when the study, closed, still takes the sketches that were on their way.
+            Until when the closed study still accepts late sketches.
         expected_version
             The version that was read; None for any.
 
         Raises
         ------
         ConfigError
-            ``accept_until`` is given for a study that is to be open.
+            ``accept_until`` is given for an open study.
         NotFoundError
             There is none with this identity.
         StaleVersionError
@@ -147,7 +154,7 @@ class StudyService:
         """
         if state == "open" and accept_until is not None:
             raise ConfigError(
-                "is for a study that is closed", field="accept_until", fix="leave it out"
+                "cannot be given for an open study", field="accept_until", fix="omit it"
             )
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
@@ -157,34 +164,94 @@ class StudyService:
                 is_current = await transaction.set_study_state(
                     study_id, state, accept_until=accept_until, expected_version=expected
                 )
-                await write_entry(
-                    transaction,
-                    now=self._clock.now(),
-                    actor=actor,
-                    action="study.open" if state == "open" else "study.close",
-                    target=study_id.hex(),
-                    details={} if accept_until is None else {"accept_until": accept_until},
-                )
+                action: AuditAction = "study.open" if state == "open" else "study.close"
+                about = {} if accept_until is None else {"accept_until": accept_until}
+                now = self._clock.now()
+                await write_entry(transaction, now, actor, action, study_id.hex(), **about)
             if not is_current:
                 raise StaleVersionError(
                     "has changed since it was read",
                     field="If-Match",
-                    fix="read the study again, and repeat the request if it still makes sense",
+                    fix="read the study again, and repeat the request if it still applies",
                 )
             return await _summarise(transaction, await require_study(transaction, study_id))
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
-        """Return how often sketches were refused, by problem; raises as :meth:`get`."""
+        """Return the number of refused sketches, by problem."""
         await self._tallies.flush()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.list_refusals(study_id)
 
     async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
-        """Count, by rule, the devices that say they refuse the plan; raises as :meth:`get`."""
+        """Count the devices that refuse the plan, by rule."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.count_plan_refusals(study_id)
+
+
+class WithdrawalService:
+    """Withdraws studies, and removes their data."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.is_due = False
+        """True if this process withdrew a study since the last purge."""
+
+    async def withdraw(
+        self, study_id: bytes, *, name: str, actor: str = LOCAL_ACTOR
+    ) -> StudyRecord:
+        """Withdraw a study, at once and for good.
+
+        Its identity stays as a tombstone: late sketches learn why they are refused, and the same
+        name and plan make no study again. :meth:`purge` removes its data.
+
+        Parameters
+        ----------
+        name
+            The study's name, as a confirmation.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or it was withdrawn.
+        ConfigError
+            The name is wrong.
+        """
+        async with self._store.begin(write=True) as transaction:
+            study = await require_study(transaction, study_id)
+            if name != study.name:
+                raise ConfigError(
+                    "must be the name of the study",
+                    field="confirm",
+                    fix="give the study's name; all its data will be removed",
+                )
+            if not await transaction.withdraw_study(study_id):
+                # Another request withdrew it meanwhile.
+                await require_study(transaction, study_id)
+            about = {"name": study.name, "n_sketches": study.n_sketches}
+            now = self._clock.now()
+            await write_entry(transaction, now, actor, "study.withdraw", study_id.hex(), **about)
+        self.is_due = True
+        return replace(study, state="withdrawn")
+
+    async def purge(self) -> int:
+        """Remove the data of withdrawn studies; return the number of rows.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        self.is_due = False
+        n_removed = 0
+        while True:
+            async with self._store.begin(write=True) as transaction:
+                n_batch = await transaction.purge_withdrawn(most=_BATCH)
+            n_removed += n_batch
+            if n_batch == 0:
+                return n_removed
 
 
 async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> None:
@@ -194,8 +261,8 @@ async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> No
         raise StoreError(
             f"is that of study {known.study_id.hex()}, {known.name!r}",
             field="plan",
-            fix="use that study, or send allow_same_plan = true if the same records are to be "
-            "released, and paid for, once more",
+            fix="use that study, or send allow_same_plan = true to release the same records, and "
+            "spend budget on them, once more",
         )
 
 

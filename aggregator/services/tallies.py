@@ -1,8 +1,7 @@
-"""Counts that may wait: gathered in memory and written together, about once a second.
+"""Tallies: counts gathered in memory and written together, about once a second.
 
-A refusal must be countable without a write transaction of its own, or whoever can reach the server
-could hold up every writer with nonsense. The counts of the last second are lost with a process that
-is killed.
+A write transaction for each refusal would let anyone block all writers with invalid requests. A
+killed process loses the counts of its last second.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ log = structlog.get_logger("aggregator.tallies")
 
 
 class Tallies:
-    """Refusals of studies by problem, and when keys were last used."""
+    """Refusals by study and problem, and the last use of each key."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +30,7 @@ class Tallies:
         self._uses: dict[str, float] = {}
 
     def note_refusal(self, study_id: bytes, problem: str) -> None:
-        """Count a refusal for a study that exists."""
+        """Count a refusal of an existing study."""
         self._refusals[study_id, problem] += 1
 
     def note_use(self, key_id: str, now: float) -> None:
@@ -39,7 +38,7 @@ class Tallies:
         self._uses[key_id] = now
 
     async def flush(self) -> None:
-        """Write what was noted; what a database that is away cannot take is kept.
+        """Write all tallies; they are kept if the database does not answer.
 
         Raises
         ------
@@ -52,7 +51,7 @@ class Tallies:
         self._refusals, self._uses = Counter(), {}
         try:
             async with self._store.begin(write=True) as transaction:
-                # In one order everywhere: replicas that write the same rows must not deadlock.
+                # Sorted, so that replicas that write the same rows cannot deadlock.
                 for (study_id, problem), count in sorted(refusals.items()):
                     await transaction.count_refusal(study_id, problem, count=count)
                 for key_id, now in sorted(uses.items()):
@@ -63,7 +62,7 @@ class Tallies:
             raise
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Write every second until ``stop``, and once more then."""
+        """Write every second until ``stop``, and once more at the end."""
         is_last = False
         while not is_last:
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Watching decodes for many who follow them: one look at the database serves all."""
+"""Watch decodes: one poll of the database serves all followers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = structlog.get_logger("aggregator.services.watching")
 
 
 class DecodeWatch:
-    """Polls the decodes that are followed, and the keys they are followed with.
+    """Polls the followed decodes, and the keys of their followers.
 
-    The work of a round grows with the different decodes and keys, not with who follows them.
+    A poll costs one query for each decode and key, whatever the number of followers.
     """
 
     def __init__(self, decodes: DecodeService, keys: KeyService) -> None:
@@ -35,13 +35,13 @@ class DecodeWatch:
         self._task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Let everybody go who follows a decode."""
+        """End the streams of all followers."""
         self._is_closed = True
         self._wake()
 
     @contextmanager
     def follow(self, decode: DecodeRecord, key: KeyRecord) -> Iterator[None]:
-        """Keep a decode and a key watched for the length of a block."""
+        """Poll a decode and a key for the length of a block."""
         places: dict[Hashable, DecodeRecord | KeyRecord] = {decode.decode_id: decode}
         places[key.key_id] = key
         self._followers.update(list(places))
@@ -63,12 +63,12 @@ class DecodeWatch:
     async def next(
         self, told: DecodeRecord, key: KeyRecord, *, until: float
     ) -> DecodeRecord | None:
-        """Wait until a followed decode is another than was told; None if nothing more comes.
+        """Wait for a change of a followed decode; None if the time or the server ends.
 
         Parameters
         ----------
         until
-            By the clock of the event loop.
+            A time by the clock of the event loop.
 
         Raises
         ------
@@ -91,10 +91,10 @@ class DecodeWatch:
         return None
 
     async def _run(self) -> None:
-        """Look again and again, until nobody follows anything."""
+        """Poll until the task is cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_S)
-            # Keys first: what happens after one was revoked is not for who has it.
+            # Keys first: a revoked key must not see what happens after.
             for place in sorted(self._followers, key=lambda place: isinstance(place, bytes)):
                 await self._look(place)
 
@@ -125,11 +125,11 @@ async def _answer_of(
     except SketchError as error:
         return error
     except Exception as error:
-        # Or nobody would ever be told anything again.
+        # Or the task would end, and with it all news for followers.
         log.error("unforeseen error", exc_info=error)
         return SketchError("the server failed", fix="open the stream again")
 
 
 def _shows(found: object) -> object:
-    """Return what followers are told of."""
+    """Return the state that followers see."""
     return (found.state, found.progress) if isinstance(found, DecodeRecord) else None

@@ -1,18 +1,20 @@
-"""Where the server keeps things: one store, in a SQLite file or in Postgres.
+"""Storage: one store, in a SQLite file or in Postgres.
 
 Importable by services and the wiring (app, worker, cli). Only this package and the wiring know
-SQLAlchemy; what a foreign library raises is turned into errors of this project here.
+SQLAlchemy; its errors are mapped to errors of this project here.
 
-``statements`` holds what is asked of the tables, a module for each subject; ``sums`` the exact
-arithmetic of running sums, which knows no database.
+``statements`` holds the queries, a module for each subject; ``sums`` the exact arithmetic of
+running sums, which knows no database.
 """
 
 from aggregator.storage.copying import copy_database
 from aggregator.storage.files import back_up_file, path_of
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction, open_store, prepare_database
+from aggregator.storage.sums.merging import Layout
 
 __all__ = [
+    "Layout",
     "Store",
     "Transaction",
     "back_up_file",

@@ -1,43 +1,44 @@
-"""Copying a whole database into another, of the same kind or the other, in one transaction."""
+"""Copy a whole database into another, of either kind, in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table, func, insert, select, tuple_
+from sqlalchemy import Table, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import Base, Server, Study
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction
+from aggregator.storage.sums.merging import Layout
 from shared.errors import ConfigError, StoreError
 from shared.plan import decode_plan
 
 _PAGE = 500
-"""Rows at once: with payloads some megabytes."""
+"""Rows at once: some megabytes with payloads."""
 
 
 async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
-    """Copy every table into a database that holds nothing; return how many rows each has.
+    """Copy every table into an empty database; return the number of rows of each.
 
-    The target gets a generation of its own, so devices send it what the source took in later.
+    The target gets its own generation, so devices resend to it what the source received later.
 
     Raises
     ------
     ConfigError
-        The target holds something, or a schema is of another version.
+        The target is not empty, or a schema is of another version.
     StoreError
-        What arrived is not what was sent; nothing was changed.
+        The copy differs from the source; nothing was changed.
     TransportError
-        A database does not answer; nothing was changed but that empty tables may be there.
+        A database does not answer; the target may have empty tables.
 
     Guarantees
     ----------
-    The source is read as it is at one moment. The rows of the target are committed together, after
-    their number was compared and every running sum checked against the sketches; a copy that is
-    interrupted leaves empty tables, and can be run again.
+    The source is read at one moment. The target commits all rows together, after their numbers were
+    compared and every running sum checked against the sketches. An interrupted copy leaves empty
+    tables, and can be run again.
     """
     await source.require_ready()
     with mapped_errors():
@@ -46,24 +47,15 @@ async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
         old, new = reading.connection, writing.connection
         tables = [table for table in Base.metadata.sorted_tables if table is not Server.__table__]
         for table in tables:
-            await _require_empty(new, table)
+            if await writing.count_rows(table):
+                raise ConfigError(
+                    f"has rows in {table.name}", field="to", fix="name an empty database"
+                )
         counts = {table.name: await _copy_table(old, new, table) for table in tables}
         for table in tables:
-            await _require_count(old, new, table)
+            await _require_count(reading, writing, table)
         await _require_sums(writing)
     return counts
-
-
-async def _require_empty(connection: AsyncConnection, table: Table) -> None:
-    if await _count(connection, table):
-        raise ConfigError(
-            f"has rows in {table.name}", field="to", fix="name a database that holds nothing"
-        )
-
-
-async def _count(connection: AsyncConnection, table: Table) -> int:
-    found = await connection.execute(select(func.count()).select_from(table))
-    return int(found.scalar_one())
 
 
 async def _copy_table(old: AsyncConnection, new: AsyncConnection, table: Table) -> int:
@@ -86,24 +78,21 @@ async def _list_pages(
         page = statement.where(key > last)
 
 
-async def _require_count(old: AsyncConnection, new: AsyncConnection, table: Table) -> None:
-    sent, arrived = await _count(old, table), await _count(new, table)
+async def _require_count(old: Transaction, new: Transaction, table: Table) -> None:
+    sent, arrived = await old.count_rows(table), await new.count_rows(table)
     if sent != arrived:
         raise StoreError(
-            f"has {arrived} rows in {table.name}, and {sent} were sent", field="to", fix="try again"
+            f"has {arrived} of {sent} rows in {table.name}", field="to", fix="try again"
         )
 
 
 async def _require_sums(writing: Transaction) -> None:
-    """Sum every sketch anew, and compare with the running sums that arrived."""
     for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
         plan = decode_plan(row.plan)
-        wrong = await writing.check_sums(
-            row.study_id, width=plan.payload_width, n_coordinates=plan.n_coordinates
-        )
+        wrong = await writing.check_sums(row.study_id, layout=Layout.of(plan))
         if wrong:
             raise StoreError(
-                f"has running sums that are not those of its sketches: {', '.join(wrong[:3])}",
+                f"has running sums that differ from its sketches: {', '.join(wrong[:3])}",
                 field="to",
-                fix="check the source: the same sums may be wrong there",
+                fix="run `sfumato check-store` on the source: its sums may be wrong too",
             )

@@ -1,4 +1,4 @@
-"""The database engine: how SQLite is made durable, and foreign errors ours."""
+"""The database engine: durable SQLite settings, and driver errors mapped to ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aggregator.storage.sqlite import connector_of
 from shared.errors import ConfigError, TransportError
 
 _BUSY_TIMEOUT_MS = 15_000
-# A server that vanished without a word is noticed within seconds, not after two hours.
+# A database server that vanishes is noticed within seconds, not after two hours.
 _KEEPALIVE = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -25,10 +25,10 @@ _KEEPALIVE = {
 }
 _FILE = "sfumato_file"
 _PRAGMAS = (
-    # First, so that switching to WAL waits for another process that does the same.
+    # First: switching to WAL then waits for another process that does the same.
     f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}",
     "PRAGMA journal_mode=WAL",
-    # What was answered with 201 survives a power cut; NORMAL may roll it back.
+    # An upload answered with 201 survives a power cut; NORMAL may roll it back.
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
 )
@@ -37,7 +37,7 @@ _PRAGMAS = (
 def create_engine(database_url: str) -> AsyncEngine:
     """Create the engine of a SQLite or Postgres database; nothing is opened yet.
 
-    Its errors never show the values of a statement, for errors are logged.
+    Errors are logged, so they never show the values of a statement.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
-        # A writer takes its lock at once: one that began by reading could not wait for it.
+        # A writer locks at once: a transaction that began by reading cannot wait for the lock.
         write = connection.get_execution_options().get("sfumato_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
@@ -95,12 +95,12 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
 def require_same_file(connection: AsyncConnection) -> None:
     """Check that a connection writes to the file that the address names.
 
-    What is written to one that was removed, or that a backup was moved to, is lost with it.
+    A commit to a file that was removed or replaced is lost.
 
     Raises
     ------
     TransportError
-        It does not; the connection is given up.
+        The file is another one; the connection is closed.
     """
     opened = connection.sync_connection
     if opened is None or opened.dialect.name != "sqlite":
@@ -122,7 +122,7 @@ def _identify_file(path: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def mapped_errors() -> Iterator[None]:
-    """Turn a database that does not answer into an error of this project.
+    """Map the errors of a database that does not answer.
 
     Raises
     ------
@@ -151,11 +151,11 @@ def _is_damage(error: object) -> bool:
 def _damaged() -> TransportError:
     return TransportError(
         "the database is damaged",
-        fix="send the same again later; its operator has to stop the servers and restore a backup",
+        fix="send the same again later; its operator must stop the servers and restore a backup",
     )
 
 
 def _unavailable() -> TransportError:
     return TransportError(
-        "the database does not answer", fix="send the same again later; the server's log says more"
+        "the database does not answer", fix="send the same again later; see the server's log"
     )

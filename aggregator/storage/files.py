@@ -1,4 +1,4 @@
-"""Backing up a SQLite database while it is in use, and putting a backup in its place."""
+"""Back up a SQLite database while it is in use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from shared.errors import ConfigError, StoreError
 
 _PAGES_AT_ONCE = 4096
-"""Number of pages, of 4096 bytes, between pauses: writers get in there."""
+"""Pages of 4096 bytes between two pauses, in which others write."""
 _PAUSE_S = 0.005
 
 
@@ -27,7 +27,7 @@ def path_of(database_url: str) -> Path:
     url = make_url(database_url) if "://" in database_url else None
     if url is None or url.get_backend_name() != "sqlite" or not url.database:
         raise ConfigError(
-            "is not a SQLite file",
+            "must be a SQLite file",
             field="database",
             fix="back up Postgres with pg_dump, and then see docs/how-to/operations.md",
         )
@@ -35,9 +35,9 @@ def path_of(database_url: str) -> Path:
 
 
 def back_up_file(source: Path, target: Path) -> int:
-    """Copy a database, as it is at one moment, to a new file; return its bytes.
+    """Copy a database at one moment to a new file; return its size in bytes.
 
-    Servers may go on meanwhile. The file appears whole and checked, or not at all.
+    Servers may run meanwhile. The file appears whole and checked, or not at all.
 
     Raises
     ------
@@ -52,12 +52,12 @@ def back_up_file(source: Path, target: Path) -> int:
         raise ConfigError(f"{target} exists", field="file", fix="name one that does not")
     part = target.with_name(target.name + ".part")
     try:
-        # What an interrupted run left; only its owner may read what is written now.
+        # An interrupted run may have left one. Only the owner may read the new one.
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _copy(source, part)
         _sync(part)
-        # Not a rename, which would replace a file that came to be meanwhile.
+        # A rename would replace a file that was made meanwhile.
         os.link(part, target)
         _sync(target.parent)
     except (OSError, sqlite3.Error) as error:
@@ -74,11 +74,11 @@ def _copy(source: Path, part: Path) -> None:
         closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as whole,
         closing(sqlite3.connect(part)) as copy,
     ):
-        # A copy in pieces begins anew when another process writes; in one transaction it need not.
+        # Outside a transaction, a copy in pieces restarts whenever another process writes.
         whole.execute("BEGIN")
         whole.execute("SELECT count(*) FROM sqlite_master").fetchone()
         whole.backup(copy, pages=_PAGES_AT_ONCE, sleep=_PAUSE_S)
-        # One file: a backup in WAL mode would leave others beside it.
+        # A backup in WAL mode would need more than one file.
         copy.execute("PRAGMA journal_mode=DELETE")
         (found,) = copy.execute("PRAGMA quick_check").fetchone()
     if found != "ok":

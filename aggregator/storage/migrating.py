@@ -1,7 +1,7 @@
-"""Alembic, by which the schema goes from one version to another.
+"""Migrations of the schema, by Alembic.
 
-Apart from what every server needs at its start, because it takes 12 MB. The migrations are found
-beside this file, so they work from a wheel and from any directory.
+A module of its own because Alembic takes 12 MB, and a server needs it only to migrate. The
+migrations lie beside this file, so they work from a wheel and from any directory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aggregator.storage.schema import GENERATION_BYTES, find_revision
 from shared.errors import ConfigError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-# Any number that no other program locks: two servers that start together migrate one by one.
+# Any number that no other program locks: two servers that start together migrate in turn.
 _ADVISORY_LOCK = 0x5F0A70
 
 
 def create_config(connection: Connection | None = None) -> Config:
-    """Return the configuration of Alembic; there is no ``alembic.ini``."""
+    """Return the configuration of Alembic, which has no ``alembic.ini``."""
     config = Config()
-    # Percent signs would be taken for interpolation.
+    # A percent sign means interpolation.
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
@@ -39,7 +39,7 @@ def migrate(connection: Connection, revision: str) -> None:
     Raises
     ------
     ConfigError
-        It has a version that this release does not know, or is to have one.
+        This release does not know the present or the wanted version.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")

@@ -1,11 +1,16 @@
-"""The tables. A change here needs a migration beside it in ``migrations/versions``."""
+"""The tables, and with them the first migration, until the first release freezes it.
+
+After that release a change here needs a migration beside it in ``migrations/versions``.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Dialect,
     Double,
@@ -16,9 +21,12 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.types import TypeDecorator
 
 
@@ -40,7 +48,7 @@ class CanonicalJson(TypeDecorator[Any]):
 
 
 class WideInteger(TypeDecorator[int]):
-    """An integer of any size as decimal text: databases have none beyond 64 bits alike."""
+    """An integer of any size as decimal text."""
 
     impl = Text
     cache_ok = True
@@ -75,7 +83,7 @@ class Base(DeclarativeBase):
 
 
 class Server(Base):
-    """One row: what the database says about itself."""
+    """One row about the database itself."""
 
     __tablename__ = "server"
 
@@ -163,15 +171,15 @@ _HELD = text("payload IS NOT NULL")
 
 
 class Sketch(Base):
-    """Sketches; the payload may go after its retention, the rest stays."""
+    """Sketches; retention drops the payload, and the rest stays."""
 
     __tablename__ = "sketches"
     __table_args__ = (
         UniqueConstraint("device_id", "stream", "sequence"),
         Index(None, "study_id", "received", "sketch_id"),
-        # For retention, which asks each minute which payloads have become old.
+        # For retention, which looks for old payloads each minute.
         Index("ix_sketches_held", "received", sqlite_where=_HELD, postgresql_where=_HELD),
-        # For exclusion, which counts what leaves while every upload waits, and takes it out later.
+        # For exclusion, which counts the leaving sketches while uploads wait.
         Index(
             "ix_sketches_held_of_device",
             "device_id",
@@ -199,7 +207,7 @@ class Sketch(Base):
 
 
 class PendingSketch(Base):
-    """Sketches that are in no cell yet; written and removed together with what makes it so."""
+    """Pending sketches: stored, and in no cell yet."""
 
     __tablename__ = "pending_sketches"
     __table_args__ = (Index(None, "study_id", "sketch_id"),)
@@ -209,7 +217,7 @@ class PendingSketch(Base):
 
 
 class LeavingDevice(Base):
-    """Excluded devices with sketches that are, or will be, in cells still; few, and not long."""
+    """Leaving devices: excluded, with sketches that are still in cells or pending."""
 
     __tablename__ = "leaving_devices"
     __table_args__ = (Index(None, "study_id", "device_id"),)
@@ -219,7 +227,7 @@ class LeavingDevice(Base):
 
 
 class CellRoot(Base):
-    """The root of a study's cells, null before the first; whoever writes cells locks it."""
+    """The root of a study's cells, null before the first; writers of cells lock it."""
 
     __tablename__ = "cell_roots"
 
@@ -229,7 +237,7 @@ class CellRoot(Base):
 
 
 class CellSum(Base):
-    """Exact sums by range of slots and label set, as of ``aggregator.storage.sums.dyadic``."""
+    """Exact sums by range of slots and label set, see ``aggregator.storage.sums.dyadic``."""
 
     __tablename__ = "cells"
 
@@ -328,7 +336,7 @@ class Key(Base):
 
 
 class AuditEntry(Base):
-    """Actions of operators; triggers of the database refuse to change or remove one."""
+    """Actions of operators; triggers refuse to change or remove one."""
 
     __tablename__ = "audit_entries"
     __table_args__ = (Index(None, "time", "entry_id"),)
@@ -339,3 +347,56 @@ class AuditEntry(Base):
     action: Mapped[str] = mapped_column(String(32))
     target: Mapped[str] = mapped_column(String(64))
     details: Mapped[dict[str, Any]]
+
+
+_AUDIT_REFUSAL = "the audit log is append-only"
+_MORE: tuple[tuple[type[Base], str, str], ...] = (
+    # Written often, and hard to compress: most bits of a noised sum are random.
+    *(
+        (CellSum, "postgresql", f"ALTER TABLE cells ALTER COLUMN {column} SET STORAGE EXTERNAL")
+        for column in ("sums", "size_sums", "members")
+    ),
+    (
+        AuditEntry,
+        "postgresql",
+        "CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_AUDIT_REFUSAL}'; END $$",
+    ),
+    (
+        AuditEntry,
+        "postgresql",
+        "CREATE TRIGGER audit_entries_append_only "
+        "BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entries "
+        "FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change()",
+    ),
+    *(
+        (
+            AuditEntry,
+            "sqlite",
+            f"CREATE TRIGGER audit_entries_no_{change.lower()} BEFORE {change} ON audit_entries "
+            f"BEGIN SELECT RAISE(ABORT, '{_AUDIT_REFUSAL}'); END",
+        )
+        for change in ("UPDATE", "DELETE")
+    ),
+)
+"""Statements that a database needs besides: run after the table is created."""
+
+
+def _run(target: type[Base], moment: str, dialect: str, statement: str) -> None:
+    later: Any = DDL(statement)  # type: ignore[no-untyped-call]
+    event.listen(target.__table__, moment, later.execute_if(dialect=dialect))
+
+
+for _model, _dialect, _statement in _MORE:
+    _run(_model, "after_create", _dialect, _statement)
+_run(AuditEntry, "after_drop", "postgresql", "DROP FUNCTION refuse_audit_change()")
+
+
+def digest_tables() -> str:
+    """Return eight hexadecimal digits of all tables, which change with every column."""
+    parts = [statement for _, _, statement in _MORE]
+    for table in Base.metadata.sorted_tables:
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        statements: list[Any] = [CreateTable(table), *(CreateIndex(index) for index in indexes)]
+        parts += [str(made.compile(dialect=sqlite.dialect())) for made in statements]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""The version of the database schema: reading it, checking it, and migrating."""
+"""The version of the database schema: read, check, migrate."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from pathlib import Path
 from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from aggregator.storage.models import digest_tables
 from shared.errors import ConfigError, UnpreparedError
 
-LATEST_REVISION = "0001"
-"""The schema version that this release works with."""
+# With the digest, a database made by another state of the code is refused, not misread.
+LATEST_REVISION = f"0001_{digest_tables()}"
+"""The schema version of this release."""
 GENERATION_BYTES = 16
 _VERSIONS = table("alembic_version", column("version_num"))
 
 
 def require_file(engine: AsyncEngine) -> None:
-    """Check that the file of a SQLite database is there.
+    """Check that the file of a SQLite database exists.
 
     Raises
     ------
     UnpreparedError
-        It is not.
+        The file is missing.
     """
     missing = _find_missing_file(engine)
     if missing is not None:
-        # The path is the cause, which commands and logs show, and no answer to a request.
+        # Commands and logs show the cause, with the path; answers to requests do not.
         raise UnpreparedError(
-            "is not there",
+            "is missing",
             field="database",
             fix="correct the path; `sfumato serve` makes a new database",
         ) from FileNotFoundError(str(missing))
@@ -49,10 +51,10 @@ async def is_empty(engine: AsyncEngine) -> bool:
 
 
 async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str | None:
-    """Bring a database to a schema version, in one transaction; return that version.
+    """Migrate a database to a schema version, in one transaction; return that version.
 
-    ``revision`` may be earlier than the present one: every migration has a way down. ``base`` is
-    the empty database. The file of a SQLite database is made if it is not there.
+    ``revision`` may be an earlier one, or ``base`` for the empty database. A missing SQLite file is
+    created.
     """
     from aggregator.storage.migrating import migrate  # noqa: PLC0415 - servers do without it
 
@@ -83,13 +85,13 @@ async def require_latest(engine: AsyncEngine) -> None:
         )
     if is_bare:
         raise UnpreparedError(
-            f"has no tables yet, and this release needs schema version {LATEST_REVISION}",
+            f"has no tables yet; this release needs schema version {LATEST_REVISION}",
             field="database",
             fix="run `sfumato migrate`",
         )
     if found != LATEST_REVISION:
         raise ConfigError(
-            f"has schema version {found or 'none'}, and this release needs {LATEST_REVISION}",
+            f"has schema version {found or 'none'}; this release needs {LATEST_REVISION}",
             field="database",
             fix="stop every server on it, make a backup, and run `sfumato migrate`",
         )

@@ -1,7 +1,8 @@
 """SQLite connections that visit their thread once for each statement.
 
-aiosqlite works in a thread of its own, and goes there to make a cursor, to execute, to fetch and to
-close. Each visit costs more than most statements do, and wakes the event loop.
+aiosqlite visits its thread four times: to make a cursor, to execute, to fetch and to close. Each
+visit costs more than most statements, and wakes the event loop. docs/decisions/sqlite-driver.md has
+the figures.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import aiosqlite
 from sqlalchemy import make_url
 
 _AT_ONCE = 256
-"""Rows that come with the statement, and with each later visit of a stream."""
+"""Rows fetched with the statement, and with each later visit."""
 
 
 class _Cursor(aiosqlite.Cursor):
-    """Fetches the first rows where it executes."""
+    """Executes, and fetches the first rows, in one visit."""
 
     def __init__(self, connection: aiosqlite.Connection, cursor: sqlite3.Cursor) -> None:
         super().__init__(connection, cursor)
@@ -69,10 +70,10 @@ class _Cursor(aiosqlite.Cursor):
     async def close(self) -> None:
         self._rows, self._has_more = [], False
         if self._is_away:
-            # Whoever waited for the statement has left, and it may be running still.
+            # Its caller was cancelled, and the statement may still run.
             await self._visit(self._cursor.close)
         else:
-            # Nothing that could wait: it only lets go of the statement.
+            # Quick: it only releases the statement.
             self._cursor.close()
 
 
@@ -84,16 +85,16 @@ class _Connection(aiosqlite.Connection):
 
 
 def connector_of(database_url: str) -> Callable[[], Awaitable[aiosqlite.Connection]]:
-    """Return what opens a connection to the database of a URL with the aiosqlite driver.
+    """Return the function that opens a connection to the database of a URL.
 
-    It makes no file: a path with a typing error would be an empty database.
+    It creates no file: a path with a typing error would be an empty database.
     """
     url = make_url(database_url)
     arguments, options = url.get_dialect()().create_connect_args(url)
     if url.database and not url.database.startswith("file:"):
         arguments = [f"{Path(url.database).absolute().as_uri()}?mode=rw"]
         options["uri"] = True
-    # Cursors are made, and closed when idle, outside of the thread.
+    # Cursors are made, and closed when idle, outside the thread.
     options["check_same_thread"] = False
 
     def connect() -> Awaitable[aiosqlite.Connection]:

@@ -19,7 +19,6 @@ from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.sketches import SketchRows
 from aggregator.storage.statements.studies import StudyRows
-from aggregator.storage.statements.withdrawal import WithdrawalRows
 from shared.errors import ConfigError
 
 
@@ -29,7 +28,6 @@ class Transaction(
     SketchRows,
     ExclusionRows,
     MergeRows,
-    WithdrawalRows,
     DecodeRows,
     KeyRows,
     InspectionRows,
@@ -41,7 +39,7 @@ class Transaction(
 
     @property
     def connection(self) -> AsyncConnection:
-        """The connection that it is on."""
+        """The connection of this transaction."""
         return self._connection
 
 
@@ -56,13 +54,12 @@ class Store:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
-        # Reads of one transaction see one moment: cells, and what is not yet in them. A writer
-        # takes what others committed meanwhile, and locks what it must not lose. SQLite is so.
+        # A reader sees one moment, so that cells and pending sketches fit together. A writer sees
+        # what others commit meanwhile, and locks what must not change. SQLite does so by itself.
         self._reading = (
             {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
         )
-        # Writers of one SQLite file wait for each other by sleeping, and the luckiest goes next.
-        # Those of this process queue here, so that the first comes first.
+        # Writers of one SQLite file wait by sleeping, in no order. Those of this process queue.
         is_file = engine.dialect.name == "sqlite"
         self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
 
@@ -90,7 +87,7 @@ class Store:
                 async with connection.begin():
                     yield Transaction(connection)
                 if write:
-                    # Once more, for what is committed is acknowledged after this.
+                    # Again: the commit is acknowledged after this.
                     require_same_file(connection)
 
     async def require_ready(self) -> None:
@@ -119,13 +116,13 @@ def open_store(database_url: str) -> Store:
     Raises
     ------
     ConfigError
-        The address is not one that this release understands.
+        The address is of no supported database.
     """
     try:
         return Store(create_engine(database_url))
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise ConfigError(
-            "is not an address of a database that this release knows",
+            "must be the address of a SQLite or Postgres database",
             field="database",
             fix="give the path of a SQLite file, or postgresql://user@host/name",
         ) from error
@@ -134,12 +131,12 @@ def open_store(database_url: str) -> Store:
 async def prepare_database(store: Store) -> None:
     """Create the tables of an empty SQLite database; check the schema version of any other.
 
-    A shared database is migrated only when its operator says so, for other servers may run on it.
+    Other servers may run on a Postgres database, so its operator migrates it.
 
     Raises
     ------
     UnpreparedError
-        It is shared, and has no tables yet.
+        It is on Postgres, and has no tables yet.
     ConfigError
         The schema is of another version.
     TransportError

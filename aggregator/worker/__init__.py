@@ -1,6 +1,6 @@
-"""Decoding processes: they lease decodes from the database, solve them and store the answer.
+"""Worker processes: lease decodes from the database, solve them, store the answers.
 
-Importable by app, cli and tests. `python -m aggregator.worker` is one such process.
+Importable by app, cli and tests. `python -m aggregator.worker` runs one.
 """
 
 from aggregator.worker.loop import Worker

@@ -14,7 +14,7 @@ from shared.system import share_one_heap
 
 
 def main() -> int:
-    """Run one worker until it is told to stop."""
+    """Run one worker until a signal."""
     parser = argparse.ArgumentParser(prog="python -m aggregator.worker", description=__doc__)
     parser.add_argument("--parent", type=int, help="stop when this process is gone")
     arguments = parser.parse_args()
@@ -24,7 +24,7 @@ def main() -> int:
     try:
         asyncio.run(run_worker(settings, parent=arguments.parent))
     except SketchError as error:
-        sys.stderr.write(f"sfumato worker: {error}\n")
+        sys.stderr.write(f"sfumato: error: {error}\n")
         return 1
     return 0
 

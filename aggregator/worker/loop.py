@@ -1,4 +1,4 @@
-"""The loop of a worker: take a decode, solve it in a thread, keep the lease alive meanwhile."""
+"""The loop of a worker: lease a decode, solve it in a thread, renew the lease meanwhile."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Worker:
     jobs
         The queue.
     lease_s
-        How long others leave a decode to this worker after its last sign of life.
+        Seconds after which another worker may take the decode of a silent one.
     poll_s
-        Seconds between looks for a decode.
+        Seconds between polls of the queue.
     """
 
     def __init__(self, jobs: JobService, *, lease_s: float, poll_s: float) -> None:
         self._jobs = jobs
         self._lease_s = lease_s
         self._poll_s = poll_s
-        # Often enough that two may fail; and soon enough to show progress and hear of a cancel.
+        # Two may fail before the lease ends; progress is shown, and a cancel seen, within a second.
         self._heartbeat_s = min(lease_s / 3.0, _LONGEST_HEARTBEAT_S)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop``; a database that is away is asked again."""
+        """Work until ``stop``; retry if the database does not answer."""
         while not stop.is_set():
             try:
                 worked = await self.run_once(stop)
@@ -53,7 +53,7 @@ class Worker:
                 await _wait(stop, self._poll_s)
 
     async def run_once(self, stop: asyncio.Event) -> bool:
-        """Take one decode and see it through; false if none waits."""
+        """Lease one decode and solve it; false if none is queued."""
         job = await self._jobs.take(lease_s=self._lease_s)
         if job is None:
             return False
@@ -96,14 +96,14 @@ class Worker:
         try:
             return await self._jobs.renew(job, lease_s=self._lease_s, progress=progress)
         except TransportError:
-            # The lease may outlast this; if it does not, the answer will not be stored.
+            # The database may answer before the lease ends; if not, no answer is stored.
             return True
 
     async def _finish(self, job: Job, solving: asyncio.Future[Solution]) -> None:
         try:
             stored = await self._jobs.succeed(job, solving.result())
         except DecodingCancelledError:
-            return  # cancelled or taken over: the row says so already
+            return  # cancelled or leased by another worker: the row says so already
         except TransportError:
             raise
         except SketchError as error:
@@ -117,7 +117,7 @@ class Worker:
 
 
 def run_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Run a call in a thread of its own, which does not keep the process from ending."""
+    """Run a call in a daemon thread, so that the process can end before it does."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""One worker as a process: settings, signals, and the end of its parent."""
+"""One worker process: settings, signals, and the end of its parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 from aggregator.logs import describe_cause
 from aggregator.records import SystemClock
-from aggregator.services import create_services
+from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import Store, open_store
 from aggregator.worker.loop import Worker
@@ -25,9 +25,7 @@ log = structlog.get_logger("aggregator.worker")
 
 
 async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
-    """Work until a signal, or until the parent process is gone.
-
-    A database that is away, or has no tables yet, is waited for.
+    """Work until a signal or the end of the parent process; wait for the database first.
 
     Raises
     ------
@@ -42,7 +40,7 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
     store = open_store(settings.database_url)
     try:
         await _wait_until_ready(store, stop)
-        services = create_services(store, SystemClock())
+        services = Services(store, SystemClock())
         log.info("worker started", pid=os.getpid())
         worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
         await worker.run(stop)
@@ -68,7 +66,7 @@ async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
 
 
 async def _watch_parent(parent: int, stop: asyncio.Event) -> None:
-    """Stop when the server was killed, which it cannot tell its workers."""
+    """Stop when the server was killed, and could not stop its workers."""
     while os.getppid() == parent:
         await asyncio.sleep(_PARENT_CHECK_S)
     stop.set()

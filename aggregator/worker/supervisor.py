@@ -1,4 +1,4 @@
-"""The worker processes of a server: started, started again when they end, and ended with it."""
+"""The worker processes of a server: start, restart, stop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PATIENCE_S = 5.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _STEADY_S = 10.0
-"""A worker that ran so long could work: its end is an accident, not one of a row of failures."""
+"""After so long a run the back-off starts again."""
 
 log = structlog.get_logger("aggregator.worker")
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment that gives a child process these very settings."""
+    """Return the environment that gives a child process these settings."""
     stated = {
         f"SFUMATO_{name.upper()}": str(value)
         for name, value in settings.model_dump().items()
@@ -51,7 +51,7 @@ class WorkerProcesses:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End them: asked first, then made to."""
+        """Stop them: by SIGTERM, then by SIGKILL."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -60,7 +60,7 @@ class WorkerProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of those that run."""
+        """The ids of the running processes."""
         return [process.pid for process in self._processes]
 
     async def _keep(self) -> None:

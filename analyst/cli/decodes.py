@@ -8,67 +8,70 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Study, Url
+from analyst.cli.options import (
+    DEFAULT_URL,
+    DefaultGroup,
+    Json,
+    Key,
+    Study,
+    Url,
+    create_console,
+)
 from analyst.client import Client, Decode
-from analyst.planning.files import require_count
 from analyst.results import DecodeResult
+from shared.command import SETTINGS, list_examples
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-commands = typer.Typer(help="Decodes, step by step.", **SETTINGS)
-COMMANDS = ("start", "show", "cancel", "watch")
-"""First arguments that are commands, not studies."""
+app = typer.Typer(
+    cls=DefaultGroup,
+    help="Recover the centroids of a study, at once, or start, watch and cancel a decode.",
+    **SETTINGS,
+)
+Clusters = Annotated[int, typer.Option("-k", help="Number of clusters.")]
+Seed = Annotated[int, typer.Option(help="Seed of the decoder's random starts.")]
+Choose = Annotated[bool, typer.Option("--choose", help="Choose the number of clusters, up to k.")]
 AllowUnusable = Annotated[
     bool, typer.Option("--allow-unusable", help='Show a result whose verdict is "do not use".')
 ]
 Identity = Annotated[str, typer.Argument(metavar="DECODE", help="Its identity.")]
 
 
-@app.command(no_args_is_help=True)
+@app.command(
+    "STUDY",
+    hidden=True,
+    epilog=list_examples("sfumato decode STUDY -k 5", "sfumato decode STUDY -k 12 --choose"),
+)
 def _decode_study(
     study: Study,
-    k: Annotated[int, typer.Option("-k", help="Number of clusters.")],
+    n_clusters: Clusters,
     key: Key,
     url: Url = DEFAULT_URL,
-    seed: Annotated[int, typer.Option(help="Seed of the decoder's random starts.")] = 0,
-    choose: Annotated[
-        bool, typer.Option("--choose", help="Find out how many clusters there are, up to k.")
-    ] = False,
+    seed: Seed = 0,
+    choose: Choose = False,
     allow_unusable: AllowUnusable = False,
     as_json: Json = False,
 ) -> None:
-    """Recover k centroids from everything that a study holds now.
-
-    Examples: sfumato decode STUDY -k 5; sfumato decode STUDY -k 12 --choose
-    """
-    require_count(k, "-k")
+    """Recover k centroids from all sketches of a study."""
     with Client(url, key=key) as client:
-        running = client.decode(study, n_clusters=k, seed=seed, settings=_settings(choose))
+        running = client.decode(study, n_clusters=n_clusters, seed=seed, settings=_settings(choose))
         _follow(running, as_json, allow_unusable=allow_unusable)
 
 
-@commands.command("start")
+@app.command("start", epilog=list_examples("sfumato decode start STUDY -k 5"))
 def _start(
     study: Study,
-    k: Annotated[int, typer.Option("-k", help="Number of clusters.")],
+    n_clusters: Clusters,
     key: Key,
     url: Url = DEFAULT_URL,
-    seed: Annotated[int, typer.Option(help="Seed of the decoder's random starts.")] = 0,
-    choose: Annotated[
-        bool, typer.Option("--choose", help="Find out how many clusters there are, up to k.")
-    ] = False,
+    seed: Seed = 0,
+    choose: Choose = False,
     as_json: Json = False,
 ) -> None:
-    """Start a decode and do not wait.
-
-    Example: sfumato decode start STUDY -k 5
-    """
-    require_count(k, "-k")
+    """Start a decode without waiting for it."""
     with Client(url, key=key) as client:
-        running = client.decode(study, n_clusters=k, seed=seed, settings=_settings(choose))
+        running = client.decode(study, n_clusters=n_clusters, seed=seed, settings=_settings(choose))
         state = client.decode_state(running.decode_id)
     if as_json:
         print(json.dumps(state))
@@ -77,7 +80,7 @@ def _start(
     print(f"next: sfumato decode watch {running.decode_id}")
 
 
-@commands.command("show")
+@app.command("show", epilog=list_examples("sfumato decode show DECODE"))
 def _show(
     decode_id: Identity,
     key: Key,
@@ -85,10 +88,7 @@ def _show(
     allow_unusable: AllowUnusable = False,
     as_json: Json = False,
 ) -> None:
-    """Show how a decode stands, and its result if it has ended.
-
-    Example: sfumato decode show DECODE
-    """
+    """Show the state of a decode, and its result if it has one."""
     with Client(url, key=key) as client:
         state = client.decode_state(decode_id)
         if as_json:
@@ -101,7 +101,7 @@ def _show(
                 print(f"  {state['problem'].get('detail', '')}")
 
 
-@commands.command("watch")
+@app.command("watch", epilog=list_examples("sfumato decode watch DECODE --json"))
 def _watch(
     decode_id: Identity,
     key: Key,
@@ -109,20 +109,14 @@ def _watch(
     allow_unusable: AllowUnusable = False,
     as_json: Json = False,
 ) -> None:
-    """Follow a decode until it ends, and print its result.
-
-    Example: sfumato decode watch DECODE --json
-    """
+    """Follow a decode until it ends, and print its result."""
     with Client(url, key=key) as client:
         _follow(Decode(client, decode_id), as_json, allow_unusable=allow_unusable)
 
 
-@commands.command("cancel")
+@app.command("cancel", epilog=list_examples("sfumato decode cancel DECODE"))
 def _cancel(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Cancel a decode; one that has ended stays as it is.
-
-    Example: sfumato decode cancel DECODE
-    """
+    """Cancel a decode. One that has ended stays as it is."""
     with Client(url, key=key) as client:
         client.cancel(decode_id)
         state = client.decode_state(decode_id)
@@ -134,7 +128,7 @@ def _settings(choose: bool) -> dict[str, Any] | None:
 
 
 def _follow(running: Decode, as_json: bool, *, allow_unusable: bool) -> None:
-    with Progress(console=Console(stderr=True)) as progress:
+    with Progress(console=create_console(stderr=True)) as progress:
         task = progress.add_task("decoding", total=1.0)
         result = running.wait(
             progress=lambda share: progress.update(task, completed=share),
@@ -147,11 +141,10 @@ def _follow(running: Decode, as_json: bool, *, allow_unusable: bool) -> None:
 
 
 def _result_to_json(result: DecodeResult) -> dict[str, Any]:
-    document = {
+    return {
         name: value.tolist() if hasattr(value, "tolist") else value
         for name, value in vars(result).items()
     }
-    return document
 
 
 def _print_result(result: DecodeResult) -> None:
@@ -166,8 +159,8 @@ def _print_result(result: DecodeResult) -> None:
             *(f"{value:.4g}" for value in centroid),
             style=None if is_resolved else "dim",
         )
-    console = Console()
-    console.print(f"{result.verdict}: {result.reason}", markup=False)
+    console = create_console()
+    console.print(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
         console.print(_tabulate_choice(result.choice), f"{result.choice['statement']}")
     console.print(table)

@@ -8,15 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, SETTINGS, Json, Key, Url, make_table, show
+from analyst.cli.options import DEFAULT_URL, Json, Key, Url, print_items
 from analyst.client import Client
+from shared.command import SETTINGS, list_examples
 
-app = typer.Typer(help="Look at devices, and exclude or revoke one.", **SETTINGS)
+app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
 Device = Annotated[str, typer.Argument(metavar="DEVICE", help="Its identity.")]
 Reason = Annotated[str, typer.Option(help="Why; kept with the device and in the audit log.")]
 
 
-@app.command("list")
+@app.command(
+    "list", epilog=list_examples("sfumato device list", "sfumato device list STUDY --json")
+)
 def _list(
     key: Key,
     study: Annotated[
@@ -26,47 +29,32 @@ def _list(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """List devices: their state, when they were last seen, what waits on them.
-
-    Examples: sfumato device list; sfumato device list STUDY --json
-    """
+    """List devices with state, time last seen and waiting sketches."""
     with Client(url, key=key) as client:
-        devices = list(client.devices(study))
-    if as_json:
-        print(json.dumps(devices))
-        return
-    table = make_table("state", "last seen", "sketches", "waiting", "agent", identity="device")
-    for item in devices:
-        beat = item["heartbeat"] or {}
-        table.add_row(
-            item["state"],
-            item["last_seen"] or "never",
-            str(item["n_sketches"]),
-            str(beat.get("waiting_sketches", "")),
-            beat.get("agent", ""),
-            item["device_id"],
+        print_items(
+            client.devices(study),
+            *("state", "last seen", "sketches", "waiting", "agent"),
+            identity="device",
+            row=_describe,
+            as_json=as_json,
         )
-    show(table)
 
 
-@app.command("show")
+@app.command("show", epilog=list_examples("sfumato device show DEVICE"))
 def _show(device_id: Device, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show a device with its streams, its keys and what it last said of itself.
-
-    Example: sfumato device show DEVICE
-    """
+    """Show a device with its streams, its keys and its last report."""
     with Client(url, key=key) as client:
         _print(client.device(device_id), as_json)
 
 
-@app.command("exclude")
+@app.command(
+    "exclude",
+    epilog=list_examples('sfumato device exclude DEVICE --reason "sensor was tampered with"'),
+)
 def _exclude(
     device_id: Device, key: Key, reason: Reason, url: Url = DEFAULT_URL, as_json: Json = False
 ) -> None:
-    """Take all sketches of a device out of every sum, exactly, and refuse its later ones.
-
-    Example: sfumato device exclude DEVICE --reason "sensor was tampered with"
-    """
+    """Subtract all sketches of a device from every sum. Later ones are refused."""
     with Client(url, key=key) as client:
         done = client.exclude_device(device_id, reason=reason)
     if as_json:
@@ -77,7 +65,7 @@ def _exclude(
         print(f"{done['n_kept']} stay in the sums: their bytes were dropped before")
 
 
-@app.command("revoke")
+@app.command("revoke", epilog=list_examples("sfumato device revoke DEVICE --reason stolen"))
 def _revoke(
     device_id: Device,
     key: Key,
@@ -88,12 +76,16 @@ def _revoke(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Believe a device no more, at once and for good; what it sent before stays in the sums.
-
-    Example: sfumato device revoke DEVICE --reason stolen
-    """
+    """Revoke a device, or one of its keys, for good. Its sketches stay in the sums."""
     with Client(url, key=key) as client:
         _print(client.revoke_device(device_id, reason=reason, key_id=key_id), as_json)
+
+
+def _describe(device: Mapping[str, Any]) -> tuple[str, ...]:
+    beat = device["heartbeat"] or {}
+    waiting, agent = str(beat.get("waiting_sketches", "")), beat.get("agent", "")
+    seen, n_sketches = device["last_seen"] or "never", str(device["n_sketches"])
+    return device["state"], seen, n_sketches, waiting, agent, device["device_id"]
 
 
 def _print(device: Mapping[str, Any], as_json: bool) -> None:

@@ -1,15 +1,15 @@
-"""Common parts of the commands: options, and errors in the words of the rest of the project."""
+"""Common parts of the commands: options, groups and tables."""
 
 from __future__ import annotations
 
-import sys
+import json
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
-
-from shared.errors import ConfigError
+from typer.core import TyperCommand, TyperGroup
 
 DEFAULT_URL = "http://127.0.0.1:8750"
 Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Where the aggregator listens.")]
@@ -19,54 +19,57 @@ Study = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="Its name, its id, or 6 or more first digits of the id."),
 ]
-EXIT_STOPPED = 1
-EXIT_USAGE = 2
-# Of the parser inside typer, which has no public name for it: the base of all wrong command lines.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-SETTINGS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,
-}
 
 
-def run_app(app: typer.Typer, name: str, argv: list[str]) -> int:
-    """Run an application and return its exit status."""
-    try:
-        status = app(args=argv, prog_name=name, standalone_mode=False)
-    except typer.Abort:  # Ctrl-C
-        print("stopped", file=sys.stderr)
-        return EXIT_STOPPED
-    except _UsageError as error:
-        if not argv:  # the message is the help text
-            print(error, file=sys.stderr)
-            return EXIT_USAGE
-        raise _to_config_error(error, name) from error
-    return int(status or 0)
+class DefaultGroup(TyperGroup):
+    """A group with one hidden command, which is run where the first word names no other."""
+
+    @property
+    def _default(self) -> TyperCommand:
+        (hidden,) = (command for command in self.commands.values() if command.hidden)
+        assert isinstance(hidden, TyperCommand)
+        return hidden
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name of the default command in front of its arguments."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = [str(self._default.name), *args]
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the default command, then the others."""
+        self._default.format_help(ctx, formatter)
+        self.format_commands(ctx, formatter)
 
 
-def _to_config_error(error: Exception, name: str) -> ConfigError:
-    """Turn a fault of a command line into an error in the words of the rest of the project."""
-    parameter = getattr(error, "param", None)
-    field = getattr(error, "option_name", None) or (parameter and max(parameter.opts, key=len))
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else name
-    message = str(getattr(error, "message", "")).rstrip(".")
-    if not message:
-        message = "is missing"
-    elif message.startswith("No such option"):
-        message = f"is not an option of `{command}`"
-    return ConfigError(message, field=field, fix=f"`{command} --help` lists what there is")
+def print_items(
+    items: Iterable[dict[str, Any]],
+    *columns: str,
+    identity: str,
+    row: Callable[[dict[str, Any]], Iterable[str]],
+    as_json: bool,
+    min_width: int = 64,
+) -> None:
+    """Print a list as JSON, or as a table with a row for each item.
 
-
-def make_table(*names: str, identity: str) -> Table:
-    """Return a table with identities in its last column: they are copied, so none may be cut."""
-    table = Table(*names)
-    table.add_column(identity, overflow="fold", min_width=64)
-    return table
+    Identities stand in the last column: they are copied, so none may be cut.
+    """
+    found = list(items)
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table(*columns)
+    table.add_column(identity, overflow="fold", min_width=min_width)
+    for item in found:
+        table.add_row(*row(item))
+    show(table)
 
 
 def show(*parts: object) -> None:
-    """Print to the terminal; names come from others, so they are text and never markup."""
-    Console(markup=False, emoji=False, highlight=False).print(*parts, sep="\n")
+    """Print to the terminal."""
+    create_console().print(*parts, sep="\n")
+
+
+def create_console(*, stderr: bool = False) -> Console:
+    """Return a console on which names and units of others are text, never markup or emoji codes."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -8,27 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from analyst.cli.options import (
-    DEFAULT_URL,
-    EXIT_USAGE,
-    SETTINGS,
-    Json,
-    Key,
-    Study,
-    Url,
-    make_table,
-    show,
-)
+from analyst.cli.options import DEFAULT_URL, Json, Key, Study, Url, print_items
+from analyst.cli.sketching import app
 from analyst.client import Client
+from shared.command import EXIT_REFUSED, list_examples
 from shared.errors import ConfigError, SketchError, TransportError
 from shared.wire import decode_message, problem_type_of
 
-app = typer.Typer(help="Sketches of devices, on the server.", **SETTINGS)
-COMMANDS = ("import", "list", "refusals")
-"""First arguments that are commands, not files."""
+__all__ = ["app"]
 
 
-@app.command("import")
+@app.command(
+    "import",
+    epilog=list_examples(
+        "sfumato sketch import meter-17.sketch --url https://sketches.example.org"
+    ),
+)
 def _import(
     paths: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Of `sfumato-agent export`.")
@@ -36,12 +31,10 @@ def _import(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Take devices' signed sketches to the server by hand, where a device has no network.
+    """Upload exported sketches by hand.
 
-    The bytes are the device's own and signed by it, so no key is needed. A sketch is taken in
-    once, whichever way it comes and however often: doing it again is harmless.
-
-    Example: sfumato sketch import meter-17.sketch --url https://sketches.example.org
+    This is for devices without a network. The device has signed the bytes, so no key is needed. A
+    sketch counts once, however often it is uploaded.
     """
     with Client(url) as client:
         found = [_import_one(client, path) for path in paths]
@@ -51,39 +44,27 @@ def _import(
         for item in found:
             print(_describe(item))
     if any(item["result"] == "refused" for item in found):
-        raise typer.Exit(EXIT_USAGE)
+        raise typer.Exit(EXIT_REFUSED)
 
 
-@app.command("list")
+@app.command("list", epilog=list_examples("sfumato sketch list STUDY"))
 def _list(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """List the sketches of a study in the order of arrival.
-
-    Example: sfumato sketch list STUDY
-    """
+    """List the sketches of a study in the order of arrival."""
     with Client(url, key=key) as client:
-        sketches = list(client.sketches(study))
-    if as_json:
-        print(json.dumps(sketches))
-        return
-    table = make_table("stream", "number", "slots", "records", "received", identity="device")
-    for item in sketches:
-        first, last = item["slots"] or ("-", "-")
-        table.add_row(
-            item["stream"],
-            str(item["sequence"]),
-            str(first) if first == last else f"{first}..{last}",
-            "secret" if item["n_records"] is None else str(item["n_records"]),
-            item["received"],
-            item["device_id"],
+        print_items(
+            client.sketches(study),
+            *("stream", "number", "slots", "records", "received"),
+            identity="device",
+            row=_list_fields,
+            as_json=as_json,
         )
-    show(table)
 
 
-@app.command("refusals")
+@app.command("refusals", epilog=list_examples("sfumato sketch refusals STUDY"))
 def _refusals(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Count what was refused, by reason: sketches by the server, the plan by devices' owners.
+    """Count refusals by reason.
 
-    Example: sfumato sketch refusals STUDY
+    The server refuses sketches; owners of devices refuse the plan.
     """
     with Client(url, key=key) as client:
         found = client.refusals(study)
@@ -96,6 +77,14 @@ def _refusals(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = Fa
         print(f"{item['n_devices']} device(s), by their owners: {item['rule']}")
     if not found["items"] and not found["plan_refusals"]:
         print("nothing was refused")
+
+
+def _list_fields(sketch: dict[str, Any]) -> tuple[str, ...]:
+    first, last = sketch["slots"] or ("-", "-")
+    slots = str(first) if first == last else f"{first}..{last}"
+    n_records = "secret" if sketch["n_records"] is None else str(sketch["n_records"])
+    number = str(sketch["sequence"])
+    return sketch["stream"], number, slots, n_records, sketch["received"], sketch["device_id"]
 
 
 def _import_one(client: Client, path: Path) -> dict[str, Any]:

@@ -11,26 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.csv_reader import CsvReader
-from analyst.sketching.interface import ColumnNames, RecordReader
-from analyst.sketching.npy_reader import NpyReader
-from analyst.sketching.parquet_reader import ParquetReader
+from analyst.sketching.reader import RecordReader
 from analyst.sketching.sketch_file import SketchFile
 from analyst.sketching.tally import TallyingEngine
-from analyst.sketching.watched import WatchedFile
 from shared.core import Records, SketchAccumulator
 from shared.core.engines import SketchEngine
 from shared.core.parallel import sketch_batches
 from shared.errors import ConfigError, PrivacyError, RecordError
 from shared.plan import SketchPlan, compute_plan_digest
+from shared.reading import Fields, WatchedFile
 from shared.system import SystemSource
 from shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
-
-READERS: dict[str, Callable[[WatchedFile, ColumnNames], RecordReader]] = {
-    ".csv": CsvReader,
-    ".npy": NpyReader,
-    ".parquet": ParquetReader,
-}
 
 Progress = Callable[[int, RecordReader], None]
 
@@ -62,7 +53,7 @@ class Summed:
 def sum_file(
     path: Path,
     plan: SketchPlan,
-    columns: ColumnNames,
+    fields: Fields,
     *,
     stream: str,
     engine: SketchEngine,
@@ -74,6 +65,8 @@ def sum_file(
 
     Parameters
     ----------
+    fields
+        Which field holds each dimension.
     stream
         Decides the masks, where the plan has any.
     on_progress
@@ -91,7 +84,7 @@ def sum_file(
     engine = tally = TallyingEngine(engine, plan)
     with WatchedFile(path) as file:
         start = time.monotonic()
-        reader = _find_reader(path)(file, columns)
+        reader = RecordReader(file, fields)
         if reader.n_records is not None:
             _require_allowed(reader.n_records, plan, path)
         if on_open is not None:
@@ -169,17 +162,6 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
             field="neighbouring",
             fix="use a plan under replace-one, or a device",
         )
-
-
-def _find_reader(path: Path) -> Callable[[WatchedFile, ColumnNames], RecordReader]:
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ConfigError(
-            f"ends with none of {', '.join(READERS)}",
-            field=str(path),
-            fix="name the file by its format, or convert it",
-        )
-    return reader
 
 
 def _require_few(

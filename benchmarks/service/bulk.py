@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.records import SystemClock
-from aggregator.services import create_services
+from aggregator.services import Services
 from aggregator.storage import Store
 from aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
 from aggregator.storage.statements.cells import to_cell_row
@@ -27,7 +27,7 @@ _DEVICES_AT_ONCE = 1000
 
 async def prepare_study(store: Store, fleet: Fleet) -> str:
     """Create the study, enrol its devices, and return the key of an operator."""
-    services = create_services(store, SystemClock())
+    services = Services(store, SystemClock())
     await services.studies.create(STUDY_NAME, plan_to_json(fleet.plan))
     key, _ = await services.keys.create(name="benchmark", scope="operator")
     rows = [_to_device_row(fleet, device) for device in fleet.devices]
@@ -57,7 +57,7 @@ async def load_windows(store: Store, fleet: Fleet, n_windows: int) -> None:
     """
     plan = fleet.plan
     root = smallest_node(shift_slot(0), shift_slot(n_windows - 1))
-    layout = Layout(width=plan.payload_width, n_coordinates=plan.n_coordinates)
+    layout = Layout.of(plan)
     cells = ExpectedCells(root, layout)
     for sequence in range(n_windows):
         messages = [fleet.sign(device, sequence) for device in fleet.devices]
@@ -124,7 +124,6 @@ async def check_sums(store: Store, fleet: Fleet) -> list[str]:
     async with store.begin() as transaction:
         wrong = await transaction.check_sums(
             fleet.study_id,
-            width=fleet.plan.payload_width,
-            n_coordinates=fleet.plan.n_coordinates,
+            layout=Layout.of(fleet.plan),
         )
     return list(wrong)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from aggregator.records import Selection, SketchTotals
-from aggregator.storage import Store
+from aggregator.storage import Layout, Store
 from benchmarks.rows import Row
 from benchmarks.service.bulk import check_sums, prepare_study
 from benchmarks.service.databases import BenchDatabase, open_database
@@ -200,8 +200,7 @@ async def _sum_all(store: Store, fleet: Fleet) -> SketchTotals:
         return await transaction.sum_sketches(
             fleet.study_id,
             Selection(),
-            width=fleet.plan.payload_width,
-            n_coordinates=fleet.plan.n_coordinates,
+            layout=Layout.of(fleet.plan),
         )
 
 

@@ -26,7 +26,7 @@ until sfumato migrate; do
 done
 
 if [ ! -s "$shared/operator/key" ]; then
-    key=$(sfumato key create --scope operator --name cluster)
+    key=$(sfumato operator-key --name cluster)
     echo "$key" | keep "$shared/operator/key"
 fi
 SFUMATO_KEY=$(cat "$shared/operator/key")

@@ -47,8 +47,7 @@ class Aggregator:
         """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port."""
         database = str(folder / "aggregator.sqlite")
         created = run_command(
-            "sfumato", "key", "create", "--scope", "operator", "--name", "demo",
-            "--database", database, "--json",
+            "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
         )  # fmt: skip
         port, log = port or find_port(), folder / "aggregator.log"
         with log.open("wb") as output:

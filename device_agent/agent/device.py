@@ -11,7 +11,6 @@ from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.server.certificates import make_context
-from device_agent.server.messages import Heartbeat, PlanRefusal
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
@@ -29,6 +28,7 @@ from shared.errors import (
 )
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
+from shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
 
 Clock = Callable[[], float]
 
@@ -165,12 +165,14 @@ def _report_refusal(
     clock: Clock,
 ) -> None:
     """Report to the server why no sketch will come; a failure to send changes nothing."""
-    refusal = PlanRefusal(study=identity.study, rule=error.field or "policy", detail=error.rule)
-    heartbeat = Heartbeat(
+    refusal = PlanRefusalRequest(
+        study=identity.study.hex(), rule=error.field or "policy", detail=error.rule[:MOST_DETAIL]
+    )
+    heartbeat = HeartbeatRequest(
         agent=__version__,
         engine=settings.engine.name,
         waiting_sketches=counts.waiting,
-        plan_refusals=(refusal,),
+        plan_refusals=[refusal],
     )
     with suppress(SketchError), connect(settings, identity.device, key, clock) as client:
         client.put_heartbeat(heartbeat)

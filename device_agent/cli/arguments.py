@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _DESCRIPTION = """\
 Sketches the records of this device and releases them with differential privacy.
 Records never leave the device."""
 
 _EPILOG = """\
-examples:
+Examples:
   sfumato-agent init --code SFUMATO:...                    enrol this device in its study
   sfumato-agent check                                      look at everything, send nothing
   sfumato-agent once --json                                read, release and send what is new
   sfumato-agent run                                        the same, until it is stopped
   sfumato-agent budget                                     what was spent
 
-exit status:
+Exit status:
   0   done
   2   settings, plan or records are not as they must be, or the server refused
   3   the budget or the ledger forbids a release
@@ -56,6 +56,16 @@ class UsageError(Exception):
     """The arguments are wrong; argparse's message says how."""
 
 
+class _Format(argparse.RawDescriptionHelpFormatter):
+    """The look of `sfumato`."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and heading.capitalize())
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. Try `{self.prog} --help`")
@@ -71,11 +81,19 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     SystemExit
         Help or version was requested and has been printed.
     """
+    options = create_parser().parse_args(arguments)
+    if options.command == "init":
+        _require_consistent(options)
+    return options
+
+
+def create_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = _Parser(
         prog="sfumato-agent",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Format,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
@@ -93,14 +111,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("budget", "show every release and what they cost"),
     ):
         command = _add(commands, name, text)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--json", action="store_true", help="print JSON and nothing else")
         if name == "status":
             _add_value_counts(command)
     _add_maintenance(commands)
-    options = parser.parse_args(arguments)
-    if options.command == "init":
-        _require_consistent(options)
-    return options
+    return parser
 
 
 class _Version(argparse.Action):
@@ -127,8 +142,8 @@ def _add(
         name,
         help=text,
         description=f"{text[0].upper()}{text[1:]}.",
-        epilog=epilog or f"example:\n  sfumato-agent {name} --config agent.toml",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=epilog or f"Example:\n  sfumato-agent {name} --config agent.toml",
+        formatter_class=_Format,
         allow_abbrev=False,
     )
     if config:
@@ -147,7 +162,7 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "init",
         "make a key and enrol this device in its study; doing it again is harmless",
-        "examples:\n"
+        "Examples:\n"
         "  sfumato-agent init --print-config --code SFUMATO:... --csv records.csv > agent.toml\n"
         "  sfumato-agent init --code SFUMATO:...\n"
         "  sfumato-agent init --config agent.toml --token sfe_...\n\n"
@@ -210,11 +225,11 @@ def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "once",
         "read new records, release complete windows, send what waits, and end",
-        "examples:\n  sfumato-agent once\n  sfumato-agent once --json --send-for 120\n\n"
+        "Examples:\n  sfumato-agent once\n  sfumato-agent once --json --send-for 120\n\n"
         "A second run without new records releases nothing. Where the plan hides presence, a run\n"
         "first sends what the run before released, and then releases every window that is over.",
     )
-    once.add_argument("--json", action="store_true", help="print one JSON object")
+    once.add_argument("--json", action="store_true", help="print JSON and nothing else")
     _add_value_counts(once)
     once.add_argument("--no-send", action="store_true", help="leave the sketches in the outbox")
     once.add_argument(
@@ -240,7 +255,7 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "run",
         "read, release and send until stopped",
-        "examples:\n  sfumato-agent run --config /etc/sfumato/agent.toml\n"
+        "Examples:\n  sfumato-agent run --config /etc/sfumato/agent.toml\n"
         "  sfumato-agent run --config heat.toml --config noise.toml    two studies, one process\n\n"
         "SIGTERM or Ctrl-C stops it within five seconds; SIGHUP reads the configuration again.\n"
         "Where the plan hides presence, start `once` by a timer instead.",
@@ -260,7 +275,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "export",
         "write the signed sketch of a window to a file, to be carried by hand",
-        "example:\n  sfumato-agent export meter 17 --to meter-17.sketch\n\n"
+        "Example:\n  sfumato-agent export meter 17 --to meter-17.sketch\n\n"
         "A sketch that waits still does; a server takes it in once, whichever way it comes.\n"
         "Whether another copy of this state has sent the same window cannot be asked that way.",
     )
@@ -271,7 +286,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "resume",
         "let a stream go on that was suspended after an incident",
-        "example:\n  sfumato-agent resume meter --i-understand\n\n" + RESUME_WARNING,
+        "Example:\n  sfumato-agent resume meter --i-understand\n\n" + RESUME_WARNING,
     )
     resume.add_argument("stream")
     resume.add_argument("--i-understand", action="store_true", help="what is said here")
@@ -279,14 +294,14 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         commands,
         "rotate-key",
         "give this device another key, or finish a change that was begun; stop the agent first",
-        "example:\n  sfumato-agent rotate-key --config agent.toml\n\n" + ROTATION,
+        "Example:\n  sfumato-agent rotate-key --config agent.toml\n\n" + ROTATION,
     )
-    rotate.add_argument("--json", action="store_true", help="print one JSON object")
+    rotate.add_argument("--json", action="store_true", help="print JSON and nothing else")
     forget = _add(
         commands,
         "forget",
         "erase this device's key, its open windows and its sketches",
-        "example:\n  sfumato-agent forget --yes\n\n" + FORGET_WARNING,
+        "Example:\n  sfumato-agent forget --yes\n\n" + FORGET_WARNING,
     )
     forget.add_argument("--yes", action="store_true", help="do it; it cannot be undone")
     forget.add_argument(

@@ -13,7 +13,7 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Make what verifies the server: the given authorities alone, or else those of the system.
+    """Return a TLS context that trusts the given authorities alone, or else those of the system.
 
     Raises
     ------

@@ -1,14 +1,11 @@
-"""Messages between device and server, as values; ``device_agent.server.transport`` carries them."""
+"""Values that a device sends and receives through ``device_agent.server.transport``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from shared.wire import DeviceAction
-
-_MAX_DETAIL = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,42 +59,11 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyAnswer:
-    """A study's life cycle as the server states it; ``accept_until`` by RFC 3339."""
+    """A study's life cycle as the server states it; ``accept_until`` is RFC 3339 text."""
 
     state: str
     accept_until: str | None
     etag: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanRefusal:
-    """Which rule of the owner does not allow a study's plan, and why."""
-
-    study: bytes
-    rule: str
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heartbeat:
-    """A device's report on itself: nothing about records."""
-
-    agent: str
-    engine: str
-    waiting_sketches: int
-    plan_refusals: tuple[PlanRefusal, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "agent": self.agent,
-            "engine": self.engine,
-            "waiting_sketches": self.waiting_sketches,
-            "plan_refusals": [
-                {"study": r.study.hex(), "rule": r.rule, "detail": r.detail[:_MAX_DETAIL]}
-                for r in self.plan_refusals
-            ],
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from device_agent.server.answers import ANSWERS, read_device, read_study
 from device_agent.server.deadline import Deadline
 from device_agent.server.messages import (
     DeviceAnswer,
-    Heartbeat,
     KeyOffer,
     PlanAnswer,
     StudyAnswer,
@@ -38,6 +37,16 @@ from shared.wire import (
     read_retry_after,
     sign_request,
 )
+from shared.wire.bodies.declaring import to_document
+from shared.wire.bodies.devices import (
+    EnrolmentBody,
+    EnrolmentRequest,
+    HeartbeatRequest,
+    PlanBody,
+    RotationBody,
+    RotationRequest,
+    StoredBody,
+)
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0
@@ -51,7 +60,7 @@ class NoAnswerError(TransportError):
 
 
 class ServerClient:
-    """Speaks to one aggregator.
+    """Client of one aggregator.
 
     Parameters
     ----------
@@ -62,7 +71,7 @@ class ServerClient:
     clock
         Seconds since 1970-01-01 UTC.
     context
-        What verifies the server's certificate; httpx's own rules when not given.
+        Verifies the server's certificate; httpx's own rules when not given.
     """
 
     def __init__(
@@ -109,11 +118,10 @@ class ServerClient:
         """Fetch a study's plan; what arrives is not verified yet."""
         path = f"/v1/studies/{study.hex()}/plan"
         exact = self._request("GET", path, headers={"Accept": "application/cbor"})
-        stated = _read_json(self._request("GET", path, headers={"Accept": "application/json"}))
+        answer = self._request("GET", path, headers={"Accept": "application/json"})
+        stated = ANSWERS.read(PlanBody, answer.content)
         return PlanAnswer(
-            plan_bytes=exact.content,
-            plan_digest=ANSWERS.require(stated, "plan_digest", str),
-            name=ANSWERS.require(stated, "name", str),
+            plan_bytes=exact.content, plan_digest=stated.plan_digest, name=stated.name
         )
 
     def enrol(
@@ -126,18 +134,18 @@ class ServerClient:
         proof: bytes,
     ) -> str:
         """Enrol and return the device's identity as the server states it, hexadecimal."""
-        body = {
-            "token": token,
-            "study_id": study.hex(),
-            "public_key": public_key.hex(),
-            "labels": dict(labels),
-            "proof": proof.hex(),
-        }
-        answer = _read_json(self._request("POST", "/v1/enrolments", json=body))
-        return ANSWERS.require(answer, "device_id", str)
+        body = EnrolmentRequest(
+            token=token,
+            study_id=study.hex(),
+            public_key=public_key.hex(),
+            labels=dict(labels),
+            proof=proof.hex(),
+        )
+        answer = self._request("POST", "/v1/enrolments", json=to_document(body))
+        return ANSWERS.read(EnrolmentBody, answer.content).device_id
 
     def fetch_device(self) -> DeviceAnswer:
-        """Request what the server knows of this device.
+        """Fetch the server's knowledge of this device.
 
         A device whose clock is wrong must still learn whether the server is ahead, so a signature
         refused for its time is made once more with the server's.
@@ -156,8 +164,7 @@ class ServerClient:
         if date is not None and is_off and isinstance(_error_of(response), SignatureError):
             self._skew_s = date - self._clock()
             response = self._send_signed("GET", _DEVICE_PATH)
-        document = _read_json(_require_success(response))
-        return read_device(document, device=self._device)
+        return read_device(_require_success(response).content, device=self._device)
 
     def fetch_study(self, study: bytes, etag: str) -> StudyAnswer | None:
         """Request a study's life cycle; None if it is as it was under ``etag``.
@@ -174,34 +181,27 @@ class ServerClient:
         response = self._send_signed("GET", path, headers=headers)
         if response.status_code == httpx.codes.NOT_MODIFIED:
             return None
-        document = _read_json(_require_success(response))
-        return read_study(document, etag=response.headers.get("ETag", ""))
+        content = _require_success(response).content
+        return read_study(content, etag=response.headers.get("ETag", ""))
 
     def change_key(self, offer: KeyOffer) -> None:
         """Give the device another key; repeating is harmless. Raises as :meth:`fetch_study`."""
-        body = {
-            "public_key": offer.public_key.hex(),
-            "last_sequences": dict(offer.last_sequences),
-            "proof": offer.proof.hex(),
-        }
-        headers = {"Content-Type": "application/json"}
-        path = f"{_DEVICE_PATH}/keys"
-        data = json.dumps(body).encode()
-        answer = _read_json(
-            _require_success(self._send_signed("POST", path, data, headers=headers))
+        body = RotationRequest(
+            public_key=offer.public_key.hex(),
+            last_sequences=dict(offer.last_sequences),
+            proof=offer.proof.hex(),
         )
+        response = self._send_body("POST", f"{_DEVICE_PATH}/keys", body)
+        answer = ANSWERS.read(RotationBody, response.content)
         # Before the old key is given up it must be an aggregator that says so.
-        if answer.get("key_id") != device_id_of(offer.public_key).hex():
+        if answer.key_id != device_id_of(offer.public_key).hex():
             raise ANSWERS.refuse("key_id")
-        if answer.get("device_id") != self._device.hex():
+        if answer.device_id != self._device.hex():
             raise ANSWERS.refuse("device_id")
 
-    def put_heartbeat(self, heartbeat: Heartbeat) -> None:
+    def put_heartbeat(self, heartbeat: HeartbeatRequest) -> None:
         """Send a heartbeat; raises as :meth:`fetch_study`."""
-        body = json.dumps(heartbeat.to_json()).encode()
-        headers = {"Content-Type": "application/json"}
-        path = f"{_DEVICE_PATH}/heartbeat"
-        _require_success(self._send_signed("PUT", path, body, headers=headers))
+        self._send_body("PUT", f"{_DEVICE_PATH}/heartbeat", heartbeat)
 
     def put_sketch(self, *, study: bytes, sketch_id: bytes, message: bytes) -> UploadOutcome:
         """Send one sketch; never raises for what a server or network may do."""
@@ -214,9 +214,9 @@ class ServerClient:
                 action=DeviceAction.RETRY, problem="no-answer", detail=str(error), answered=False
             )
         try:
-            stored = _read_json(_require_success(response))
-            # A captive portal says 200 too.
-            if stored.get("sketch_id") != sketch_id.hex():
+            stored = ANSWERS.read(StoredBody, _require_success(response).content)
+            # A captive portal answers 200 too.
+            if stored.sketch_id != sketch_id.hex():
                 raise ANSWERS.refuse("sketch_id")
         except SketchError as error:
             kind = problem_type_of(type(error))
@@ -230,6 +230,11 @@ class ServerClient:
                 or 0.0,
             )
         return UploadOutcome(action=None)
+
+    def _send_body(self, method: str, path: str, body: Any) -> httpx.Response:
+        data = json.dumps(to_document(body)).encode()
+        headers = {"Content-Type": "application/json"}
+        return _require_success(self._send_signed(method, path, data, headers=headers))
 
     def _send_signed(
         self,
@@ -303,10 +308,6 @@ def _require_success(response: httpx.Response) -> httpx.Response:
     if error is not None:
         raise error
     return response
-
-
-def _read_json(response: httpx.Response) -> dict[str, Any]:
-    return ANSWERS.read_document(response.content)
 
 
 def _read_date(response: httpx.Response) -> float | None:

@@ -7,10 +7,7 @@ can only end the reading.
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
@@ -36,12 +33,11 @@ from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import make_parser
 from device_agent.sources.rotation import find_between, find_present, find_renamed
 from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
-from shared.errors import RecordError
 from shared.file_identity import identify
 from shared.privacy import Origin
+from shared.reading import naming, open_regular
 
 PLACE_KEY = "offset"
 """Key in the place of every position of a file of lines."""
@@ -301,7 +297,8 @@ class FileSource(RecordSource):
             name=str(path),
             path=str(self._path),
             place=place,
-            parser=make_parser(self._settings, self._mapping),
+            parser=self._mapping.make_parser(self._settings),
+            mapping=self._mapping,
             report=self.report,
             key=self._key,
             generation=generation,
@@ -334,24 +331,3 @@ def generation_of(position: Position) -> int:
 
 def _line_of(position: Position) -> int:
     return int(position.place["line"])
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; refuse pipes, folders and the like."""
-    # A pipe would block here until someone writes to it.
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise RecordError("is not a regular file", field=str(path), fix="name a file of records")
-    return open(path, "rb")
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Map ``OSError`` to a ``RecordError`` that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(
-            f"cannot be read ({error.strerror})",
-            field=str(path),
-            fix="name a file that exists and that this user may read",
-        ) from error

@@ -20,7 +20,7 @@ from device_agent.sources.file_places import (
     refuse_replaced,
     resume,
 )
-from device_agent.sources.file_source import PLACE_KEY, naming, open_regular
+from device_agent.sources.file_source import PLACE_KEY
 from device_agent.sources.interface import (
     Guarantee,
     KnownPosition,
@@ -34,11 +34,11 @@ from device_agent.sources.known_files import KnownFiles
 from device_agent.sources.line_file import FileCutError, LineFile
 from device_agent.sources.locking import SharedLock
 from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import make_parser
 from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
 from shared.errors import ConfigError, SketchError
 from shared.file_identity import FileIdentity, identify
 from shared.privacy import Origin
+from shared.reading import naming, open_regular
 from shared.structure import Rule, Text
 
 _Stamp = tuple[int, int, int, int, int]
@@ -279,7 +279,8 @@ class FolderSource(RecordSource):
                 name=str(path),
                 path=str(path),
                 place=place,
-                parser=make_parser(self._settings, self._mapping),
+                parser=self._mapping.make_parser(self._settings),
+                mapping=self._mapping,
                 report=self.report,
                 key=self._key,
             )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.fields import NAN
 from device_agent.sources.interface import KnownPosition, Position, RecordBatch
-from device_agent.sources.mapping import RecordTable
+from shared.reading import RecordTable
+from shared.reading.records import NAN
 
 _LARGEST = float(2**53)
 """Beyond it neighbouring whole numbers are the same float."""
@@ -61,8 +61,9 @@ class GrowingIds:
         doubtful
             Shape ``(n,)``: which of them may be repetitions; such a one without an id is dropped.
         """
-        n = len(table.values)
-        kept, last, values = np.arange(n), np.full(n, self._last), table.values
+        values = table.to_matrix()
+        n = len(values)
+        kept, last = np.arange(n), np.full(n, self._last)
         if self._in_use:
             is_id = (table.ids >= 0) & (table.ids < _LARGEST) & (table.ids % 1 == 0)
             ids = np.where(is_id, table.ids, -1.0)

@@ -26,15 +26,15 @@ from device_agent.sources.interface import (
     RecordSource,
     require_same_source,
 )
-from device_agent.sources.json_lines import JsonLinesParser
-from device_agent.sources.mapping import RecordMapping, RecordTable
+from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.page_fetcher import PageFetcher
 from device_agent.sources.page_reader import PageError, PageReader
-from device_agent.sources.parsers import join_tables
 from device_agent.sources.secrets import read_secret
-from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings
+from device_agent.sources.settings import SourceSettings, StreamSettings
 from shared.errors import RecordError
 from shared.privacy import Origin
+from shared.reading import RecordTable, join_tables
+from shared.reading.json_lines import JsonLinesParser
 from shared.structure import Seconds, Text
 
 MAX_PAGE_RECORDS = 1 << 17
@@ -166,10 +166,8 @@ class HttpSource(RecordSource):
         assert isinstance(stream.source, HttpSettings)
         self.report = ReadingReport()
         self._settings = stream.source
-        mapping = RecordMapping(stream, dimensions)
-        self._parser = JsonLinesParser(
-            TextSettings(kind="http", timestamp=stream.source.timestamp), mapping
-        )
+        self._mapping = RecordMapping(stream, dimensions)
+        self._parser = JsonLinesParser(self._mapping.fields)
         # However the address is spelt, and whatever is asked of it: it is one source.
         (origin,) = stream.source.origins
         self._source = f"http:{origin.name}"
@@ -267,7 +265,7 @@ class HttpSource(RecordSource):
             return page.to_position(self._source, first + i + 1)
 
         return RecordBatch(
-            values=table.values, timestamps=table.timestamps, position_after=position_after
+            values=table.to_matrix(), timestamps=table.timestamps, position_after=position_after
         )
 
     def _read_content(self, chunks: Iterator[bytes]) -> _PageContent:
@@ -281,7 +279,8 @@ class HttpSource(RecordSource):
         def read_waiting() -> None:
             place = self._n_read + sum(len(table.values) for table in tables) + 1
             places = range(place, place + len(waiting))
-            tables.append(self._parser.parse_records(waiting, report, places))
+            table = self._parser.parse_records(waiting)
+            tables.append(self._mapping.convert(table, report, places))
             waiting.clear()
 
         for chunk in chunks:

@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 from device_agent.sources.digests import DigestKey
 from device_agent.sources.file_places import TAIL_BYTES, FilePlace
 from device_agent.sources.interface import Position, ReadingReport, RecordBatch
-from device_agent.sources.line_cutter import BOM, LineCutter
-from device_agent.sources.mapping import RecordTable
-from device_agent.sources.parsers import MAX_LINE_BYTES, Block, LineParser, join_tables
+from device_agent.sources.mapping import RecordMapping
 from shared.file_identity import identify
+from shared.reading import (
+    BOM,
+    MAX_LINE_BYTES,
+    Block,
+    LineCutter,
+    LineParser,
+    RecordTable,
+    join_tables,
+)
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
@@ -40,8 +47,8 @@ class LineFile:
         What its positions call it.
     place
         Where to begin.
-    parser
-        For this file alone.
+    parser, mapping
+        Parse its lines; the parser is for this file alone.
     report
         Where to count.
     key
@@ -58,6 +65,7 @@ class LineFile:
         path: str,
         place: FilePlace,
         parser: LineParser,
+        mapping: RecordMapping,
         report: ReadingReport,
         key: DigestKey,
         generation: int = 0,
@@ -68,6 +76,7 @@ class LineFile:
         self._generation = generation
         self._file = file
         self._parser = parser
+        self._mapping = mapping
         self._report = report
         self._key = key
         self._place = place  # up to which bytes were digested: at most what was handed out
@@ -161,19 +170,19 @@ class LineFile:
                 self._take(block, 1)
                 first = self._line
                 continue
-            part = block.part(0, min(BATCH_RECORDS - n_records, len(block.ends)))
-            tables.append(self._parser.parse(part, self._report))
+            part = block.part(0, min(BATCH_RECORDS - n_records, block.n_lines))
+            tables.append(self._mapping.parse(self._parser, part, self._report))
             ends.append(part.start + part.ends)
-            n_records += len(part.ends)
+            n_records += part.n_lines
             before = self._offset
-            self._take(block, len(part.ends))
+            self._take(block, part.n_lines)
             self._report.bytes_read += self._offset - before
         if not tables:
             return None
         table = join_tables(tables)
         offsets = ends[0] if len(ends) == 1 else np.concatenate(ends)
         return RecordBatch(
-            values=table.values,
+            values=table.to_matrix(),
             timestamps=table.timestamps,
             position_after=lambda i: self._make_position(int(offsets[i]), first + i + 1),
         )
@@ -194,8 +203,8 @@ class LineFile:
     def _take(self, block: Block, n_lines: int) -> None:
         self._offset = block.start + int(block.ends[n_lines - 1])
         self._line += n_lines
-        n_left = len(block.ends) - n_lines
-        self._block = block.part(n_lines, len(block.ends)) if n_left else None
+        n_left = block.n_lines - n_lines
+        self._block = block.part(n_lines, block.n_lines) if n_left else None
 
     def _read_on(self) -> bytes:
         n_tail = len(self._tail)

@@ -28,11 +28,11 @@ from device_agent.sources.interface import (
     require_same_source,
 )
 from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.parsers import MAX_LINE_BYTES, Block, make_parser
 from device_agent.sources.secrets import read_secret
 from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.errors import ConfigError, RecordError
 from shared.privacy import Origin
+from shared.reading import MAX_LINE_BYTES, Block
 from shared.structure import Rule, Text
 
 try:
@@ -158,8 +158,8 @@ class MqttSource(RecordSource):
         self.report = ReadingReport()
         self._settings = stream.source
         self._name = f"{stream.source.host}:{stream.source.port}/{stream.source.topic}"
-        mapping = RecordMapping(stream, dimensions, stream.source.id)
-        self._parser = make_parser(stream.source, mapping)
+        self._mapping = RecordMapping(stream, dimensions, stream.source.id)
+        self._parser = self._mapping.make_parser(stream.source)
         in_use = stream.source.id is not None
         # However the broker is spelt: ids that were read before must be known again.
         (origin,) = stream.source.origins
@@ -237,12 +237,10 @@ class MqttSource(RecordSource):
         lines = [self._to_line(message) for message in self._messages]
         doubtful = np.array(self._are_doubtful, dtype=bool)
         self._messages, self._are_doubtful = [], []
-        data = b"".join(lines)
-        ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
-        block = Block(data=data, ends=ends, line=self._n_messages + 1)
+        block = Block(b"".join(lines), line=self._n_messages + 1)
         self._n_messages += len(lines)
-        self.report.bytes_read += len(data)
-        table = self._parser.parse(block, self.report)
+        self.report.bytes_read += len(block.data)
+        table = self._mapping.parse(self._parser, block, self.report)
         batch = self._ids.make_batch(table, doubtful)
         self.report.notes[:] = self._ids.describe()
         if self._n_doubtful:

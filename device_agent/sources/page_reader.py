@@ -12,8 +12,8 @@ import re
 from enum import Enum, auto
 from typing import Any
 
-from device_agent.sources.intact import SCAN_ERRORS
-from device_agent.sources.parsers import MAX_LINE_BYTES
+from shared.reading.intact import SCAN_ERRORS
+from shared.reading.lines import MAX_LINE_BYTES
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs
 _KEPT_BYTES = MAX_LINE_BYTES + 1

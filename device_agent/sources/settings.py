@@ -32,7 +32,8 @@ KINDS = {
     "sqlite": "sqlite_source:SqliteSource",
     "mqtt": "mqtt_source:MqttSource",
     "http": "http_source:HttpSource",
-    "parquet": "parquet_source:ParquetSource",
+    "parquet": "row_source:RowSource",
+    "npy": "row_source:RowSource",
 }
 """The registry. A module is imported when a configuration names its kind, never before."""
 
@@ -94,8 +95,8 @@ class SourceSettings:
     Parameters
     ----------
     kind
-        `csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, or a kind that
-        another package provides.
+        `csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, `npy`, or a kind
+        that another package provides.
     disjoint
         A name for a part of the source. You declare that parts with different names share no
         record.

@@ -141,12 +141,11 @@ class SqliteSource(RecordSource):
             return None
         self._check_keys(keys)
         places = range(self._n_read + 1, self._n_read + len(keys) + 1)
-        table = self._mapping.map_columns(fields)
-        self._mapping.note(table, self.report, places)
+        table = self._mapping.convert(self._mapping.fields.make_table(fields), self.report, places)
         self._last = keys[-1]
         self._n_read += len(keys)
         return RecordBatch(
-            values=table.values,
+            values=table.to_matrix(),
             timestamps=table.timestamps,
             position_after=lambda i: Position(
                 source=self._source, place={"key": keys[i], "column": self._settings.key}
@@ -162,7 +161,10 @@ class SqliteSource(RecordSource):
             raise RecordError(
                 f"must be a column of {where}, once", field=self._settings.key, fix="select it"
             )
-        key_at, fields_at = header.index(self._settings.key), self._mapping.find(header, where)
+        key_at, fields_at = (
+            header.index(self._settings.key),
+            self._mapping.fields.find(header, where),
+        )
         keys: list[Any] = []
         fields: list[list[Any]] = [[] for _ in fields_at]
         for row in cursor:

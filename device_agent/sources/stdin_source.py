@@ -16,12 +16,11 @@ from device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
-from device_agent.sources.line_cutter import LineCutter
 from device_agent.sources.line_file import BATCH_RECORDS
-from device_agent.sources.mapping import RecordMapping, RecordTable
-from device_agent.sources.parsers import Block, join_tables, make_parser
+from device_agent.sources.mapping import RecordMapping
 from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.privacy import Origin
+from shared.reading import Block, LineCutter, RecordTable, join_tables
 from shared.structure import Text
 
 _CHUNK_BYTES = 1 << 16
@@ -76,7 +75,7 @@ class StdinSource(RecordSource):
         self.report = ReadingReport()
         self._settings = stream.source
         self._mapping = RecordMapping(stream, dimensions, stream.source.id)
-        self._parser = make_parser(stream.source, self._mapping)
+        self._parser = self._mapping.make_parser(stream.source)
         self._ids = GrowingIds("stdin", stream.name, known, in_use=stream.source.id is not None)
         self._fd = fd
         self._cutter = LineCutter()
@@ -128,10 +127,10 @@ class StdinSource(RecordSource):
                     self._parser.read_header(block.part(0, 1).data, _NAME)
                     self._take(block, 1)
                     continue
-                part = block.part(0, min(BATCH_RECORDS - n_records, len(block.ends)))
-                tables.append(self._parser.parse(part, self.report))
-                n_records += len(part.ends)
-                self._take(block, len(part.ends))
+                part = block.part(0, min(BATCH_RECORDS - n_records, block.n_lines))
+                tables.append(self._mapping.parse(self._parser, part, self.report))
+                n_records += part.n_lines
+                self._take(block, part.n_lines)
             if not tables:
                 return None
             batch = self._ids.make_batch(join_tables(tables))
@@ -151,5 +150,5 @@ class StdinSource(RecordSource):
         return self._block
 
     def _take(self, block: Block, n_lines: int) -> None:
-        n_left = len(block.ends) - n_lines
-        self._block = block.part(n_lines, len(block.ends)) if n_left else None
+        n_left = block.n_lines - n_lines
+        self._block = block.part(n_lines, block.n_lines) if n_left else None

@@ -3,58 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, get_args, get_origin
 
 from typer.main import get_command
 
-from analyst.cli import decodes, devices, sketches, studies
-from analyst.planning.cli import app as plan_app
-from analyst.sketching.cli import app as sketch_app
-from analyst.sketching.cli import show_app
-from device_agent.cli.arguments import parse_arguments
+from device_agent.cli.arguments import create_parser
 from docs.generator.markdown import join_parts, to_markdown, write_table
+from shared.command import EXIT_STATUSES, summarise
 
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-# Of each command that typer parses: its applications, and the words before theirs.
-_TYPER_APPS: Mapping[str, tuple[tuple[str, Any], ...]] = {
-    "plan": (("sfumato plan", plan_app),),
-    "study": (("sfumato study", studies.app),),
-    "device": (("sfumato device", devices.app),),
-    "decode": (("sfumato decode", decodes.app), ("sfumato decode", decodes.commands)),
-    "sketch": (
-        ("sfumato sketch", sketch_app),
-        ("sfumato sketch show", show_app),
-        ("sfumato sketch", sketches.app),
-    ),
-}
 _KINDS: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "FILE"}
-_EXAMPLE = re.compile(r"^Examples?: ", re.MULTILINE)
 
 
 def render_commands() -> str:
     """Return the page."""
     commands = _find_commands()
-    agent = _find_parser(parse_arguments)
+    agent = create_parser()
     parts = [
         "# Commands",
         "There are two programs: `sfumato` for servers, operators and analysts, and "
         "`sfumato-agent` for devices. `--help` after any command prints the text of this page. "
         "`--version` prints the version, and the engine that computes sketches.",
-        "Commands that call a server take its address from `--url` or `SFUMATO_URL`, and the key "
-        "from `--key` or `SFUMATO_KEY`. Errors name the field, the rule and the fix; the exit "
-        "status is then 2.",
+        "Commands that call a server take its address from `--url` or `SFUMATO_URL`, and the "
+        "key from `--key` or `SFUMATO_KEY`. With `--json` a command prints one JSON document and "
+        "nothing else on standard output. Errors name the option or field, the rule and the fix, "
+        "on standard error.",
         write_table(
             ("command", "meaning"),
             [
                 *(
-                    (_link(f"sfumato {name}"), _summarise(command))
+                    (_link(f"sfumato {name}"), summarise(command))
                     for name, command in commands.items()
                 ),
                 (_link("sfumato-agent"), to_markdown(agent.description or "")),
@@ -62,17 +45,14 @@ def render_commands() -> str:
         ),
     ]
     for name, command in commands.items():
-        parts += [f"## `sfumato {name}`", _summarise(command)]
-        if name in _TYPER_APPS:
-            for prefix, app in _TYPER_APPS[name]:
-                parts += _render_typer(prefix, get_command(app), heading=f"sfumato {name}")
-        else:
-            parts += _render_argparse(_find_parser(command))
+        parts.append(f"## `sfumato {name}`")
+        parts += _render_typer(f"sfumato {name}", get_command(command), heading=f"sfumato {name}")
+    parts += ["## Exit status of `sfumato`", f"```\n{_dedent(EXIT_STATUSES)}\n```"]
     parts += ["## `sfumato-agent`", *_render_argparse(agent)]
     return join_parts(parts)
 
 
-def _find_commands() -> dict[str, Callable[[list[str]], int]]:
+def _find_commands() -> dict[str, Any]:
     """Return the commands of this project, in the order of its project file."""
     project = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]
     found = {}
@@ -82,44 +62,11 @@ def _find_commands() -> dict[str, Callable[[list[str]], int]]:
     return found
 
 
-def _summarise(command: Callable[..., object]) -> str:
-    return (inspect.getdoc(command) or "").partition("\n")[0]
-
-
 def _link(command: str) -> str:
     return f"[`{command}`](#{command.replace(' ', '-')})"
 
 
 # ---- argparse ----
-
-
-class _FoundError(Exception):
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        super().__init__()
-        self.parser = parser
-
-
-def _find_parser(run: Callable[[list[str]], object]) -> argparse.ArgumentParser:
-    """Return the parser that prints a command's help."""
-    with _help_is_caught():
-        try:
-            run(["--help"])
-        except _FoundError as found:
-            return found.parser
-    raise LookupError(f"{run} has printed no help")
-
-
-@contextmanager
-def _help_is_caught() -> Iterator[None]:
-    def catch(self: argparse.ArgumentParser, _file: object = None) -> NoReturn:
-        raise _FoundError(self)
-
-    original = argparse.ArgumentParser.print_help
-    argparse.ArgumentParser.print_help = catch  # type: ignore[assignment,method-assign]
-    try:
-        yield
-    finally:
-        argparse.ArgumentParser.print_help = original  # type: ignore[method-assign]
 
 
 def _render_argparse(parser: argparse.ArgumentParser) -> list[str]:
@@ -178,10 +125,10 @@ def _render_epilog(text: str) -> str:
     for block in re.split(r"\n\n+", text.strip("\n")):
         title, _, lines = block.partition("\n")
         if lines and all(line.startswith("  ") for line in lines.splitlines()):
-            body = "\n".join(line[2:] for line in lines.splitlines())
+            body = _dedent(lines)
             blocks += [_sentence(title, end=""), f"```\n{body}\n```"]
         elif block.startswith("  "):
-            body = "\n".join(line[2:] for line in block.splitlines())
+            body = _dedent(block)
             blocks.append(f"```\n{body}\n```")
         else:
             blocks.append(to_markdown(block))
@@ -193,18 +140,15 @@ def _render_epilog(text: str) -> str:
 
 def _render_typer(prefix: str, command: Any, *, heading: str) -> list[str]:
     if children := getattr(command, "commands", None):
-        return [
-            part
-            for name, child in children.items()
-            for part in _render_typer(f"{prefix} {name}", child, heading=heading)
-        ]
-    text, *examples = _EXAMPLE.split(command.help or "", maxsplit=1)
+        parts = [to_markdown(command.help or "")]
+        for name, child in children.items():
+            inner = prefix if child.hidden else f"{prefix} {name}"
+            parts += _render_typer(inner, child, heading=heading)
+        return parts
     parts = [] if prefix == heading else [f"### `{prefix}`"]
-    parts += [to_markdown(text), _usage(_typer_usage(prefix, command))]
+    parts += [to_markdown(command.help or ""), _usage(_typer_usage(prefix, command))]
     parts.append(write_table(("option", "meaning"), map(_typer_row, command.params)))
-    for example in examples:
-        joined = " ".join(example.split())
-        parts.append("Example:\n\n```\n" + joined.replace("; ", "\n") + "\n```")
+    parts.append(_render_epilog((command.epilog or "").replace("\b\n", "")))
     return parts
 
 
@@ -237,7 +181,10 @@ def _typer_metavar(parameter: Any) -> str:
     if given:
         return given
     if parameter.param_type_name == "option":
-        return _KINDS.get(parameter.type_descriptor.annotation, "TEXT")
+        kind = parameter.type_descriptor.annotation
+        if get_origin(kind) is Literal:
+            return "{" + ",".join(get_args(kind)) + "}"
+        return _KINDS.get(kind, "TEXT")
     return str(parameter.name).upper()
 
 
@@ -252,6 +199,10 @@ def _usage(words: list[str]) -> str:
             lines.append("   ")
         lines[-1] += f" {word}"
     return "```\n" + "\n".join(lines) + "\n```"
+
+
+def _dedent(text: str) -> str:
+    return "\n".join(line[2:] for line in text.splitlines())
 
 
 def _longest(names: Sequence[str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,38 +24,6 @@ class Columns:
     """
 
     columns: tuple[NDArray[np.floating], ...]
-
-    @classmethod
-    def from_arrow(cls, batch: Any, names: Sequence[str]) -> Columns:
-        """Take named columns of an Arrow record batch or table.
-
-        Floating-point columns without nulls are not copied, except a column of several chunks. A
-        null becomes NaN, which makes its record unsketchable; integers become float64.
-
-        Raises
-        ------
-        RecordError
-            A column is missing or holds no numbers.
-        """
-        columns = []
-        for name in names:
-            if name not in batch.schema.names:
-                raise RecordError(
-                    f"is not among the columns ({', '.join(batch.schema.names)})",
-                    field=name,
-                    fix="name the columns as the plan names its dimensions",
-                )
-            column = batch.column(name)
-            is_chunked = hasattr(column, "chunks")
-            values = column.to_numpy() if is_chunked else column.to_numpy(zero_copy_only=False)
-            if values.dtype.kind not in "iuf":
-                raise RecordError(
-                    f"must hold numbers and holds {column.type}",
-                    field=name,
-                    fix="convert the column to a floating-point type",
-                )
-            columns.append(values if values.dtype in _TYPES else values.astype(np.float64))
-        return cls(tuple(columns))
 
     def __len__(self) -> int:
         """Return the number of records n."""

@@ -1,8 +1,7 @@
-"""Text as names, fields and numbers, read the same way everywhere; no value raises an error."""
+"""Text as names: one rule of what a name may hold."""
 
 from __future__ import annotations
 
-import math
 import re
 
 _UNSEEN = (
@@ -47,29 +46,3 @@ def _is_composed(text: str) -> bool:
     from unicodedata import ucd_3_2_0  # noqa: PLC0415
 
     return ucd_3_2_0.normalize("NFC", text) == text
-
-
-def split_line(line: str, delimiter: str = ",") -> list[str] | None:
-    """Split one record at its delimiters, respecting quotes; None if the quotes do not match."""
-    if '"' not in line:
-        return line.split(delimiter)
-    # Loaded only for a line with quotes: few have them, and it takes a fifth of a megabyte.
-    import csv  # noqa: PLC0415
-
-    try:
-        rows = list(csv.reader([line], delimiter=delimiter, strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if len(rows) == 1 else None
-
-
-def read_number(text: str) -> float:
-    """Return a finite decimal number, or NaN."""
-    # float() accepts "1_000" and digits of other scripts, which no other program writes.
-    if "_" in text or not text.isascii():
-        return math.nan
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan

@@ -6,7 +6,6 @@ write it in another language, ``sketch.cddl`` and ``enrolment.cddl`` the bytes.
 
 from shared.wire.answers import AnswerReader, read_problem, read_retry_after
 from shared.wire.enrolment import (
-    device_id_of,
     encode_proof_input,
     encode_rotation_input,
     verify_proof,
@@ -25,7 +24,14 @@ from shared.wire.http_signature import (
     sign_request,
     verify_request,
 )
-from shared.wire.identities import API_KEY, compute_study_id, encode_stream_id, is_api_key
+from shared.wire.identities import (
+    API_KEY,
+    compute_study_id,
+    device_id_of,
+    encode_stream_id,
+    is_api_key,
+    require_public_key,
+)
 from shared.wire.message import (
     SKETCH_MEDIA_TYPE,
     STREAM_NAME_RULE,
@@ -42,13 +48,13 @@ from shared.wire.payload import decode_payload, encode_payload
 from shared.wire.problems import (
     PROBLEM_MEDIA_TYPE,
     DeviceAction,
+    Problem,
     ProblemType,
     error_from_problem,
     problem_document,
     problem_type_of,
     problem_types,
 )
-from shared.wire.public_key import require_public_key
 
 __all__ = [
     "API_KEY",
@@ -60,6 +66,7 @@ __all__ = [
     "AnswerReader",
     "DeviceAction",
     "EnrolmentCode",
+    "Problem",
     "ProblemType",
     "RequestSignature",
     "SketchHeader",

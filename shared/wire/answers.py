@@ -1,4 +1,4 @@
-"""JSON answers of an aggregator, read by clients that trust none of it."""
+"""JSON answers of an aggregator, read without trust."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from shared.errors import TransportError
+from shared.wire.bodies.declaring import BodyError, read_body
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class AnswerReader:
-    """Reader of answers; every method raises a ``TransportError`` for what no aggregator sends.
+    """Reader of answers; its methods raise ``TransportError`` for what no aggregator sends.
 
     Parameters
     ----------
     field
-        Setting that holds the server's address, which the error names.
+        Setting of the server's address, which the error names.
     """
 
     field: str
@@ -36,6 +37,19 @@ class AnswerReader:
             raise self.refuse("the body")
         return document
 
+    def read(self, declared: type[T], answer: bytes | str | dict[str, Any]) -> T:
+        """Read a body as it is declared."""
+        document = answer if isinstance(answer, dict) else self.read_document(answer)
+        try:
+            return read_body(declared, document)
+        except BodyError as error:
+            raise self.refuse(str(error)) from error
+
+    def check(self, declared: type[Any], document: dict[str, Any]) -> dict[str, Any]:
+        """Return a document that can be read as declared, as it is."""
+        self.read(declared, document)
+        return document
+
     def require(
         self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]
     ) -> T:
@@ -46,7 +60,7 @@ class AnswerReader:
         return value
 
     def refuse(self, what: str) -> TransportError:
-        """Make the error of an answer that no aggregator gives."""
+        """Return the error of an answer that no aggregator gives."""
         return TransportError(
             f"{what} of the answer is not what an aggregator sends",
             field=self.field,

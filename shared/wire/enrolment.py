@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from cryptography.exceptions import InvalidSignature
@@ -10,15 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.cbor import encode_deterministic
 from shared.errors import SignatureError
-from shared.wire.public_key import require_public_key
+from shared.wire.identities import require_public_key
 
 _DOMAIN = "sfumato/v1/enrolment"
 _ROTATION_DOMAIN = "sfumato/v1/rotation"
-
-
-def device_id_of(public_key: bytes) -> bytes:
-    """Return the identity of a device: SHA-256 of the 32-byte Ed25519 key it enrolled with."""
-    return hashlib.sha256(public_key).digest()
 
 
 def encode_proof_input(

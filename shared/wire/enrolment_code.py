@@ -1,4 +1,4 @@
-"""One line that lets a device enrol: server, study and token, with a checksum.
+"""Enrolment code: server, study and token in one line, with a checksum.
 
 ::
 
@@ -28,7 +28,7 @@ _FIX = "copy or scan the whole line again, or ask the operator for `sfumato stud
 
 @dataclass(frozen=True, kw_only=True)
 class EnrolmentCode:
-    """The facts that a device needs to enrol.
+    """Server, study and token, which a device needs to enrol.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def is_enrolment_code(text: str) -> bool:
 
 
 def encode_enrolment_code(code: EnrolmentCode) -> str:
-    """Return the one line of a code.
+    """Encode a code as one line.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def encode_enrolment_code(code: EnrolmentCode) -> str:
 
 
 def decode_enrolment_code(text: str) -> EnrolmentCode:
-    """Return what a code says; small letters and white space in it do not matter.
+    """Decode a code; small letters and white space in it do not matter.
 
     Guarantees: every change within four neighbouring characters is found, for they are at most 32
     bits of the codeword; and any other with probability 1 - 2^-32.

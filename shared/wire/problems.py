@@ -1,7 +1,7 @@
-"""One table from error to problem type, status, and what a device does about it.
+"""Table from errors to problem types, statuses and the actions of devices.
 
-Both sides use it: the aggregator to answer (RFC 9457), the device and the client library to turn an
-answer back into an error and to decide whether to send again.
+The aggregator answers by it (RFC 9457); the device and the client library turn an answer back into
+an error by it, and decide whether to send again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,25 @@ from enum import StrEnum
 from typing import Any
 
 from shared import errors
+from shared.wire.bodies.declaring import body, member
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"
+
+
+@body
+class Problem:
+    """A problem document (RFC 9457); its type leads to a page that explains it."""
+
+    type: str = member("The problem type: a page of the server.", "/problems/request-invalid")
+    title: str = member("A short summary of the problem type.", "The request is not valid")
+    status: int = member("The HTTP status.", 422)
+    detail: str = member("The whole error in words.", "name: must not be empty; send a name")
+    rule: str = member("The rule that is broken.", "must not be empty")
+    field: str | None = member(
+        "The field, header or part of the request at fault.", "name", default=None
+    )
+    fix: str | None = member("What the sender can do about it.", "send a name", default=None)
 
 
 class DeviceAction(StrEnum):
@@ -32,7 +48,7 @@ class DeviceAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemType:
-    """One kind of problem, with a page of its own at its URI.
+    """A problem type, which has a page at its URI.
 
     Parameters
     ----------
@@ -41,11 +57,11 @@ class ProblemType:
     status
         HTTP status.
     action
-        What a device does with its sketch.
+        A device's action on its sketch.
     error
-        The class that it stands for.
+        The error class.
     explanation
-        What the page says: what happened, and what to do.
+        Text of the page: what happened, and what to do.
     """
 
     slug: str
@@ -62,13 +78,9 @@ class ProblemType:
 
 
 def _problem(
-    slug: str,
-    title: str,
-    status: int,
-    action: DeviceAction,
-    error: type[errors.SketchError],
-    explanation: str,
+    key: tuple[str, int, DeviceAction, type[errors.SketchError]], title: str, explanation: str
 ) -> ProblemType:
+    slug, status, action, error = key
     return ProblemType(
         slug=slug, title=title, status=status, action=action, error=error, explanation=explanation
     )
@@ -79,231 +91,154 @@ _SHELVE, _SUSPEND = DeviceAction.SHELVE, DeviceAction.SUSPEND
 
 _TABLE: tuple[ProblemType, ...] = (
     _problem(
-        "malformed-message",
+        ("malformed-message", 400, _SHELVE, errors.MalformedMessageError),
         "The message cannot be read",
-        400,
-        _SHELVE,
-        errors.MalformedMessageError,
         "The bytes are not a message of this protocol, are not deterministically encoded, or a "
         "field breaks its rule. Nothing was stored. A device shelves the sketch.",
     ),
     _problem(
-        "unsupported-version",
+        ("unsupported-version", 422, _SHELVE, errors.UnsupportedVersionError),
         "The version is not supported",
-        422,
-        _SHELVE,
-        errors.UnsupportedVersionError,
-        "The message or plan is of a version or kind that this server does not know. Update it.",
+        "The message or plan is of a version or kind that this server does not know. Update the "
+        "server.",
     ),
     _problem(
-        "signature-invalid",
+        ("signature-invalid", 422, _SHELVE, errors.SignatureError),
         "The signature does not verify",
-        422,
-        _SHELVE,
-        errors.SignatureError,
         "The signature, payload digest or proof of possession does not match the enrolled key. The "
         "bytes were altered, or another device's key was used. Nothing was stored.",
     ),
     _problem(
-        "implausible-sketch",
+        ("implausible-sketch", 422, _SHELVE, errors.ImplausibleSketchError),
         "The sketch is not plausible",
-        422,
-        _SHELVE,
-        errors.ImplausibleSketchError,
         "The number of records or a coordinate lies outside what the plan makes possible, or the "
         "window overlaps one that this stream already released. Nothing was stored.",
     ),
     _problem(
-        "too-early",
+        ("too-early", 422, _HOLD, errors.TooEarlyError),
         "The window has not begun yet",
-        422,
-        _HOLD,
-        errors.TooEarlyError,
         "The sketch covers a slot that begins more than five minutes after the server's time: the "
         "clock of the device, or that of the server, is wrong. Nothing was stored. Send the same "
         "again after the seconds in Retry-After.",
     ),
     _problem(
-        "plan-mismatch",
+        ("plan-mismatch", 422, _SHELVE, errors.PlanMismatchError),
         "The plan is not the study's",
-        422,
-        _SHELVE,
-        errors.PlanMismatchError,
         "The plan digest in the sketch is not the digest of the study's plan, or a derived field "
         "of a plan differs from what the server derives. Fetch the study's plan again.",
     ),
     _problem(
-        "plan-invalid",
+        ("plan-invalid", 422, _SHELVE, errors.PlanError),
         "The plan is not valid",
-        422,
-        _SHELVE,
-        errors.PlanError,
         "A field of the plan is missing, unknown or breaks its rule; the answer names it.",
     ),
     _problem(
-        "privacy-invalid",
+        ("privacy-invalid", 422, _SHELVE, errors.PrivacyError),
         "The privacy parameters are not valid",
-        422,
-        _SHELVE,
-        errors.PrivacyError,
         "The mechanism cannot give the guarantee that was asked for; the answer names the field.",
     ),
     _problem(
-        "not-found",
+        ("not-found", 404, _SHELVE, errors.NotFoundError),
         "There is no such resource",
-        404,
-        _SHELVE,
-        errors.NotFoundError,
         "No study, device, sketch or decode has this identity here. Check it, and the server's "
         "address.",
     ),
     _problem(
-        "duplicate-upload",
+        ("duplicate-upload", 409, _SUSPEND, errors.DuplicateUploadError),
         "Other bytes are already stored under this identity",
-        409,
-        _SUSPEND,
-        errors.DuplicateUploadError,
         "A sketch with this study, device, stream and sequence is stored with another payload. Two "
         "different releases of one window cost privacy twice, so the device stops this stream "
         "until its owner acts: it may have been cloned, or restored from a backup.",
     ),
     _problem(
-        "study-closed",
+        ("study-closed", 403, _SHELVE, errors.StudyClosedError),
         "The study is closed",
-        403,
-        _SHELVE,
-        errors.StudyClosedError,
         "The study does not accept sketches any more. The device shelves what it has.",
     ),
     _problem(
-        "study-withdrawn",
+        ("study-withdrawn", 410, _SHELVE, errors.StudyWithdrawnError),
         "The study was withdrawn",
-        410,
-        _SHELVE,
-        errors.StudyWithdrawnError,
         "The operator deleted the study with all that it held. Its identity is not used again, so "
         "sketches for it are not stored anywhere. The device shelves what it has and releases "
         "nothing more for this study.",
     ),
     _problem(
-        "access-denied",
+        ("access-denied", 401, _SHELVE, errors.AccessError),
         "The key or token is not accepted",
-        401,
-        _SHELVE,
-        errors.AccessError,
         "The key or token is missing, unknown, used up, expired or revoked.",
     ),
     _problem(
-        "forbidden",
+        ("forbidden", 403, _SHELVE, errors.ForbiddenError),
         "The key may not do this",
-        403,
-        _SHELVE,
-        errors.ForbiddenError,
         "The key is known and in use, and does not suffice: an API key of another scope is needed, "
         "or the device is enrolled in another study.",
     ),
     _problem(
-        "decoding-invalid",
+        ("decoding-invalid", 422, _SHELVE, errors.DecodingError),
         "The sketch cannot be decoded as asked",
-        422,
-        _SHELVE,
-        errors.DecodingError,
         "The number of clusters or a setting does not suit the sketch; the answer names it.",
     ),
     _problem(
-        "store-conflict",
+        ("store-conflict", 409, _SHELVE, errors.StoreError),
         "The store forbids the request",
-        409,
-        _SHELVE,
-        errors.StoreError,
         "What is already stored forbids this request; the answer says what.",
     ),
     _problem(
-        "request-invalid",
+        ("request-invalid", 422, _SHELVE, errors.ConfigError),
         "The request is not valid",
-        422,
-        _SHELVE,
-        errors.ConfigError,
         "A field of the request is missing, unknown or breaks its rule; the answer names it.",
     ),
     _problem(
-        "method-not-allowed",
+        ("method-not-allowed", 405, _SHELVE, errors.MethodError),
         "The method is not allowed here",
-        405,
-        _SHELVE,
-        errors.MethodError,
         "The address exists, and cannot be called by this method; the header Allow names those "
         "that it can be called by.",
     ),
     _problem(
-        "request-timeout",
+        ("request-timeout", 408, _RETRY, errors.SlowRequestError),
         "The request did not arrive in time",
-        408,
-        _RETRY,
-        errors.SlowRequestError,
         "The body came so slowly that the server stopped waiting for it. Nothing was stored. Send "
         "the same again.",
     ),
     _problem(
-        "precondition-failed",
+        ("precondition-failed", 412, _SHELVE, errors.StaleVersionError),
         "It has changed since it was read",
-        412,
-        _SHELVE,
-        errors.StaleVersionError,
         "The ETag in If-Match is not that of the resource any more. Nothing was changed. Read the "
         "resource again, and repeat the request if it still makes sense.",
     ),
     _problem(
-        "precondition-required",
+        ("precondition-required", 428, _SHELVE, errors.UnreadVersionError),
         "The request must say what it read",
-        428,
-        _SHELVE,
-        errors.UnreadVersionError,
         "The call changes a resource that others may be changing too, so it needs the header "
         "If-Match with the ETag of the resource as it was read. Nothing was changed.",
     ),
     _problem(
-        "too-large",
+        ("too-large", 413, _SHELVE, errors.TooLargeError),
         "The request is too large",
-        413,
-        _SHELVE,
-        errors.TooLargeError,
         "The body is larger than this server reads. It was refused before anything parsed it. A "
         "sketch may be as long as the payload of its plan and 2048 bytes for the envelope.",
     ),
     _problem(
-        "media-type-unsupported",
+        ("media-type-unsupported", 415, _SHELVE, errors.MediaTypeError),
         "The body is of a type that is not read here",
-        415,
-        _SHELVE,
-        errors.MediaTypeError,
         "The header Content-Type is missing or not the one of this call, or the body is "
         "compressed. Noise cannot be compressed, so no Content-Encoding but identity is read.",
     ),
     _problem(
-        "too-many-requests",
+        ("too-many-requests", 429, _RETRY, errors.OverloadedError),
         "Too much was asked at once",
-        429,
-        _RETRY,
-        errors.OverloadedError,
         "More requests wait than the server holds, or this device or key has asked more often "
         "than its rate. Nothing was stored. Send the same again after the seconds in Retry-After.",
     ),
     _problem(
-        "unavailable",
+        ("unavailable", 503, _RETRY, errors.TransportError),
         "The server cannot answer now",
-        503,
-        _RETRY,
-        errors.TransportError,
         "The server or its database is starting, stopping or overloaded. Send the same again "
         "later.",
     ),
     _problem(
-        "internal",
+        ("internal", 500, _RETRY, errors.SketchError),
         "The server failed",
-        500,
-        _RETRY,
-        errors.SketchError,
         "The server met an error that it did not foresee; its log has the details. Nothing was "
         "stored. Send the same again later.",
     ),
@@ -340,7 +275,7 @@ def problem_document(error: errors.SketchError) -> dict[str, Any]:
 
 
 def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:
-    """Turn an answer back into the error it came from; an unknown type by its status alone."""
+    """Return the error of a problem document; ``TransportError`` if its type is unknown."""
     slug = str(document.get("type", "")).removeprefix(PROBLEM_PATH)
     rule = str(document.get("rule") or document.get("detail") or f"the server answered {status}")
     field, fix = document.get("field"), document.get("fix")

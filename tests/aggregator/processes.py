@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-SERVE = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
+SERVE = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
 
 
 def start(

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.cli import key
 from aggregator.settings import normalise_database_url
-from aggregator.storage import open_store
+from aggregator.storage import Layout, open_store
+from shared.command import main
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start
 
@@ -28,7 +28,7 @@ def database(tmp_path: Path) -> str:
 
 @pytest.fixture
 def operator(database: str, capsys: pytest.CaptureFixture[str]) -> str:
-    key(["create", "--scope", "operator", "--name", "me", "--json", "--database", database])
+    main(["operator-key", "--name", "me", "--json", "--database", database])
     return str(json.loads(capsys.readouterr().out)["key"])
 
 
@@ -63,8 +63,8 @@ async def test_uploads_are_refused_while_the_disk_is_full_and_stored_when_it_is_
     assert process.returncode == 0
     store = open_store(normalise_database_url(database))
     async with store.begin() as transaction:
-        layout = {"width": plan.payload_width, "n_coordinates": plan.n_coordinates}
-        assert await transaction.check_sums(study, **layout) == []
+        layout = Layout.of(plan)
+        assert await transaction.check_sums(study, layout=layout) == []
         found = await transaction.get_study(study)
     await store.close()
     assert found is not None

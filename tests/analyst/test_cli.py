@@ -84,7 +84,7 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_dead_server_is_named_with_the_fix(capsys: pytest.CaptureFixture[str]) -> None:
     # Port 9 of the loopback address: the discard service, which nothing runs.
     status = command.main(["study", "list", "--url", "http://127.0.0.1:9", "--key", KEY])
-    assert status == 2
+    assert status == 1
     message = capsys.readouterr().err
     assert "http://127.0.0.1:9 does not answer" in message
     assert "sfumato serve" in message

@@ -19,25 +19,18 @@ from shared.errors import (
     SketchError,
 )
 from shared.wire import problem_document
+from shared.wire.bodies.declaring import make_sample
+from shared.wire.bodies.results import DecodeBody, ResultBody
 from tests.aggregator.fleet import make_plan
 
 ID = "d0" * 32
-RUNNING: dict[str, Any] = {"decode_id": ID, "state": "running", "progress": 0.5}
-RESULT = {
+RUNNING: dict[str, Any] = (make_sample(DecodeBody) or {}) | {"decode_id": ID, "progress": 0.5}
+RESULT: dict[str, Any] = (make_sample(ResultBody) or {}) | {
     "dimensions": [{"name": "flow", "unit": "l/s"}],
     "centroids": [[1.0], [2.0]],
     "weights": [0.75, 0.25],
-    "residual": 0.1,
-    "noise_floor": 0.1,
-    "decoder": "mixture",
-    "decoder_version": 2,
-    "warnings": [],
-    "snr": 100.0,
-    "quality": {"statement": "good"},
-    "privacy": {"statement": "private"},
-    "seconds": 1.0,
 }
-DONE = RUNNING | {"state": "succeeded", "progress": 1.0, "snapshot_id": "s", "result": RESULT}
+DONE = RUNNING | {"state": "succeeded", "progress": 1.0, "result": RESULT}
 FAILED = RUNNING | {
     "state": "failed",
     "problem": problem_document(DecodingError("no usable centroids were found")),
@@ -132,6 +125,8 @@ ARGUMENTS: dict[str, Any] = {
     "sketch_id": ID,
     "device_id": ID,
     "decode_id": ID,
+    "key_id": ID[:16],
+    "scope": "analyst",
     "message": b"",
     "reason": "r",
     "n_clusters": 2,

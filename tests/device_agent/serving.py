@@ -22,7 +22,7 @@ from shared.errors import (
     StudyClosedError,
     StudyWithdrawnError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
 from shared.wire import (
     PROBLEM_MEDIA_TYPE,
     RequestSignature,
@@ -183,7 +183,13 @@ class Server:
         if headers.get("if-none-match") == self.etag:
             self.n_unmodified += 1
             return 304, {}
-        return 200, {"state": self.state, "accept_until": self.accept_until}
+        return 200, {
+            "study_id": self.study.hex(),
+            "name": self.name,
+            "plan_digest": self.plan_digest,
+            "state": self.state,
+            "accept_until": self.accept_until,
+        }
 
     @property
     def etag(self) -> str:
@@ -315,7 +321,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise NotFoundError("no such study", field="study", fix="check its identity")
         if self.headers.get("Accept") == "application/cbor":
             return 200, server.plan_bytes
-        return 200, {"plan_digest": server.plan_digest, "name": server.name}
+        plan = plan_to_json(server.plan)
+        return 200, {"plan": plan, "plan_digest": server.plan_digest, "name": server.name}
 
     def _answer(self, respond: Any) -> None:
         self.study.requests.append(f"{self.command} {self.path}")

@@ -24,10 +24,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_shows_examples_and_exit_statuses() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "examples:" in done.stdout
+    assert "Examples:" in done.stdout
     assert "75  the server could not be reached" in done.stdout
     for command in ("init", "check", "once", "run", "status", "export", "resume", "forget"):
-        assert "example" in run(command, "--help").stdout
+        assert "Example" in run(command, "--help").stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["twice"], ["once", "--send-for", "-1"], ["init"]])

@@ -17,8 +17,6 @@ import atheris
 with atheris.instrument_imports(
     include=[
         "shared",
-        "aggregator.api.schemas",
-        "aggregator.api.device_schemas",
         "tests.fuzz.targets",
     ]
 ):

@@ -8,30 +8,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import cbor2
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from aggregator.api.device_schemas import (
-    ExclusionRequest,
-    HeartbeatRequest,
-    RevocationRequest,
-    RotationRequest,
-)
-from aggregator.api.schemas import EnrolmentRequest, TokenRequest
 from shared.cbor import encode_deterministic
 from shared.errors import PlanError, PrivacyError, WireError
 from shared.plan import decode_plan, encode_plan, plan_from_json, plan_to_json
 from shared.wire import decode_header, decode_message, device_id_of
+from shared.wire.bodies.declaring import BodyError, read_body
+from shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
+from shared.wire.bodies.studies import ExclusionRequest, RevocationRequest, TokenRequest
 from tests.aggregator.fleet import Device, make_plan
 from tests.shared.wire.samples import PUBLIC_KEY, make_message
 
-REQUESTS = (
-    EnrolmentRequest,
-    ExclusionRequest,
-    HeartbeatRequest,
-    RevocationRequest,
-    RotationRequest,
-    TokenRequest,
-)
+REQUESTS: dict[type, TypeAdapter[Any]] = {
+    request: TypeAdapter(request)
+    for request in (
+        EnrolmentRequest,
+        ExclusionRequest,
+        HeartbeatRequest,
+        RevocationRequest,
+        RotationRequest,
+        TokenRequest,
+    )
+}
 _DOCUMENT = plan_to_json(make_plan())
 
 
@@ -126,12 +125,19 @@ def make_plan_documents() -> list[bytes]:
 
 
 def parse_requests(data: bytes) -> None:
-    """Read the JSON of requests that need no key, or come from far away."""
-    for request in REQUESTS:
+    """Read the JSON of requests that need no key, or come from far away.
+
+    What the server takes the reader of the clients takes too.
+    """
+    for request, adapter in REQUESTS.items():
         try:
-            request.model_validate_json(data)
+            adapter.validate_json(data)
         except ValidationError:
             continue
+        try:
+            read_body(request, json.loads(data))
+        except BodyError as error:
+            raise AssertionError(data) from error
 
 
 def make_requests() -> list[bytes]:

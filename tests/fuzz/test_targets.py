@@ -3,9 +3,10 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tests.fuzz.targets import REQUESTS, TARGETS, make_requests
 from tests.soak import small_and_soak
@@ -48,13 +49,13 @@ def test_every_target_takes_its_seeds(target: str) -> None:
 
 
 def test_every_request_has_a_seed_that_it_takes() -> None:
-    for request in REQUESTS:
-        assert any(_takes(request, seed) for seed in make_requests()), request
+    for request, adapter in REQUESTS.items():
+        assert any(_takes(adapter, seed) for seed in make_requests()), request
 
 
-def _takes(request: type[BaseModel], seed: bytes) -> bool:
+def _takes(request: TypeAdapter[Any], seed: bytes) -> bool:
     try:
-        request.model_validate_json(seed)
+        request.validate_json(seed)
     except ValidationError:
         return False
     return True

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,18 +18,36 @@ from shared.core.engines import (
 Contribute = Callable[..., None]
 
 GOOD_MODULE = '''
-import sys
+import typer
+from shared.command import SETTINGS
+from shared.errors import ConfigError, DiskError
 
-def greet(argv):
+greet = typer.Typer(**SETTINGS)
+silent = typer.Typer(**SETTINGS)
+several = typer.Typer(help="Do one of several things.", **SETTINGS)
+
+@greet.command()
+def _greet(names: list[str], n_times: int = typer.Option(1, "-n")) -> int:
     """Say hello to those who are named.
 
     More that help does not show.
     """
-    print("hello", *argv)
-    return len(argv)
+    if n_times > 9:
+        raise ConfigError("must be at most 9", field="n_times", fix="use less")
+    print("hello", *names)
+    return len(names)
 
-def silent(argv):
-    return 0
+@silent.command()
+def _silent() -> None:
+    pass
+
+@several.command("fill")
+def _fill() -> None:
+    raise DiskError("is full")
+
+@several.command("stop")
+def _stop() -> None:
+    raise KeyboardInterrupt
 '''
 
 
@@ -70,8 +89,8 @@ def test_a_command_gets_the_arguments_after_its_name_and_gives_the_exit_status(
     contribute: Contribute, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contribute({"greet": "contributed:greet"}, modules={"contributed": GOOD_MODULE})
-    assert command.main(["greet", "--help", "-v", "Ada"]) == 3
-    assert capsys.readouterr().out == "hello --help -v Ada\n"
+    assert command.main(["greet", "Ada", "Grace", "--", "--help"]) == 3
+    assert capsys.readouterr().out == "hello Ada Grace --help\n"
 
 
 def test_the_arguments_of_the_process_are_used_when_none_are_given(
@@ -86,16 +105,19 @@ def test_the_arguments_of_the_process_are_used_when_none_are_given(
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_lists_each_command_with_the_first_line_of_its_docstring(
+def test_help_lists_each_command_with_its_first_line_and_every_exit_status(
     option: str, contribute: Contribute, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contribute(
-        {"silent": "contributed:silent", "greet": "contributed:greet"},
+        {name: f"contributed:{name}" for name in ("silent", "several", "greet")},
         modules={"contributed": GOOD_MODULE},
     )
     assert command.main([option]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["  greet   Say hello to those who are named.", "  silent"]
+    shown = capsys.readouterr().out
+    rows = ["  greet    Say hello to those who are named.", "  several  Do one of several things."]
+    assert "\n".join([*rows, "  silent"]) in shown
+    for status in (0, command.EXIT_FAILED, command.EXIT_REFUSED, command.EXIT_STOPPED):
+        assert re.search(rf"^  {status}  +\w", shown, re.MULTILINE)
 
 
 def test_help_names_the_extra_that_would_provide_a_command(
@@ -111,7 +133,7 @@ def test_help_names_the_extra_that_would_provide_a_command(
         extras=("plotting",),
     )
     assert command.main(["--help"]) == 0
-    available, unavailable = capsys.readouterr().out.split("not installed here")
+    available, unavailable = capsys.readouterr().out.split("Not installed here")
     assert "greet" in available
     assert "chart" not in available
     assert "lost" not in available
@@ -123,7 +145,7 @@ def test_no_extra_is_named_for_a_module_of_the_package_itself(
     contribute: Contribute, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contribute({"gone": "plotting.gone:run"}, modules={"plotting": ""}, extras=("plotting",))
-    assert command.main(["gone"]) == command.EXIT_USAGE
+    assert command.main(["gone"]) == command.EXIT_REFUSED
     message = capsys.readouterr().err
     assert "needs the module plotting.gone" in message
     assert "pip install" not in message
@@ -145,7 +167,7 @@ def test_running_a_command_that_is_not_installed_names_the_fix(
         modules={"plotting": "import a_library_nobody_has"},
         extras=("plotting",),
     )
-    assert command.main(["chart"]) == command.EXIT_USAGE
+    assert command.main(["chart"]) == command.EXIT_REFUSED
     output = capsys.readouterr()
     assert output.out == ""
     assert "pip install 'sfumato[plotting]'" in output.err
@@ -187,7 +209,45 @@ def test_a_call_that_names_no_command_is_refused_on_standard_error(
     assert command.main(arguments) == 2
     output = capsys.readouterr()
     assert output.out == ""
-    assert "usage: sfumato" in output.err
+    assert "Usage: sfumato" in output.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["greet", "Ada", "-n", "10"], 2, "-n: must be at most 9. Use less"),
+        (["greet", "Ada", "-n"], 2, "-n: Option '-n' requires an argument. `sfumato greet"),
+        (["greet"], 2, "names: is missing. `sfumato greet --help` lists what there is"),
+        (["greet", "Ada", "--loud"], 2, "--loud: is not an option of `sfumato greet`"),
+        (["several", "nothing"], 2, "No such command 'nothing'"),
+        (["several", "fill"], 1, "is full"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_one_line_that_names_what_was_typed(
+    arguments: list[str],
+    status: int,
+    said: str,
+    contribute: Contribute,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    contribute(
+        {"greet": "contributed:greet", "several": "contributed:several"},
+        modules={"contributed": GOOD_MODULE},
+    )
+    assert command.main(arguments) == status
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.strip().splitlines()
+    assert line.startswith(f"sfumato: error: {said}")
+
+
+def test_ctrl_c_ends_a_command_quietly_with_a_status_of_its_own(
+    contribute: Contribute, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contribute({"several": "contributed:several"}, modules={"contributed": GOOD_MODULE})
+    assert command.main(["several", "stop"]) == command.EXIT_STOPPED == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
@@ -205,9 +265,11 @@ def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
 
 
 def test_the_packages_contribute_their_commands() -> None:
-    registered = {name: entry.module for name, entry in command.find_commands().items()}
-    aggregator = dict.fromkeys(["serve", "worker", "key", "migrate"], "aggregator.cli")
-    analyst = dict.fromkeys(["plan", "study", "decode"], "analyst.cli")
+    registered = {
+        name: entry.module.partition(".")[0] for name, entry in command.find_commands().items()
+    }
+    aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
+    analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
     assert registered.items() >= (aggregator | analyst).items()
 
 

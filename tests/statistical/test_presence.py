@@ -142,7 +142,11 @@ def _make_device(plan: SketchPlan, folder: Path) -> Device:
     for statement in schema.TABLES:
         connection.execute(statement)
     settings: Any = SimpleNamespace(
-        budget=Budget(), engine=default_engine(), streams=(), ledger=None, state_dir=folder
+        budget=SimpleNamespace(ledger=None),
+        limits=Budget(),
+        engine=default_engine(),
+        streams=(),
+        state_dir=folder,
     )
     identity: Any = SimpleNamespace(study=bytes(32), device=bytes(32))
     return Device(

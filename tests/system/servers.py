@@ -14,7 +14,7 @@ import httpx
 from tests.device_agent.daemons import wait_until
 from tests.ports import hold_port, port_of
 
-_PROGRAM = "import sys; from aggregator.cli import serve; sys.exit(serve(sys.argv[1:]))"
+_PROGRAM = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
 _PAUSE_S = 0.1
 
 

@@ -117,12 +117,13 @@ def test_what_cannot_be_imported_is_refused_by_name_and_the_rest_is_taken(desk: 
 
 def test_an_import_says_that_no_server_answers(desk: Desk) -> None:
     path = str(export(desk, 0))
-    said = desk.run("sketch", "import", path, "--url", "http://127.0.0.1:9", status=2)
+    said = desk.run("sketch", "import", path, "--url", "http://127.0.0.1:9", status=1)
     assert "does not answer" in said
 
 
 def test_a_decode_is_started_watched_shown_and_cancelled(desk: Desk) -> None:
     desk.agent.once()
+    assert "error: -k: must be " in desk.run("decode", desk.study, "-k", "500", status=2)
     started = desk.ask("decode", "start", desk.study, "-k", "2")
     assert len(desk.ask("decode", "watch", started["decode_id"])["weights"]) == 2
     assert "SNR" in desk.run("decode", "show", started["decode_id"])
@@ -231,10 +232,10 @@ def test_what_is_no_identity_is_refused_in_words(words: tuple[str, ...], say: Sa
 
 @pytest.mark.parametrize("k", ["0", "-3"])
 @pytest.mark.parametrize("words", [("decode",), ("decode", "start")])
-def test_clusters_of_none_are_refused_by_the_name_of_their_option(
+def test_impossible_numbers_of_clusters_are_refused_by_the_name_of_their_option(
     words: tuple[str, ...], k: str, say: Say
 ) -> None:
-    assert "-k: must be at least 1" in say(*words, "desk", "-k", k, status=2)
+    assert say(*words, "desk", "-k", k, status=2).startswith("sfumato: error: -k: must be ")
 
 
 def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: Say) -> None:
@@ -243,8 +244,7 @@ def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: 
     first = json.loads(say(*create, "once", plan, "--json"))["study_id"]
     assert "nothing has changed" in say(*create, "once", plan)
     said = say(*create, "twice", plan, status=2)
-    assert f"an equal plan is published as study {first} (once)" in said
-    assert "--again" in said
+    assert f"plan: is that of study {first}, 'once'. Use that study, or add --again" in said
     assert "twice" not in say("study", "list")
     second = json.loads(say(*create, "twice", plan, "--again", "--json"))["study_id"]
     assert second != first
@@ -257,6 +257,38 @@ def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: 
     for study in json.loads(say("study", "list", "--json")):
         if study["name"] in ("once", "twice"):
             say("study", "delete", study["study_id"], "--confirm", study["name"])
+
+
+def test_keys_are_made_listed_and_revoked_and_the_audit_log_names_who_did(
+    desk: Desk, say: Say
+) -> None:
+    secret = say("key", "create", "--scope", "enrol", "--name", "factory").strip()
+    assert secret.startswith("sfk_")
+    made = json.loads(say("key", "create", "--scope", "analyst", "--name", "ana", "--json"))
+    assert (made["scope"], made["name"]) == ("analyst", "ana")
+    shown, listed = say("key", "list"), say("key", "list", "--json")
+    assert made["key_id"] in shown
+    assert secret not in shown + listed
+    assert made["key"] not in shown + listed
+    by_name = {record["name"]: record for record in json.loads(listed)}
+    assert by_name["demo"]["last_used"] is not None
+    assert f"key {made['key_id']} is revoked" in say("key", "revoke", made["key_id"])
+    assert "not a key in use" in say("key", "revoke", made["key_id"], status=2)
+    assert "must be an identity, 16" in say("key", "revoke", "../audit", status=2)
+    entries = json.loads(say("audit", "--json"))
+    assert entries[0]["actor"] == "local"
+    own = [entry for entry in entries if entry["actor"] == by_name["demo"]["key_id"]]
+    assert [entry["target"] for entry in own if entry["action"] == "key.revoke"] == [made["key_id"]]
+    assert "key.revoke" in say("audit")
+
+
+def test_a_key_that_may_not_publish_is_told_so_whatever_the_plan(desk: Desk, say: Say) -> None:
+    made = json.loads(say("key", "create", "--scope", "analyst", "--name", "bob", "--json"))
+    plan = str(write_plan(desk.folder))
+    study = json.loads(say("study", "create", "first", plan, "--json"))["study_id"]
+    said = say("study", "create", "second", plan, "--key", made["key"], status=2)
+    assert "carries a key of scope analyst, and this needs operator" in said
+    say("study", "delete", study, "--confirm", "first")
 
 
 @pytest.fixture
@@ -296,10 +328,13 @@ def test_a_study_is_closed_opened_shown_and_deleted(desk: Desk, other: str) -> N
         *(("device", verb) for verb in ("list", "show", "revoke", "exclude")),
         *(("sketch", verb) for verb in ("import", "list", "refusals")),
         *(("decode", verb) for verb in ("start", "show", "watch", "cancel")),
+        *(("key", verb) for verb in ("create", "list", "revoke")),
+        ("decode", "STUDY"),
+        ("audit",),
     ],
 )
 def test_the_help_of_every_command_has_an_example_and_json(
-    words: tuple[str, str], say: Say
+    words: tuple[str, ...], say: Say
 ) -> None:
     text = say(*words, "--help")
     assert "Example" in text

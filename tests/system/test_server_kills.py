@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 
 from aggregator.records import Selection, SystemClock
-from aggregator.services import create_services
-from aggregator.storage import open_store
+from aggregator.services import Services
+from aggregator.storage import Layout, open_store
 from aggregator.storage.models import Decode, Sketch
 from shared.wire import decode_payload
 from tests.aggregator.databases import find_address, open_kind
@@ -94,7 +94,7 @@ async def open_database(kind: str, folder: Path) -> AsyncIterator[str]:
 
 async def make_key(url: str) -> str:
     store = open_store(url)
-    key, _ = await create_services(store, SystemClock()).keys.create(name="op", scope="operator")
+    key, _ = await Services(store, SystemClock()).keys.create(name="op", scope="operator")
     await store.close()
     return key
 
@@ -221,15 +221,14 @@ async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) ->
     assert len(payloads) == len(rows)
     assert payloads.keys() == sent.keys()
     assert all(np.array_equal(payloads[key], values) for key, values in sent.items())
-    services = create_services(store, SystemClock())
+    services = Services(store, SystemClock())
     for _ in range(2):  # as it was left, and with all of it in the cells
         assert await services.merger.check(study) == []
         async with store.begin() as transaction:
             totals = await transaction.sum_sketches(
                 study,
                 Selection(),
-                width=PLAN.payload_width,
-                n_coordinates=PLAN.n_coordinates,
+                layout=Layout.of(PLAN),
             )
         assert np.array_equal(totals.sums, np.sum(list(sent.values()), axis=0))
         await services.merger.merge_all()

@@ -1,8 +1,8 @@
-"""Running sums over ranges of slots, and the sketches that are not in them yet.
+"""Running sums over ranges of slots, and the pending sketches beside them.
 
-An upload stores its sketch and a row that says it waits, in one transaction; merging adds many
-waiting sketches at once. So uploads never wait for each other's sums, and at every moment the cells
-and the waiting sketches together, but for those that leave, are all that counts.
+An upload stores its sketch as pending, in one transaction; merging adds many pending sketches to
+the cells at once. So uploads never wait for each other's sums. At every moment a total is the
+cells, plus the pending sketches, minus those of excluded devices.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from aggregator.storage.sums.cells import (
     Cell,
     add_cells,
     decode_array,
+    decode_members,
     decode_size_sums,
     encode_array,
     encode_devices,
+    encode_members,
     encode_size_sums,
 )
 from aggregator.storage.sums.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.sums.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
-from aggregator.storage.sums.members import decode_members, encode_members
 from aggregator.storage.sums.merging import CellKey, Entry, Layout, is_shown
 from aggregator.storage.sums.summing import BATCH
 from learning.estimate.weighting import SizeMoments
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]
-"""The digest of a cell's set of sketches, and the devices that it names."""
+"""The digest of a cell's members, and its devices: they change whenever the cell does."""
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
@@ -55,11 +56,12 @@ class CellRows(EntryRows):
     """Statements on cells."""
 
     async def sum_sketches(
-        self, study_id: bytes, selection: Selection, *, width: int, n_coordinates: int
+        self, study_id: bytes, selection: Selection, *, layout: Layout
     ) -> SketchTotals:
-        """Add up the sketches of a selection, exactly, as they were at one moment.
+        """Total of a selection: merged cells plus pending sketches minus excluded devices.
 
-        The work is in the logarithm of the selection's length, and in what was not merged yet.
+        Exact, at one moment. The work grows with the logarithm of the selection's length and with
+        the number of pending sketches.
 
         Raises
         ------
@@ -67,31 +69,29 @@ class CellRows(EntryRows):
             A sum could leave 64 bits.
         """
         if self._is_writing:
-            # A writer's statements see different moments; the lock keeps merging out of them.
+            # The statements of a writer see different moments; the lock keeps merging out.
             await self._lock_root(study_id)
         root = await self._read_root(study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         labels = await self._find_label_sets(study_id, root, selection)
-        layout = Layout(width=width, n_coordinates=n_coordinates)
-        total = await self._sum_cells(study_id, chosen, labels, n_coordinates)
+        total = await self._sum_cells(study_id, chosen, labels, layout.n_coordinates)
         total = await self._subtract_leaving(study_id, selection, total, layout)
         counted = select_pending(study_id).where(Device.excluded.is_(None))
         waiting = await self._sum_entries(counted, selection, layout)
-        return add_cells([total, waiting], n_coordinates).to_totals()
+        return add_cells([total, waiting], layout.n_coordinates).to_totals()
 
-    async def check_sums(self, study_id: bytes, *, width: int, n_coordinates: int) -> Sequence[str]:
-        """Sum every stored sketch anew; name the running sums that are not what they should be.
+    async def check_sums(self, study_id: bytes, *, layout: Layout) -> Sequence[str]:
+        """Recompute the cells of a study from its sketches; name the cells that differ.
 
-        In a study where payloads were dropped, the sizes and the digests of members are compared.
+        Where payloads were dropped, only sizes and digests of members are compared.
         """
-        layout = Layout(width=width, n_coordinates=n_coordinates)
         if self._is_writing:
             await self._lock_root(study_id)
         expected = ExpectedCells(await self._read_root(study_id), layout)
         dropped = select(Sketch.sketch_id).where(
             Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
         )
-        has_all = (await self._connection.execute(dropped.limit(1))).first() is None
+        has_all = not await self._exists(dropped)
         unsure = await self._read_leaving(study_id)
         wrong: list[str] = []
         seen: set[CellKey] = set()
@@ -119,7 +119,7 @@ class CellRows(EntryRows):
     ) -> list[Entry]:
         order = func.coalesce(Sketch.first_slot, order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
-        # Payloads apart: what is sorted for a page is every sketch that is left.
+        # The page is found without payloads: the database sorts every remaining sketch.
         page = (
             select(Sketch.sketch_id)
             .where(Sketch.study_id == study_id, Sketch.state == "stored")
@@ -151,7 +151,7 @@ class CellRows(EntryRows):
     async def _find_label_sets(
         self, study_id: bytes, root: Node | None, selection: Selection
     ) -> Collection[str]:
-        """Return the label sets to add up; a study has few, and its highest cells show them."""
+        """Return the label sets to add up; the highest cells show all that a study has."""
         if not selection.labels:
             return [NO_LABELS]
         tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
@@ -164,7 +164,7 @@ class CellRows(EntryRows):
         return to_root((await self._connection.execute(statement)).first())
 
     async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
-        """Return the root; no other transaction changes cells of the study before this ends."""
+        """Return the root, and lock the cells of the study until the transaction ends."""
         statement = (
             select(CellRoot.level, CellRoot.first)
             .where(CellRoot.study_id == study_id)
@@ -177,12 +177,10 @@ class CellRows(EntryRows):
         return {key: to_cell(row) for key, row in found.items()}
 
     async def _load_rows(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Row[Any]]:
-        """Return cells as they are stored."""
         found = await self._connection.execute(_select_cells(study_id).where(_at(nodes)))
         return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
 
     async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        """Return what tells whether cells have changed, without their sums."""
         columns = [*_key_columns(), CellSum.members, CellSum.devices]
         statement = select(*columns).where(CellSum.study_id == study_id, _at(nodes))
         found = await self._connection.execute(statement)
@@ -213,7 +211,7 @@ def _select_cells(study_id: bytes, labels: Collection[str] = ()) -> Any:
 
 
 def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
-    """Return a condition that these nodes meet, and few others: one search per level and kind."""
+    """Return a condition that these nodes meet, and few others: one index search per level."""
     firsts: dict[tuple[int, bool], set[int]] = defaultdict(set)
     for node in nodes:
         firsts[node.level, node.length > 0].add(node.first)

@@ -1,4 +1,4 @@
-"""Snapshots and their decodes, and the leases of workers on these."""
+"""Snapshots, their decodes, and the leases of workers on decodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.sql.dml import Update
 
 from aggregator.records import DecodeRecord, DecodeState, SnapshotRecord
 from aggregator.storage.models import Decode, Snapshot
-from aggregator.storage.statements.rows import Rows, columns_of, to_record
+from aggregator.storage.statements.rows import Rows, select_records, to_record
 
 _NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
 _AFRESH: dict[str, Any] = {
@@ -34,9 +34,7 @@ class DecodeRows(Rows):
 
     async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
         """Return a snapshot."""
-        columns = columns_of(Snapshot, SnapshotRecord)
-        statement = select(*columns).where(Snapshot.snapshot_id == snapshot_id)
-        return to_record(SnapshotRecord, (await self._connection.execute(statement)).first())
+        return await self._find(Snapshot, SnapshotRecord, Snapshot.snapshot_id == snapshot_id)
 
     async def add_decode(self, record: DecodeRecord) -> bool:
         """Queue a decode."""
@@ -44,32 +42,29 @@ class DecodeRows(Rows):
 
     async def get_decode(self, decode_id: bytes) -> DecodeRecord | None:
         """Return a decode."""
-        statement = select(*columns_of(Decode, DecodeRecord)).where(Decode.decode_id == decode_id)
-        return to_record(DecodeRecord, (await self._connection.execute(statement)).first())
+        return await self._find(Decode, DecodeRecord, Decode.decode_id == decode_id)
 
     async def requeue_decode(self, decode_id: bytes) -> bool:
-        """Queue a failed or cancelled decode anew; false if it is in another state."""
+        """Queue a failed or cancelled decode again; false if it is in another state."""
         ended = Decode.state.in_(["failed", "cancelled"])
-        return await self._changes(_of(decode_id).where(ended).values(_AFRESH))
+        return await self._change(_of(decode_id).where(ended).values(_AFRESH)) > 0
 
     async def cancel_decode(self, decode_id: bytes, *, now: float) -> bool:
         """Cancel a decode; false if it has ended."""
         under_way = Decode.state.in_(["queued", "running"])
         cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
-        return await self._changes(_of(decode_id).where(under_way).values(cancelled))
+        return await self._change(_of(decode_id).where(under_way).values(cancelled)) > 0
 
     async def has_leasable_decode(self, *, now: float) -> bool:
         """Return whether a decode waits for a worker."""
-        statement = select(Decode.decode_id).where(_leasable(now)).limit(1)
-        return (await self._connection.execute(statement)).first() is not None
+        return await self._exists(select(Decode.decode_id).where(_leasable(now)))
 
     async def lease_decode(
         self, *, token: bytes, now: float, expires: float, max_attempts: int
     ) -> DecodeRecord | None:
-        """Take the oldest decode that is queued or whose lease has expired.
+        """Lease the oldest decode that is queued or whose lease has expired.
 
-        One statement. On Postgres, workers pass over rows that others are taking; on SQLite the
-        transaction was begun as the only writer.
+        One statement. On Postgres, workers skip locked rows; SQLite has one writer.
         """
         oldest = (
             select(Decode.decode_id)
@@ -88,9 +83,8 @@ class DecodeRows(Rows):
             "attempts": Decode.attempts + 1,
         }
         statement = update(Decode).where(Decode.decode_id == oldest).values(taken)
-        found = await self._connection.execute(
-            statement.returning(*columns_of(Decode, DecodeRecord))
-        )
+        columns = select_records(Decode, DecodeRecord).selected_columns
+        found = await self._connection.execute(statement.returning(*columns))
         return to_record(DecodeRecord, found.first())
 
     async def renew_lease(
@@ -98,10 +92,10 @@ class DecodeRows(Rows):
     ) -> bool:
         """Prolong a lease; false if it is lost or the decode was cancelled."""
         statement = _held(decode_id, token).values(lease_expires=expires, progress=progress)
-        return await self._changes(statement)
+        return await self._change(statement) > 0
 
     async def release_lease(self, decode_id: bytes, token: bytes) -> bool:
-        """Give a decode back unfinished; the attempt does not count."""
+        """Return a decode to the queue; the attempt does not count."""
         waiting = {
             "state": "queued",
             "started": None,
@@ -109,7 +103,7 @@ class DecodeRows(Rows):
             "attempts": Decode.attempts - 1,
             **_NO_LEASE,
         }
-        return await self._changes(_held(decode_id, token).values(waiting))
+        return await self._change(_held(decode_id, token).values(waiting)) > 0
 
     async def finish_decode(
         self,
@@ -121,28 +115,19 @@ class DecodeRows(Rows):
         result: Mapping[str, Any] | None = None,
         problem: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Store how a decode ended; false if the lease is lost or it was cancelled."""
+        """Store the end of a decode; false if the lease is lost or it was cancelled."""
         ended = {"state": state, "finished": now, "result": result, "problem": problem, **_NO_LEASE}
         if state == "succeeded":
             ended["progress"] = 1.0
-        return await self._changes(_held(decode_id, token).values(ended))
+        return await self._change(_held(decode_id, token).values(ended)) > 0
 
     async def fail_exhausted(
         self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
     ) -> int:
-        """Fail decodes whose last allowed attempt has expired; return how many."""
+        """Fail decodes whose last allowed attempt has expired; return the number."""
         failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
-        statement = (
-            update(Decode)
-            .where(_leasable(now), Decode.attempts >= max_attempts)
-            .values(failed)
-            .returning(Decode.decode_id)
-        )
-        return len((await self._connection.execute(statement)).all())
-
-    async def _changes(self, statement: Update) -> bool:
-        found = await self._connection.execute(statement.returning(Decode.decode_id))
-        return found.first() is not None
+        exhausted = update(Decode).where(_leasable(now), Decode.attempts >= max_attempts)
+        return await self._change(exhausted.values(failed))
 
 
 def _of(decode_id: bytes) -> Update:
@@ -150,7 +135,7 @@ def _of(decode_id: bytes) -> Update:
 
 
 def _held(decode_id: bytes, token: bytes) -> Update:
-    """Only the holder of the lease may write: what a slow worker sends too late finds no row."""
+    """Update as the holder of the lease: a worker that is too late finds no row."""
     return _of(decode_id).where(Decode.state == "running", Decode.lease_token == token)
 
 

@@ -1,29 +1,39 @@
-"""Devices and their streams."""
+"""Devices, their keys and streams, and the gaps in these.
+
+A gap is a sequence number without a sketch, below one that has a sketch. A device may send in any
+order, so a gap alone proves no loss.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, select, text, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, text, update
 
-from aggregator.records import DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
+from aggregator.records import (
+    MOST_RANGES,
+    DeviceRecord,
+    PageKey,
+    RetiredKeyRecord,
+    StreamRecord,
+)
 from aggregator.storage.models import Device, RetiredKey, Sketch, Study
-from aggregator.storage.statements.gaps import GapRows
-from aggregator.storage.statements.rows import columns_of, follows, to_record
+from aggregator.storage.statements.rows import Rows, select_records
 
-# What every upload runs is built once: that takes as long as running it.
+# Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
-_GET_MANY = select(*columns_of(Device, DeviceRecord)).where(Device.device_id.in_(_IDS))
-# In one order everywhere: two that lock the same devices must not deadlock.
+_GET_MANY = select_records(Device, DeviceRecord).where(Device.device_id.in_(_IDS))
+# In one order everywhere, so that two lockers of the same devices cannot deadlock.
 _LOCK_MANY = _GET_MANY.order_by(Device.device_id).with_for_update()
 _TOUCH = (
     update(Device)
     .where(Device.device_id.in_(_IDS))
     .values(last_seen=bindparam("now"), n_sketches=Device.n_sketches + bindparam("more"))
 )
-# From each stream to the next: counting distinct ones reads every sketch of the device.
+# Jumps from each stream to the next: DISTINCT would read every sketch of the device.
 _COUNT_STREAMS = text(
     "WITH RECURSIVE found(stream) AS ("
     "SELECT min(stream) FROM sketches WHERE device_id = :device_id"
@@ -33,13 +43,16 @@ _COUNT_STREAMS = text(
     " SELECT count(stream) FROM found"
 )
 
+StreamKey = tuple[bytes, str]
+_STREAM = (Sketch.device_id, Sketch.stream)
 
-class DeviceRows(GapRows):
+
+class DeviceRows(Rows):
     """Statements on devices."""
 
     async def add_device(self, record: DeviceRecord) -> bool:
         """Store a device."""
-        # Counted in the study, for two that took the highest number so far would collide.
+        # Counted in the study: two that took the highest number so far would collide.
         number = await self._connection.execute(
             update(Study)
             .where(Study.study_id == record.study_id)
@@ -49,16 +62,13 @@ class DeviceRows(GapRows):
         return await self._add(Device, record, number=number.scalar_one() - 1)
 
     async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
-        """Return a device; with ``lock`` no other transaction uploads for it before this ends."""
-        statement = select(*columns_of(Device, DeviceRecord)).where(Device.device_id == device_id)
-        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
-            statement = statement.with_for_update()
-        return to_record(DeviceRecord, (await self._connection.execute(statement)).first())
+        """Return a device; ``lock`` keeps its uploads out until the transaction ends."""
+        return await self._find(Device, DeviceRecord, Device.device_id == device_id, lock=lock)
 
     async def get_devices(
         self, device_ids: Collection[bytes], *, lock: bool = False
     ) -> Mapping[bytes, DeviceRecord]:
-        """Return those of some devices that there are; ``lock`` as in :meth:`get_device`."""
+        """Return the devices that exist, by id; ``lock`` as in :meth:`get_device`."""
         found = await self._connection.execute(
             _LOCK_MANY if lock else _GET_MANY, {"device_ids": list(device_ids)}
         )
@@ -67,7 +77,7 @@ class DeviceRows(GapRows):
     async def touch_devices(
         self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
     ) -> None:
-        """Note when devices were last seen, and that each has ``n_sketches`` more."""
+        """Set when devices were last seen, and add to the number of sketches of each."""
         await self._connection.execute(
             _TOUCH, {"device_ids": list(device_ids), "now": now, "more": n_sketches}
         )
@@ -75,19 +85,17 @@ class DeviceRows(GapRows):
     async def note_heartbeat(
         self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
     ) -> None:
-        """Keep what a device says of itself, in the place of what it said before."""
+        """Store the latest heartbeat of a device."""
         said = {
             "heartbeat": heartbeat,
             "heartbeat_at": now,
             "last_seen": now,
             "n_plan_refusals": len(heartbeat["plan_refusals"]),
         }
-        await self._connection.execute(
-            update(Device).where(Device.device_id == device_id).values(said)
-        )
+        await self._change(update(Device).where(Device.device_id == device_id).values(said))
 
     async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
-        """Count, by rule, the devices whose last heartbeat says that they refuse the plan."""
+        """Count the devices whose latest heartbeat refuses the plan, by rule."""
         statement = select(Device.heartbeat).where(
             Device.study_id == study_id, Device.n_plan_refusals > 0
         )
@@ -97,70 +105,49 @@ class DeviceRows(GapRows):
     async def list_devices(
         self, study_id: bytes | None, *, after: PageKey | None, limit: int
     ) -> Sequence[DeviceRecord]:
-        """Return devices in the order of enrolment, of one study or of all that are there."""
+        """Return devices in the order of enrolment, of one study or of all."""
         gone = select(Study.study_id).where(Study.state == "withdrawn")
         among = Device.study_id.not_in(gone) if study_id is None else Device.study_id == study_id
-        statement = (
-            select(*columns_of(Device, DeviceRecord))
-            .where(among, *follows(Device.enrolled, Device.device_id, after))
-            .order_by(Device.enrolled, Device.device_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [DeviceRecord(**row._mapping) for row in found]
+        order = (Device.enrolled, Device.device_id)
+        return await self._list_page(Device, DeviceRecord, order, among, after=after, limit=limit)
 
     async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
-        """Give a device another key and keep the old one; false if that was retired before."""
+        """Replace the key of a device and retire the old one; false if it was retired before."""
         if not await self._add(RetiredKey, retired):
             return False
-        await self._connection.execute(
-            update(Device)
-            .where(Device.device_id == retired.device_id)
-            .values(public_key=public_key)
-        )
+        owner = update(Device).where(Device.device_id == retired.device_id)
+        await self._change(owner.values(public_key=public_key))
         return True
 
     async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
-        """Return the keys that a device has replaced, the latest last."""
-        statement = (
-            select(*columns_of(RetiredKey, RetiredKeyRecord))
-            .where(RetiredKey.device_id == device_id)
-            .order_by(RetiredKey.retired, RetiredKey.key_id)
-        )
-        found = await self._connection.execute(statement)
-        return [RetiredKeyRecord(**row._mapping) for row in found]
+        """Return the retired keys of a device, the latest last."""
+        its = select_records(RetiredKey, RetiredKeyRecord).where(RetiredKey.device_id == device_id)
+        order = (RetiredKey.retired, RetiredKey.key_id)
+        return await self._list(its.order_by(*order), RetiredKeyRecord)
 
     async def change_retired_key(self, record: RetiredKeyRecord) -> None:
-        """Store anew how far a retired key went, and whether it is revoked."""
-        await self._connection.execute(
-            update(RetiredKey)
-            .where(RetiredKey.key_id == record.key_id)
-            .values(last_sequences=record.last_sequences, revoked=record.revoked)
-        )
+        """Store the last sequences of a retired key, and whether it is revoked."""
+        key = update(RetiredKey).where(RetiredKey.key_id == record.key_id)
+        await self._change(key.values(last_sequences=record.last_sequences, revoked=record.revoked))
 
     async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
-        """Take nothing more from a device; false if it is so already."""
-        revoked = await self._connection.execute(
-            update(Device)
-            .where(Device.device_id == device_id, Device.revoked.is_(None))
-            .values(revoked=now)
-            .returning(Device.device_id)
-        )
-        return revoked.first() is not None
+        """Revoke a device; false if it is revoked already."""
+        is_in_use = update(Device).where(Device.device_id == device_id, Device.revoked.is_(None))
+        return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""
         return (await self.list_streams_of([device_id])).get(device_id, [])
 
     async def count_streams(self, device_id: bytes) -> int:
-        """Count the streams of a device: one search in an index for each."""
+        """Count the streams of a device, by one index search for each."""
         found = await self._connection.execute(_COUNT_STREAMS, {"device_id": device_id})
         return int(found.scalar_one())
 
     async def list_streams_of(
         self, device_ids: Sequence[bytes]
     ) -> Mapping[bytes, Sequence[StreamRecord]]:
-        """Return the streams of several devices; those that have none are left out."""
+        """Return the streams of several devices, by id; devices without a stream are absent."""
         last = (
             select(
                 Sketch.device_id,
@@ -180,7 +167,7 @@ class DeviceRows(GapRows):
         columns = (Sketch.device_id, Sketch.stream, Sketch.sequence, Sketch.last_slot)
         statement = select(*columns, last.c.n_stored).join(last, same)
         rows = (await self._connection.execute(statement)).all()
-        # Counting is cheap and finds that most streams are whole.
+        # Counting is cheap, and most streams have no gap.
         gaps = await self._list_gaps({r.device_id for r in rows if r.n_stored <= r.sequence})
         streams: dict[bytes, list[StreamRecord]] = {}
         for device_id, stream, sequence, slot, n_stored in rows:
@@ -194,10 +181,69 @@ class DeviceRows(GapRows):
             streams.setdefault(device_id, []).append(record)
         return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}
 
+    async def _list_gaps(
+        self, device_ids: Collection[bytes]
+    ) -> dict[StreamKey, Sequence[tuple[int, int]]]:
+        gaps = _select_gaps(Sketch.device_id.in_(device_ids)).subquery()
+        rank = func.row_number().over(
+            partition_by=(gaps.c.device_id, gaps.c.stream), order_by=gaps.c.first
+        )
+        ranked = select(gaps, rank.label("rank")).subquery()
+        statement = (
+            select(ranked.c.device_id, ranked.c.stream, ranked.c.first, ranked.c.last)
+            .where(ranked.c.rank <= MOST_RANGES)
+            .order_by(ranked.c.first)
+        )
+        found: dict[StreamKey, list[tuple[int, int]]] = {}
+        for device_id, stream, first, last in await self._connection.execute(statement):
+            found.setdefault((device_id, stream), []).append((first, last))
+        return dict(found)
+
+    async def describe_gaps(self) -> AsyncIterator[str]:
+        """Yield a line for every gap: its stream, its length and its age."""
+        # Sketches of withdrawn studies are removed in no order.
+        kept = (
+            select(Device.device_id)
+            .join(Study, Study.study_id == Device.study_id)
+            .where(Study.state != "withdrawn")
+        )
+        since = func.min(Sketch.received).over(
+            partition_by=_STREAM, order_by=Sketch.sequence, rows=(0, None)
+        )
+        gaps = _select_gaps(Sketch.device_id.in_(kept), since.label("since"))
+        order = (gaps.selected_columns.device_id, gaps.selected_columns.stream)
+        statement = gaps.order_by(*order, gaps.selected_columns.first)
+        async with self._connection.stream(statement) as result:
+            async for row in result:
+                moment = datetime.fromtimestamp(row.since, UTC).isoformat(timespec="seconds")
+                yield (
+                    f"device {row.device_id.hex()}: stream {row.stream!r} lacks "
+                    f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
+                    f"since {moment}"
+                )
+
 
 def _count_rules(heartbeats: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
-    """Count by rule the heartbeats that refuse a plan; one that names a rule twice counts once."""
+    """Count heartbeats by refused rule; one that names a rule twice counts once."""
     counts: Counter[str] = Counter()
     for heartbeat in heartbeats:
         counts.update({refusal["rule"] for refusal in heartbeat.get("plan_refusals", ())})
     return counts
+
+
+def _select_gaps(among: ColumnElement[bool], *more: ColumnElement[Any]) -> Select[Any]:
+    """Select ``device_id, stream, first, last`` of each gap, and more columns."""
+    before = func.lag(Sketch.sequence).over(partition_by=_STREAM, order_by=Sketch.sequence)
+    stored = (
+        select(*_STREAM, Sketch.sequence, func.coalesce(before, -1).label("before"), *more)
+        .where(among)
+        .subquery()
+    )
+    columns = [stored.c[one.name] for one in more]
+    return select(
+        stored.c.device_id,
+        stored.c.stream,
+        (stored.c.before + 1).label("first"),
+        (stored.c.sequence - 1).label("last"),
+        *columns,
+    ).where(stored.c.sequence > stored.c.before + 1)

@@ -1,29 +1,37 @@
-"""Sketches as they are read for sums: those that wait for a cell, and those that leave theirs."""
+"""Sketches as the sums read them: pending ones, and leaving ones, of excluded devices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, select
+from sqlalchemy.util import await_, greenlet_spawn
 
 from aggregator.records import Selection
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
 from aggregator.storage.statements.rows import Rows
-from aggregator.storage.sums.cells import Cell, to_bits
-from aggregator.storage.sums.leaving import Kept, subtract_leaving
+from aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
+from aggregator.storage.sums.leaving import Kept
 from aggregator.storage.sums.merging import Entry, Layout, encode_labels
 from aggregator.storage.sums.summing import BATCH, PayloadSum
 from aggregator.storage.sums.summing import Row as SketchRow
 
+T = TypeVar("T")
+
 _EVERYTHING = Selection()
+_SLICE_S = 0.002
+_REST = 3.0
 
 
 class EntryRows(Rows):
-    """Statements on sketches that are added up."""
+    """Statements that add sketches up."""
 
     async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
-        """Add up those of some sketches that a selection holds."""
+        """Add up the sketches of a statement that are in a selection."""
         running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
         async with self._connection.stream(statement.where(*inside(selection))) as result:
             try:
@@ -43,16 +51,14 @@ class EntryRows(Rows):
     async def _subtract_leaving(
         self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
     ) -> Cell:
-        """Take what leaves from the sum over the cells of a selection."""
         leaving = await self._read_leaving(study_id)
         if not leaving:
             return total
         less = await self._sum_entries(select_leaving(study_id), selection, layout)
         kept = to_bits(place.device for place in await self._list_kept(study_id, selection))
-        return subtract_leaving(total, less, leaving=leaving, kept=kept)
+        return subtract_cell(total, replace(less, devices=leaving), keep=kept)
 
     async def _read_leaving(self, study_id: bytes) -> int:
-        """Return the devices of a study that leave, as bits."""
         statement = (
             select(Device.number)
             .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)
@@ -63,7 +69,7 @@ class EntryRows(Rows):
     async def _list_kept(
         self, study_id: bytes, selection: Selection = _EVERYTHING
     ) -> Sequence[Kept]:
-        """Return where the sketches of devices that leave lie that stay."""
+        """Return the places of sketches of leaving devices that stay."""
         statement = (
             select(
                 Sketch.first_slot,
@@ -85,7 +91,7 @@ class EntryRows(Rows):
 
 
 def select_pending(study_id: bytes) -> Any:
-    """Select the sketches of a study that are in no cell yet."""
+    """Select the pending sketches of a study."""
     return (
         select_entries()
         .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
@@ -94,7 +100,7 @@ def select_pending(study_id: bytes) -> Any:
 
 
 def select_leaving(study_id: bytes) -> Any:
-    """Select the sketches of a study that are in cells still, and count no more."""
+    """Select the leaving sketches of a study: still in cells, and no longer counted."""
     waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
     return (
         select_entries()
@@ -105,17 +111,17 @@ def select_leaving(study_id: bytes) -> Any:
 
 
 def leaves() -> list[ColumnElement[bool]]:
-    """Return the conditions for a sketch of an excluded device to leave, not to stay or be gone."""
+    """Return the conditions for a sketch of an excluded device to be leaving."""
     return [Sketch.state == "stored", Sketch.payload.is_not(None)]
 
 
 def stays() -> list[ColumnElement[bool]]:
-    """Return the conditions for a sketch of an excluded device to stay: its payload is gone."""
+    """Return the conditions for a sketch of an excluded device to stay: no payload."""
     return [Sketch.state == "stored", Sketch.payload.is_(None)]
 
 
 def select_entries() -> Any:
-    """Select sketches with what :func:`to_entry` needs."""
+    """Select the columns that :func:`to_entry` needs."""
     return (
         select(
             Sketch.sketch_id,
@@ -133,7 +139,7 @@ def select_entries() -> Any:
 
 
 def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
-    """Make an entry of a row; ``dropped`` stands for a payload that is not there."""
+    """Make an entry of a row; ``dropped`` stands for a dropped payload."""
     return Entry(
         row=SketchRow(
             row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
@@ -145,7 +151,7 @@ def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
 
 
 def order_of(first_slot: int | None) -> int:
-    """Return where a sketch stands among others; those without slots are first."""
+    """Return the sort key of a sketch; those without slots are first."""
     return -(1 << 62) if first_slot is None else first_slot
 
 
@@ -157,3 +163,29 @@ def inside(selection: Selection) -> list[ColumnElement[bool]]:
     if selection.last_slot is not None:
         conditions.append(Sketch.last_slot <= selection.last_slot)
     return conditions
+
+
+async def in_turns(compute: Callable[[Callable[[], None]], T]) -> T:
+    """Run a computation in the event loop, a quarter of the time and a few ms at once.
+
+    Not in a thread: NumPy releases the interpreter at each of its steps, and a thread waits up to
+    five milliseconds to get it back from a busy event loop, as the loop waits for the thread.
+
+    Parameters
+    ----------
+    compute
+        Calls its argument between pieces of its work.
+    """
+    since, slice_s = time.perf_counter(), _SLICE_S
+
+    def rest() -> None:
+        nonlocal since, slice_s
+        worked = time.perf_counter() - since
+        if worked < slice_s:
+            return
+        await_(asyncio.sleep(_REST * worked))
+        rested = time.perf_counter() - since - worked
+        # Where others took longer than that, the next slice is longer too: it must keep up.
+        since, slice_s = time.perf_counter(), max(_SLICE_S, rested / _REST)
+
+    return await greenlet_spawn(compute, rest)

@@ -1,4 +1,4 @@
-"""Taking sketches out again: those of an excluded device, and the payloads of old ones."""
+"""Exclusion of devices, retention of payloads, withdrawal of studies."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import Select, Table, delete, func, insert, or_, select, tuple_, update
 
 from aggregator.records import ExcludedSketches
-from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch, Study
+from aggregator.storage.models import Base, Device, LeavingDevice, PendingSketch, Sketch, Study
 from aggregator.storage.statements.cells import CellRows, to_root
-from aggregator.storage.statements.entries import leaves, select_leaving, stays, to_entry
-from aggregator.storage.statements.turns import in_turns
+from aggregator.storage.statements.entries import in_turns, leaves, select_leaving, stays, to_entry
 from aggregator.storage.sums.cells import has_device
 from aggregator.storage.sums.leaving import Removal, sum_removal
 from aggregator.storage.sums.merging import Layout
 
+# Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
+_HELD = [
+    table
+    for table in reversed(Base.metadata.sorted_tables)
+    if "study_id" in table.c and table.name not in (Study.__tablename__, Device.__tablename__)
+]
+
 
 class ExclusionRows(CellRows):
-    """Statements on what leaves the sums."""
+    """Statements that take data out."""
 
     async def exclude_device(
         self, device_id: bytes, *, now: float, reason: str
     ) -> ExcludedSketches | None:
-        """Let the sketches of a device count no more; None if that was done before.
+        """Exclude a device; None if it is excluded already.
 
-        From then on they are in no total and in no count of their study; those whose payloads were
-        dropped stay. What running sums hold of them is taken out by :meth:`apply_removal`. The
+        From then on its sketches are in no total and no count of the study, except those whose
+        payloads were dropped. :meth:`apply_removal` takes them out of the running sums later. The
         device's row must be locked.
         """
         marked = await self._connection.execute(
@@ -39,9 +45,9 @@ class ExclusionRows(CellRows):
         study_id = marked.scalar_one_or_none()
         if study_id is None:
             return None
-        # Whoever sums in a transaction that writes sees all of this, or nothing.
+        # A writing transaction that sums sees all of this, or nothing.
         await self._lock_root(study_id)
-        # Both are answered by an index alone, for uploads may wait meanwhile.
+        # An index alone answers both: uploads may wait meanwhile.
         counted = select(func.count(), func.sum(Sketch.n_records))
         held = counted.where(Sketch.device_id == device_id, *leaves())
         n_leaving, n_records = (await self._connection.execute(held)).one()
@@ -61,7 +67,7 @@ class ExclusionRows(CellRows):
         return ExcludedSketches(n_subtracted=n_leaving, n_kept=n_all - n_leaving)
 
     async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
-        """Return what became of the sketches of an excluded device."""
+        """Count the sketches of an excluded device that were taken out, and that stay."""
         of_device = select(Sketch).where(Sketch.device_id == device_id)
         n_kept = await self._count_rows(of_device.where(*stays()))
         return ExcludedSketches(
@@ -69,20 +75,19 @@ class ExclusionRows(CellRows):
         )
 
     async def _count_rows(self, rows: Select[Any]) -> int:
-        counted = rows.with_only_columns(func.count())
-        return int((await self._connection.execute(counted)).scalar_one())
+        return int(await self._scalar(rows.with_only_columns(func.count())))
 
     async def list_leaving(self) -> Sequence[bytes]:
-        """Return the studies whose running sums hold, or will, sketches of excluded devices."""
+        """Return the studies with leaving devices."""
         statement = select(LeavingDevice.study_id).distinct()
         return list((await self._connection.execute(statement)).scalars())
 
     async def prepare_removal(
-        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+        self, study_id: bytes, *, layout: Layout, most: int
     ) -> Removal | None:
-        """Sum up to ``most`` sketches that are to leave, and change nothing; None if there is none.
+        """Sum up to ``most`` leaving sketches, and change nothing; None if there is none.
 
-        Those that wait still are merged first. As with merging, this takes long and reads.
+        Pending sketches are merged first. This is the long transaction, which reads.
 
         Raises
         ------
@@ -95,18 +100,17 @@ class ExclusionRows(CellRows):
         if not entries:
             return None
         kept = await self._list_kept(study_id)
-        layout = Layout(width=width, n_coordinates=n_coordinates)
         return await in_turns(partial(sum_removal, study_id, entries, kept, root, layout))
 
     async def apply_removal(self, prepared: Removal) -> int:
-        """Take what was prepared out of the running sums; return how many sketches were.
+        """Subtract prepared sums from the running sums; return the number of sketches.
 
-        None, where something changed since, or another does the same. It changes no total.
+        It is 0 if something changed since, or while another transaction merges. No total changes.
 
         Raises
         ------
         StoreError
-            A running sum that should be there is not.
+            A running sum is missing.
         """
         study_id, n_leaving = prepared.study_id, len(prepared.sketch_ids)
         # Only who holds the root takes sketches out of cells.
@@ -133,7 +137,7 @@ class ExclusionRows(CellRows):
         return n_leaving
 
     async def find_excluded(self, study_id: bytes, devices: bytes) -> Sequence[bytes]:
-        """Return the identities of excluded devices among those of a snapshot."""
+        """Return the excluded devices of a snapshot, by identity."""
         statement = (
             select(Device.device_id, Device.number)
             .where(Device.study_id == study_id, Device.excluded.is_not(None))
@@ -143,10 +147,10 @@ class ExclusionRows(CellRows):
         return [row.device_id for row in found if has_device(devices, row.number)]
 
     async def drop_payloads(self, *, received_before: float, most: int) -> int:
-        """Drop up to ``most`` payloads of old sketches; return how many.
+        """Drop up to ``most`` payloads of old sketches; return the number.
 
-        Of those alone that are in running sums to stay, or out of them for good. All else of a
-        sketch stays, so a replay is still known.
+        Pending and leaving sketches keep theirs. The rest of the row stays, so that a replay is
+        still recognised.
         """
         waits = select(PendingSketch.sketch_id)
         old = (
@@ -156,14 +160,57 @@ class ExclusionRows(CellRows):
             .where(Sketch.sketch_id.not_in(waits))
             .where(or_(Device.excluded.is_(None), Sketch.state != "stored"))
             .limit(most)
-            # The device too, so that none is excluded between finding its payloads and dropping
-            # them: what it is said to take out would stay.
+            # The device too: one excluded between finding its payloads and dropping them would
+            # leave in the sums what its exclusion says is taken out.
             .with_for_update(of=(Sketch, Device), key_share=True, skip_locked=True)
         )
-        dropped = await self._connection.execute(
-            update(Sketch)
-            .where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
-            .values(payload=None)
-            .returning(Sketch.sketch_id)
+        held = update(Sketch).where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
+        return await self._change(held.values(payload=None))
+
+    async def withdraw_study(self, study_id: bytes) -> bool:
+        """Withdraw a study for good; false if there is none or it is withdrawn already.
+
+        Its pending sketches are never merged.
+        """
+        # The order in which exclusion locks too; merging stays out from here on.
+        await self._lock_root(study_id)
+        kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
+        gone = kept.values(state="withdrawn", accept_until=None, version=Study.version + 1)
+        if not await self._change(gone):
+            return False
+        # Every upload updates the study's row, so none can add to these after this.
+        await self._change(delete(PendingSketch).where(PendingSketch.study_id == study_id))
+        await self._change(delete(LeavingDevice).where(LeavingDevice.study_id == study_id))
+        return True
+
+    async def purge_withdrawn(self, *, most: int) -> int:
+        """Remove up to ``most`` rows of withdrawn studies; return the number.
+
+        Devices stay, without labels and heartbeats, so that they learn of the withdrawal.
+        """
+        n_removed = 0
+        for table in _HELD:
+            if n_removed < most:
+                n_removed += await self._purge(table, most - n_removed)
+        return n_removed or await self._forget_devices()
+
+    async def _purge(self, table: Table, most: int) -> int:
+        key = list(table.primary_key)
+        gone = select(*key).where(table.c.study_id.in_(_withdrawn())).limit(most)
+        which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
+        return await self._change(delete(table).where(which))
+
+    async def _forget_devices(self) -> int:
+        says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)
+        n_cleared = await self._change(
+            update(Device)
+            .where(Device.study_id.in_(_withdrawn()), says_more)
+            .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
         )
-        return len(dropped.all())
+        full = update(Study).where(Study.state == "withdrawn", Study.n_sketches > 0)
+        await self._change(full.values(n_sketches=0, n_records=0))
+        return n_cleared
+
+
+def _withdrawn() -> Any:
+    return select(Study.study_id).where(Study.state == "withdrawn")

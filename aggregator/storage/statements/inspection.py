@@ -1,4 +1,4 @@
-"""Reading a whole database and naming what contradicts itself; it changes nothing."""
+"""Inspection: read a whole database and name the contradictions in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Table, and_, case, func, or_, select
+from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 
 from aggregator.storage.models import (
     Base,
@@ -27,17 +27,15 @@ from shared.wire import SketchHeader, decode_header, verify_header
 
 
 class InspectionRows(Rows):
-    """Checks of one moment; each yields a line for every fault."""
+    """Checks at one moment; each yields a line for every fault."""
 
-    async def count_rows(self, model: type[Base]) -> int:
+    async def count_rows(self, table: type[Base] | Table) -> int:
         """Count the rows of a table."""
-        statement = select(func.count()).select_from(model)
-        return (await self._connection.execute(statement)).scalar_one()
+        return int(await self._scalar(select(func.count()).select_from(table)))
 
     async def count_all_rows(self) -> int:
         """Count the rows of all tables."""
-        counts = [select(func.count()).select_from(t) for t in Base.metadata.sorted_tables]
-        return sum([(await self._connection.execute(one)).scalar_one() for one in counts])
+        return sum([await self.count_rows(table) for table in Base.metadata.sorted_tables])
 
     async def list_study_ids(self) -> Sequence[bytes]:
         """Return the identities of the studies that were not withdrawn."""
@@ -46,7 +44,7 @@ class InspectionRows(Rows):
         return list(found.scalars())
 
     async def find_file_faults(self) -> AsyncIterator[str]:
-        """Let SQLite read its own file; Postgres checks its pages as it reads them."""
+        """Run the integrity check of SQLite; Postgres checks its pages as it reads them."""
         if self._connection.dialect.name != "sqlite":
             return
         found = await self._connection.exec_driver_sql("PRAGMA integrity_check(100)")
@@ -62,31 +60,19 @@ class InspectionRows(Rows):
                 yield f"study {row.study_id.hex()}: the plan does not have its digest"
 
     async def find_sketch_faults(self) -> AsyncIterator[str]:
-        """Compare each payload with its digest, and each row with the header that was signed."""
-        after: bytes = b""
-        columns = select(*Sketch.__table__.columns).order_by(Sketch.sketch_id).limit(BATCH)
-        while True:
-            page = columns.where(Sketch.sketch_id > after)
-            rows = (await self._connection.execute(page)).all()
+        """Compare each payload with its digest, and each row with its signed header."""
+        async for rows in self._list_pages(select(*Sketch.__table__.columns)):
             for row in rows:
                 for fault in _check_sketch(row):
                     yield f"sketch {row.sketch_id.hex()}: {fault}"
-            if len(rows) < BATCH:
-                return
-            after = rows[-1].sketch_id
 
     async def find_signature_faults(self) -> AsyncIterator[str]:
         """Verify each header with its device's keys: a retired one up to its last sequences."""
-        after: bytes = b""
         columns = (Sketch.sketch_id, Sketch.device_id, Sketch.header, Sketch.signature)
-        page = (
-            select(*columns, Sketch.stream, Sketch.sequence, Device.public_key)
-            .join(Device, Device.device_id == Sketch.device_id)
-            .order_by(Sketch.sketch_id)
-            .limit(BATCH)
+        signed = select(*columns, Sketch.stream, Sketch.sequence, Device.public_key).join(
+            Device, Device.device_id == Sketch.device_id
         )
-        while True:
-            rows = (await self._connection.execute(page.where(Sketch.sketch_id > after))).all()
+        async for rows in self._list_pages(signed):
             retired = await self._read_retired({row.device_id for row in rows})
             for row in rows:
                 older = [
@@ -96,9 +82,14 @@ class InspectionRows(Rows):
                 ]
                 if not any(_is_signed_by(key, row) for key in (row.public_key, *older)):
                     yield f"sketch {row.sketch_id.hex()}: no key of its device signed it"
-            if len(rows) < BATCH:
-                return
-            after = rows[-1].sketch_id
+
+    async def _list_pages(
+        self, sketches: Select[*tuple[Any, ...]]
+    ) -> AsyncIterator[Sequence[Row[Any]]]:
+        statement = page = sketches.order_by(Sketch.sketch_id).limit(BATCH)
+        while rows := (await self._connection.execute(statement)).all():
+            yield rows
+            statement = page.where(Sketch.sketch_id > rows[-1].sketch_id)
 
     async def _read_retired(self, device_ids: Collection[bytes]) -> dict[bytes, list[Row[Any]]]:
         columns = (RetiredKey.device_id, RetiredKey.public_key, RetiredKey.last_sequences)
@@ -109,8 +100,8 @@ class InspectionRows(Rows):
         return found
 
     async def find_count_faults(self) -> AsyncIterator[str]:
-        """Compare what studies and devices say they hold with the rows."""
-        # What leaves counts no more, though cells hold it still.
+        """Compare the counters of studies and devices with the rows."""
+        # Leaving sketches are still in cells, and no longer counted.
         counts = and_(
             Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
         )
@@ -126,7 +117,7 @@ class InspectionRows(Rows):
             )
             .outerjoin(Sketch, Sketch.study_id == Study.study_id)
             .outerjoin(Device, Device.device_id == Sketch.device_id)
-            # What a withdrawn study held is removed batch by batch.
+            # A withdrawn study is removed batch by batch.
             .where(Study.state != "withdrawn")
             .group_by(Study.study_id, Study.n_sketches, Study.n_records)
         )
@@ -150,7 +141,7 @@ class InspectionRows(Rows):
                 )
 
     async def find_orphans(self) -> AsyncIterator[str]:
-        """Find rows that name what is not there, in every table, and sketches in a wrong state."""
+        """Find dangling references, and rows in a wrong state."""
         for table in Base.metadata.sorted_tables:
             for column, target in _references(table):
                 parent = target.table.alias()
@@ -160,7 +151,7 @@ class InspectionRows(Rows):
                     .where(column.is_not(None), parent.c[target.name].is_(None))
                 )
                 for row in await self._connection.execute(statement):
-                    yield f"{table.name} {_name(row)}: its {column.name} is not there"
+                    yield f"{table.name} {_name(row)}: its {column.name} is missing"
         async for fault in self._find_misplaced():
             yield fault
 
@@ -172,7 +163,7 @@ class InspectionRows(Rows):
             .where(cannot)
         )
         for row in await self._connection.execute(waiting):
-            yield f"sketch {row.sketch_id.hex()}: waits for a sum, and has nothing to add"
+            yield f"sketch {row.sketch_id.hex()}: is pending, and has nothing to add"
         async for fault in self._find_left_behind():
             yield fault
         rootless = (
@@ -187,8 +178,8 @@ class InspectionRows(Rows):
             yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
 
     async def _find_left_behind(self) -> AsyncIterator[str]:
-        """Find excluded devices that nobody takes out of cells, and others that somebody does."""
-        # A withdrawn study's cells go as a whole.
+        """Find excluded devices that are not leaving, and leaving ones that are not excluded."""
+        # The cells of a withdrawn study go as a whole.
         statement = (
             select(Device.device_id)
             .join(Study, Study.study_id == Device.study_id)

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 
 from aggregator.records import AuditRecord, KeyRecord, PageKey, StoreTotals
 from aggregator.storage.models import AuditEntry, Base, Decode, Device, Key, Study
-from aggregator.storage.statements.rows import Rows, columns_of, follows, to_record
+from aggregator.storage.statements.rows import Rows, select_records
 
 
 class KeyRows(Rows):
@@ -20,56 +20,40 @@ class KeyRows(Rows):
 
     async def get_key(self, key_id: str) -> KeyRecord | None:
         """Return an API key, revoked or not."""
-        statement = select(*columns_of(Key, KeyRecord)).where(Key.key_id == key_id)
-        return to_record(KeyRecord, (await self._connection.execute(statement)).first())
+        return await self._find(Key, KeyRecord, Key.key_id == key_id)
 
     async def find_key(self, key_hash: bytes) -> KeyRecord | None:
         """Return the API key with a hash, revoked or not."""
-        statement = select(*columns_of(Key, KeyRecord)).where(Key.key_hash == key_hash)
-        return to_record(KeyRecord, (await self._connection.execute(statement)).first())
+        return await self._find(Key, KeyRecord, Key.key_hash == key_hash)
 
     async def touch_key(self, key_id: str, *, now: float) -> None:
-        """Note when a key was last used; a time before the noted one changes nothing."""
+        """Set when a key was last used; an earlier time changes nothing."""
         is_later = or_(Key.last_used.is_(None), Key.last_used < now)
-        await self._connection.execute(
-            update(Key).where(Key.key_id == key_id, is_later).values(last_used=now)
-        )
+        await self._change(update(Key).where(Key.key_id == key_id, is_later).values(last_used=now))
 
     async def list_keys(self) -> Sequence[KeyRecord]:
         """Return all keys in the order of creation."""
-        statement = select(*columns_of(Key, KeyRecord)).order_by(Key.created, Key.key_id)
-        found = await self._connection.execute(statement)
-        return [KeyRecord(**row._mapping) for row in found]
+        statement = select_records(Key, KeyRecord).order_by(Key.created, Key.key_id)
+        return await self._list(statement, KeyRecord)
 
     async def revoke_key(self, key_id: str, *, now: float) -> bool:
         """Revoke a key; false if there is none or it is revoked already."""
-        statement = (
-            update(Key)
-            .where(Key.key_id == key_id, Key.revoked.is_(None))
-            .values(revoked=now)
-            .returning(Key.key_id)
-        )
-        return (await self._connection.execute(statement)).first() is not None
+        is_in_use = update(Key).where(Key.key_id == key_id, Key.revoked.is_(None))
+        return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def add_audit_entry(self, record: AuditRecord) -> bool:
-        """Append to the audit log; there is no way to change or remove an entry."""
+        """Append to the audit log."""
         return await self._add(AuditEntry, record)
 
     async def list_audit_entries(
         self, *, after: PageKey | None, limit: int
     ) -> Sequence[AuditRecord]:
         """Return entries, the oldest first."""
-        statement = (
-            select(*columns_of(AuditEntry, AuditRecord))
-            .where(*follows(AuditEntry.time, AuditEntry.entry_id, after))
-            .order_by(AuditEntry.time, AuditEntry.entry_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [AuditRecord(**row._mapping) for row in found]
+        order = (AuditEntry.time, AuditEntry.entry_id)
+        return await self._list_page(AuditEntry, AuditRecord, order, after=after, limit=limit)
 
     async def count_totals(self) -> StoreTotals:
-        """Count what metrics show."""
+        """Count studies, devices and decodes, for the metrics."""
         states = select(Decode.state, func.count()).group_by(Decode.state)
         found = await self._connection.execute(states)
         withdrawn = select(Study.study_id).where(Study.state == "withdrawn")
@@ -80,6 +64,4 @@ class KeyRows(Rows):
         )
 
     async def _count(self, model: type[Base], which: ColumnElement[bool]) -> int:
-        statement = select(func.count()).select_from(model).where(which)
-        found = await self._connection.execute(statement)
-        return found.scalar_one()
+        return int(await self._scalar(select(func.count()).select_from(model).where(which)))

@@ -1,4 +1,4 @@
-"""Adding the sketches that wait to the cells."""
+"""Merging: pending sketches are added to the cells."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from aggregator.storage.statements.cells import (
     to_cell_row,
     to_root,
 )
-from aggregator.storage.statements.entries import select_pending, to_entry
-from aggregator.storage.statements.turns import in_turns
+from aggregator.storage.statements.entries import in_turns, select_pending, to_entry
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import Node
 from aggregator.storage.sums.merging import Addition, CellKey, Layout, Rest, raise_root, sum_up
@@ -27,14 +26,14 @@ from aggregator.storage.sums.merging import Addition, CellKey, Layout, Rest, rai
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedMerge:
-    """An addition, and what it makes of the cells if they are still as they were found.
+    """An addition, and the cells with it if they have not changed since they were read.
 
     Parameters
     ----------
     marks
-        Of the cells that were found.
+        The marks of the cells as they were read.
     rows
-        All cells of the addition with it; of use only where the root stays.
+        All cells of the addition with it, valid while the root and the marks are the same.
     """
 
     addition: Addition
@@ -46,16 +45,14 @@ class MergeRows(CellRows):
     """Statements of merging."""
 
     async def list_unmerged(self) -> Sequence[bytes]:
-        """Return the studies with sketches that are in no running sum yet."""
+        """Return the studies with pending sketches."""
         statement = select(PendingSketch.study_id).distinct()
         return list((await self._connection.execute(statement)).scalars())
 
-    async def merge_sketches(
-        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
-    ) -> int:
-        """Add up to ``most`` waiting sketches to the running sums; return how many were.
+    async def merge_sketches(self, study_id: bytes, *, layout: Layout, most: int) -> int:
+        """Add up to ``most`` pending sketches to the running sums; return the number.
 
-        None, while another does the same. It changes no total.
+        It is 0 while another transaction merges. Merging changes no total.
 
         Raises
         ------
@@ -64,33 +61,30 @@ class MergeRows(CellRows):
         """
         if await self._lock_root(study_id, skip_locked=True) is None:
             return 0
-        prepared = await self.prepare_merge(
-            study_id, width=width, n_coordinates=n_coordinates, most=most
-        )
+        prepared = await self.prepare_merge(study_id, layout=layout, most=most)
         return 0 if prepared is None else await self.apply_merge(prepared)
 
     async def prepare_merge(
-        self, study_id: bytes, *, width: int, n_coordinates: int, most: int
+        self, study_id: bytes, *, layout: Layout, most: int
     ) -> PreparedMerge | None:
-        """Sum up to ``most`` waiting sketches, and change nothing; None if there is none.
+        """Sum up to ``most`` pending sketches, and change nothing; None if there is none.
 
-        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: the first
-        takes long and reads, the second is short and writes.
+        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: a long one
+        that reads, and a short one that writes.
         """
         root = await self._read_root(study_id)
         statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
         waiting = (await self._connection.execute(statement)).all()
         if not waiting:
             return None
-        layout = Layout(width=width, n_coordinates=n_coordinates)
         addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
         found = await self._load_rows(study_id, {node for node, _ in addition.cells})
         return await in_turns(partial(_add_up, addition, found))
 
     async def apply_merge(self, prepared: PreparedMerge) -> int:
-        """Add what was prepared to the running sums; return how many sketches were.
+        """Add prepared sums to the running sums; return the number of sketches.
 
-        None, where something changed since, or another does the same.
+        It is 0 if something changed since, or while another transaction merges.
         """
         addition = prepared.addition
         study_id = addition.study_id
@@ -116,7 +110,7 @@ class MergeRows(CellRows):
         return n_waiting
 
     async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
-        """Raise the root: all that was collected is in the new one too."""
+        """Raise the root; the new one begins as a copy of the old."""
         if new is None or new == old:
             return
         if old is not None:

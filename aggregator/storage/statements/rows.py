@@ -1,13 +1,15 @@
-"""Rows of tables: the common part, a record as a row, field by field."""
+"""Statements that every subject needs: find a record, list a page, change a row."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Row, and_, inspect, or_
+from sqlalchemy import ColumnElement, Row, Select, and_, inspect, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import Delete, Update
 
 from aggregator.records import PageKey
 from aggregator.storage.models import Base
@@ -28,7 +30,6 @@ class Rows:
         return bool(options.get("sfumato_write", False))
 
     def _insert(self, model: type[Base]) -> postgresql.Insert:
-        """Start an insert that can name what to do on a conflict."""
         return insert_into(model, self._connection.dialect.name)
 
     async def _add(self, model: type[Base], record: object, **more: Any) -> bool:
@@ -39,6 +40,42 @@ class Rows:
         found = await self._connection.execute(statement.returning(*key))
         return found.first() is not None
 
+    async def _find(
+        self, model: type[Base], record: type[R], which: ColumnElement[bool], *, lock: bool = False
+    ) -> R | None:
+        """Return the record of one row; ``lock`` it until the transaction ends."""
+        statement = select_records(model, record).where(which)
+        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
+            statement = statement.with_for_update()
+        return to_record(record, (await self._connection.execute(statement)).first())
+
+    async def _list(self, statement: Select[*tuple[Any, ...]], record: type[R]) -> list[R]:
+        found = await self._connection.execute(statement)
+        return [record(**row._mapping) for row in found]
+
+    async def _list_page(
+        self,
+        model: type[Base],
+        record: type[R],
+        order: tuple[Any, Any],
+        *which: ColumnElement[bool],
+        after: PageKey | None,
+        limit: int,
+    ) -> Sequence[R]:
+        """List records in the order of a time and an identity, after the end of a page."""
+        statement = select_records(model, record).where(*which, *follows(*order, after))
+        return await self._list(statement.order_by(*order).limit(limit), record)
+
+    async def _scalar(self, statement: Select[Any]) -> Any:
+        return (await self._connection.execute(statement)).scalar_one()
+
+    async def _exists(self, statement: Select[Any]) -> bool:
+        return (await self._connection.execute(statement.limit(1))).first() is not None
+
+    async def _change(self, statement: Update | Delete) -> int:
+        """Run an update or a delete; return the number of rows."""
+        return (await self._connection.execute(statement)).rowcount
+
 
 def insert_into(model: type[Base], dialect: str) -> postgresql.Insert:
     """Start an insert that can name what to do on a conflict; both dialects write it alike."""
@@ -47,9 +84,9 @@ def insert_into(model: type[Base], dialect: str) -> postgresql.Insert:
     return cast("postgresql.Insert", sqlite.insert(model))
 
 
-def columns_of(model: type[Base], record: type[Any]) -> list[Any]:
-    """Return the columns that a record holds."""
-    return [getattr(model, f.name) for f in fields(record)]
+def select_records(model: type[Base], record: type[Any]) -> Select[Any]:
+    """Select the columns that a record holds."""
+    return select(*(getattr(model, f.name) for f in fields(record)))
 
 
 def to_record(record: type[R], row: Row[Any] | None) -> R | None:

@@ -11,12 +11,12 @@ from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, u
 
 from aggregator.records import PageKey, RefusalRecord, SketchRecord
 from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from aggregator.storage.statements.rows import Rows, columns_of, follows, insert_into
+from aggregator.storage.statements.rows import Rows, insert_into, select_records
 from shared.errors import StoreError
 
-# What every upload runs is built once: that takes as long as running it.
+# Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("sketch_ids", expanding=True)
-_GET_MANY = select(*columns_of(Sketch, SketchRecord)).where(Sketch.sketch_id.in_(_IDS))
+_GET_MANY = select_records(Sketch, SketchRecord).where(Sketch.sketch_id.in_(_IDS))
 _ADD_PENDING = insert(PendingSketch)
 _ACCEPTS = or_(
     Study.state == "open", and_(Study.state == "closed", Study.accept_until > bindparam("now"))
@@ -45,7 +45,7 @@ class SketchRows(Rows):
         Raises
         ------
         StoreError
-            The identity, or the place in the stream, of one is taken.
+            An identity, or a place in a stream, is taken.
         """
         names = [f.name for f in fields(SketchRecord)]
         rows = [
@@ -60,7 +60,7 @@ class SketchRows(Rows):
             raise StoreError("is stored already", field="sequence")
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
-        """Return those of some sketches that there are, without their payloads."""
+        """Return the sketches that exist, by id, without their payloads."""
         found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
         return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
 
@@ -86,11 +86,8 @@ class SketchRows(Rows):
     async def list_neighbours(
         self, places: Sequence[tuple[bytes, str, int]]
     ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
-        """Return the neighbours of each place, given by device, stream and sequence.
-
-        Two searches in an index for each.
-        """
-        # Few sizes, so that each statement is prepared once; the last place fills the rest.
+        """Return the neighbours of each device, stream and sequence: two index searches each."""
+        # Padded to a power of two with the last place: few statements have to be prepared.
         size = 1 << (len(places) - 1).bit_length()
         filled = [*places, *[places[-1]] * (size - len(places))]
         given = {
@@ -108,20 +105,11 @@ class SketchRows(Rows):
         self, study_id: bytes, *, after: PageKey | None, limit: int
     ) -> Sequence[SketchRecord]:
         """Return sketches in the order of arrival."""
-        statement = (
-            select(*columns_of(Sketch, SketchRecord))
-            .where(Sketch.study_id == study_id, *follows(Sketch.received, Sketch.sketch_id, after))
-            .order_by(Sketch.received, Sketch.sketch_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [SketchRecord(**row._mapping) for row in found]
+        order, is_its = (Sketch.received, Sketch.sketch_id), Sketch.study_id == study_id
+        return await self._list_page(Sketch, SketchRecord, order, is_its, after=after, limit=limit)
 
     async def find_last_arrival(self, study_id: bytes) -> float | None:
-        """Return when the latest sketch of a study was received; None where there is none.
-
-        One look at the end of an index.
-        """
+        """Return when the latest sketch of a study was received, if there is one."""
         statement = (
             select(Sketch.received)
             .where(Sketch.study_id == study_id)
@@ -146,20 +134,18 @@ class SketchRows(Rows):
             .where(Refusal.study_id == study_id)
             .order_by(Refusal.count.desc(), Refusal.problem)
         )
-        found = await self._connection.execute(statement)
-        return [RefusalRecord(problem=problem, count=count) for problem, count in found]
+        return await self._list(statement, RefusalRecord)
 
 
 @cache
 def _add_many(dialect: str) -> Any:
-    """Return the statement that adds sketches whose places are free."""
     statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
     return statement.returning(Sketch.sketch_id, Sketch.study_id)
 
 
 @cache
 def _select_neighbours(size: int) -> TextClause:
-    """Return the statement for so many places: in words, for a list of values is built anew."""
+    """Return the statement for ``size`` places: as text, which is faster than a list of values."""
     given = ", ".join(f"({i}, :d{i}, :s{i}, :q{i})" for i in range(size))
     same = (
         "SELECT sketch_id FROM sketches WHERE sketches.device_id = places.device_id"

@@ -1,4 +1,4 @@
-"""Studies, their tokens, and what the database says about itself."""
+"""Studies, their enrolment tokens, and the generation of the database."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from sqlalchemy import bindparam, func, select, update
 from aggregator.records import PageKey, StudyRecord, StudyState, TokenRecord
 from aggregator.storage.models import CellRoot, Device, Server, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
-from aggregator.storage.statements.rows import Rows, columns_of, follows, to_record
+from aggregator.storage.statements.rows import Rows, select_records, to_record
 
-# What every upload runs is built once: that takes as long as running it.
-_GET = select(*columns_of(Study, StudyRecord)).where(Study.study_id == bindparam("study_id"))
+# Every upload runs this: building it takes as long as running it.
+_GET = select_records(Study, StudyRecord).where(Study.study_id == bindparam("study_id"))
 
 
 class StudyRows(Rows):
     """Statements on studies."""
 
     async def get_generation(self) -> bytes:
-        """Return 16 bytes that change when the database is restored from a backup."""
-        found = await self._connection.execute(select(Server.generation))
-        return found.scalar_one()
+        """Return the generation: 16 bytes that change when a backup is restored."""
+        return bytes(await self._scalar(select(Server.generation)))
 
     async def renew_generation(self) -> bytes:
         """Draw and store a new generation."""
@@ -43,25 +42,18 @@ class StudyRows(Rows):
         return to_record(StudyRecord, found.first())
 
     async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
-        """Return the studies of a plan that were not withdrawn, the oldest first."""
+        """Return the studies of a plan that are not withdrawn, the oldest first."""
         statement = (
-            select(*columns_of(Study, StudyRecord))
+            select_records(Study, StudyRecord)
             .where(Study.plan_digest == plan_digest, Study.state != "withdrawn")
             .order_by(Study.created, Study.study_id)
         )
-        found = await self._connection.execute(statement)
-        return [StudyRecord(**row._mapping) for row in found]
+        return await self._list(statement, StudyRecord)
 
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies that are not withdrawn in the order of creation."""
-        statement = (
-            select(*columns_of(Study, StudyRecord))
-            .where(Study.state != "withdrawn", *follows(Study.created, Study.study_id, after))
-            .order_by(Study.created, Study.study_id)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [StudyRecord(**row._mapping) for row in found]
+        order, is_kept = (Study.created, Study.study_id), Study.state != "withdrawn"
+        return await self._list_page(Study, StudyRecord, order, is_kept, after=after, limit=limit)
 
     async def set_study_state(
         self,
@@ -71,30 +63,26 @@ class StudyRows(Rows):
         accept_until: float | None = None,
         expected_version: int,
     ) -> bool:
-        """Change the state and count the version up; false if the version is another."""
+        """Change the state and increment the version; false if the version is another."""
         statement = (
             update(Study)
             .where(Study.study_id == study_id, Study.version == expected_version)
             .values(state=state, accept_until=accept_until, version=Study.version + 1)
-            .returning(Study.version)
         )
-        return (await self._connection.execute(statement)).first() is not None
+        return await self._change(statement) > 0
 
     async def count_devices(self, study_id: bytes) -> int:
         """Count the enrolled devices of a study."""
-        statement = select(func.count()).select_from(Device).where(Device.study_id == study_id)
-        return (await self._connection.execute(statement)).scalar_one()
+        counted = select(func.count()).select_from(Device).where(Device.study_id == study_id)
+        return int(await self._scalar(counted))
 
     async def add_token(self, record: TokenRecord) -> bool:
         """Store an enrolment token."""
         return await self._add(Token, record)
 
     async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
-        """Return an enrolment token; with ``lock`` no other enrols by it before this ends."""
-        statement = select(*columns_of(Token, TokenRecord)).where(Token.token_hash == token_hash)
-        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
-            statement = statement.with_for_update()
-        return to_record(TokenRecord, (await self._connection.execute(statement)).first())
+        """Return an enrolment token; ``lock`` keeps its enrolments out until this ends."""
+        return await self._find(Token, TokenRecord, Token.token_hash == token_hash, lock=lock)
 
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
         """Count one use; false if it is used up, expired or revoked."""
@@ -103,29 +91,17 @@ class StudyRows(Rows):
             .where(Token.token_hash == token_hash, Token.uses < Token.max_uses, Token.expires > now)
             .where(Token.revoked.is_(None))
             .values(uses=Token.uses + 1)
-            .returning(Token.uses)
         )
-        return (await self._connection.execute(statement)).first() is not None
+        return await self._change(statement) > 0
 
     async def list_tokens(
         self, study_id: bytes, *, after: PageKey | None, limit: int
     ) -> Sequence[TokenRecord]:
         """Return the tokens of a study in the order of creation."""
-        statement = (
-            select(*columns_of(Token, TokenRecord))
-            .where(Token.study_id == study_id, *follows(Token.created, Token.token_hash, after))
-            .order_by(Token.created, Token.token_hash)
-            .limit(limit)
-        )
-        found = await self._connection.execute(statement)
-        return [TokenRecord(**row._mapping) for row in found]
+        order, is_its = (Token.created, Token.token_hash), Token.study_id == study_id
+        return await self._list_page(Token, TokenRecord, order, is_its, after=after, limit=limit)
 
     async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
-        """Let a token enrol nobody more; false if there is none or it is revoked already."""
-        statement = (
-            update(Token)
-            .where(Token.token_hash == token_hash, Token.revoked.is_(None))
-            .values(revoked=now)
-            .returning(Token.token_hash)
-        )
-        return (await self._connection.execute(statement)).first() is not None
+        """Revoke a token; false if there is none or it is revoked already."""
+        is_usable = update(Token).where(Token.token_hash == token_hash, Token.revoked.is_(None))
+        return await self._change(is_usable.values(revoked=now)) > 0

@@ -1,4 +1,4 @@
-"""Exact sums over ranges of slots and label sets: cells, and the order in which they are summed.
+"""Exact sums over ranges of slots and label sets, as integers and bytes.
 
-Integers and bytes alone: no database, no clock. ``statements`` reads and writes the cells.
+No database and no clock: ``statements`` reads and writes the cells.
 """

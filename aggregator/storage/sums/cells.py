@@ -1,7 +1,8 @@
-"""A cell: the exact sums over a set of sketches, which cells can be added to and taken from."""
+"""Cells: exact sums over sets of sketches, which can be added and subtracted."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
-from aggregator.storage.sums.members import empty_members, encode_members
 from learning.estimate.totals import LIMB_BITS
 from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError
@@ -20,6 +20,8 @@ from shared.wire import decode_payload, encode_payload
 MOST = (1 << 63) - 1
 _LOW = np.uint64((1 << LIMB_BITS) - 1)
 _TOP = np.uint64(LIMB_BITS)
+_LANES = 1024
+_LANE = np.dtype("<u2")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +36,7 @@ class Cell:
         The sum over sketches of the largest ``|S_j|``: while it is below 2^63, no order of adding
         leaves 64 bits.
     members
-        The digest of the set, as of :func:`aggregator.storage.sums.members.digest_members`.
+        The digest of the set, see :func:`digest_members`.
     devices
         Bit i is set where the i-th device of the study has a sketch in it.
     """
@@ -60,7 +62,7 @@ class Cell:
     __hash__ = None  # type: ignore[assignment]
 
     def to_totals(self) -> SketchTotals:
-        """Return what a selection shows of it."""
+        """Return the totals that a selection shows."""
         return SketchTotals(
             sums=self.sums,
             size_sums=self.size_sums,
@@ -87,7 +89,7 @@ def has_device(devices: bytes, number: int) -> bool:
 
 
 def encode_array(values: NDArray[np.int64]) -> bytes:
-    """Return integers in as few bytes each as the largest needs, after a byte that says how many.
+    """Encode integers with the width that the largest needs, after a byte for the width.
 
     Most sums need four or five of eight bytes, and cells are written and read often.
     """
@@ -97,13 +99,13 @@ def encode_array(values: NDArray[np.int64]) -> bytes:
 
 
 def decode_array(data: bytes) -> NDArray[np.int64]:
-    """Return what :func:`encode_array` encoded."""
+    """Decode an array."""
     width = data[0]
     return decode_payload(data[1:], width=width, n_coordinates=(len(data) - 1) // width)
 
 
 def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
-    """Return limbs as bytes: as one integer each where all fit 64 bits, after a zero where not."""
+    """Encode limbs: as one array if all fit 64 bits; as limbs, after a zero byte, if not."""
     high, low = limbs
     if not ((high == 0) | (high == -1)).all():
         return b"\0" + limbs.astype("<i8").tobytes()
@@ -111,7 +113,7 @@ def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
 
 
 def decode_size_sums(data: bytes) -> NDArray[np.int64]:
-    """Return the limbs that :func:`encode_size_sums` encoded."""
+    """Decode limbs."""
     if data[0] == 0:
         return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64).reshape(2, -1)
     whole = decode_array(data)
@@ -131,7 +133,7 @@ def empty_cell(n_coordinates: int) -> Cell:
 
 
 def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
-    """Add cells up that have no sketch in common.
+    """Add cells without a common sketch.
 
     Raises
     ------
@@ -163,12 +165,12 @@ def _add(one: Cell, other: Cell) -> Cell:
 
 
 def subtract_cell(whole: Cell, part: Cell, *, keep: int = 0) -> Cell:
-    """Take sketches from a cell.
+    """Subtract sketches from a cell.
 
     Parameters
     ----------
     keep
-        The devices of the part, as bits, that still have others in the cell.
+        The devices of the part, as bits, with other sketches in the cell.
     """
     low = whole.size_sums[1] - part.size_sums[1]
     borrow = (low < 0).astype(np.int64)
@@ -192,7 +194,41 @@ def _combine(one: SizeMoments, other: SizeMoments, sign: int) -> SizeMoments:
 
 
 def too_large() -> StoreError:
-    """Return the error of a sum that could leave 64 bits."""
+    """Return the error for a sum that could leave 64 bits."""
     return StoreError(
         "could have a sum beyond 64 bits", field="selection", fix="select fewer sketches"
     )
+
+
+def empty_members() -> NDArray[np.uint16]:
+    """Return the digest of the empty set: shape ``(1024,)``, uint16."""
+    return np.zeros(_LANES, dtype=np.uint16)
+
+
+def digest_members(members: Iterable[tuple[bytes, bytes]]) -> NDArray[np.uint16]:
+    """Digest a set of sketches, given by identity and payload digest.
+
+    The sum modulo 2^16, lane by lane, of ``SHAKE128(identity || payload digest)``. The digest of a
+    union of disjoint sets is the sum of their digests, and its size is fixed.
+
+    Guarantees
+    ----------
+    Two different sets with one digest are as hard to find as short vectors in a lattice: LtHash16
+    of Bellare and Micciancio (1997), more than 128 bits.
+    """
+    total = empty_members()
+    for identity, payload_digest in members:
+        expanded = hashlib.shake_128(identity + payload_digest).digest(_LANES * _LANE.itemsize)
+        # Unsigned, so it wraps by definition.
+        total += np.frombuffer(expanded, dtype=_LANE).astype(np.uint16)
+    return total
+
+
+def encode_members(members: NDArray[np.uint16]) -> bytes:
+    """Encode a digest as 2048 bytes."""
+    return members.astype(_LANE).tobytes()
+
+
+def decode_members(data: bytes) -> NDArray[np.uint16]:
+    """Decode a digest."""
+    return np.frombuffer(data, dtype=_LANE).astype(np.uint16)

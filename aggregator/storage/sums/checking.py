@@ -1,4 +1,4 @@
-"""The proof that cells are the exact sums of the stored sketches that were merged into them."""
+"""Check that cells are the exact sums of the merged sketches."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aggregator.storage.sums.merging import CellKey, Entry, Layout, roll_up
 
 
 class ExpectedCells:
-    """Cells as the sketches say they should be, fed in ascending order of their first slots.
+    """The cells recomputed from sketches, in ascending order of their first slots.
 
-    Holds those cells alone that may still change: one path of the tree for each label set.
+    In memory are only the cells that may still change: one path of the tree for each label set.
     """
 
     def __init__(self, root: Node | None, layout: Layout) -> None:
@@ -24,9 +24,9 @@ class ExpectedCells:
         self._open: dict[CellKey, Cell] = {}
 
     def add(self, entries: Sequence[Entry]) -> Iterator[tuple[CellKey, Cell]]:
-        """Add sketches, and give out the cells that no later one belongs to.
+        """Add sketches, and yield the cells that no later sketch belongs to.
 
-        Those without slots come first; so nothing closes before the first with one.
+        Sketches without slots come first; no cell closes before the first with slots.
         """
         for key, cell in roll_up(entries, self._root, self._layout).items():
             before = [self._open[key]] if key in self._open else []
@@ -36,7 +36,7 @@ class ExpectedCells:
             yield from self._close(shift_slot(last))
 
     def finish(self) -> Iterator[tuple[CellKey, Cell]]:
-        """Give out the rest."""
+        """Yield the remaining cells."""
         yield from self._close(None)
 
     def _close(self, before: int | None) -> Iterator[tuple[CellKey, Cell]]:
@@ -56,14 +56,14 @@ def describe_differences(
     sums_known: bool = True,
     unsure: int = 0,
 ) -> list[str]:
-    """Name the cells that are not what they should be.
+    """Name the cells that differ.
 
     Parameters
     ----------
     sums_known
-        False where payloads were dropped: then numbers and members alone are compared.
+        False where payloads were dropped: only numbers and members are compared.
     unsure
-        Devices, as bits, that cells may name or not: those that leave.
+        The leaving devices, as bits: cells may name them or not.
     """
 
     def is_same(one: Cell, other: Cell) -> bool:

@@ -1,15 +1,15 @@
-"""Which cells a sketch is added to, and which of them make up a range of slots.
+"""The tree of cells: the nodes that a sketch is added to, and the nodes of a range of slots.
 
 The node ``(level, first)`` holds the slots ``first`` to ``first + 2^level - 1``, ``first`` a
 multiple of ``2^level``. The tree of a study has one root, no higher than its slots need. A sketch
 is added to the smallest node that holds all its slots and to every node above. A range of slots is
-the disjoint union of at most two nodes of each level, which is what makes a selection cost the
-logarithm of its length.
+the disjoint union of at most two nodes of each level, so a selection costs the logarithm of its
+length.
 
-A sketch over several slots may lie in a range, and in none of the nodes that make it up: where its
-own node reaches beyond the range. So it is in a *span* besides, a cell for exactly its slots; a
-range takes the spans that lie in it from the two nodes a level that reach over its ends. There are
-as many spans as different pairs of ends, however many the devices.
+A sketch over several slots may lie in a range while its smallest node reaches beyond it. So it is
+also added to a *span*, a cell for exactly its slots. A range takes the spans inside it from the two
+nodes of each level that reach over its ends. There are as many spans as pairs of ends, however many
+the devices.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 TIMELESS = -1
-"""The level of sketches of windows by count, which have no slot."""
+"""The level of sketches of windows by count, which have no slots."""
 NO_LABELS = "{}"
-"""The label set of a cell over all devices, whatever their labels."""
+"""The label set of a cell over all devices."""
 _SHIFT = 0x2AAAAAAAAAAAAA
 """Added to a slot, which lies between -2^53 and 2^53. Two thirds of a power of two are far from the
 ends of nodes at every level, so slots on both sides of the origin have a low root all the same."""
@@ -35,8 +35,8 @@ class Node:
     level, first
         As above; slots are shifted, so that none is negative.
     length
-        0 for all sketches within the node; else those alone that span ``length`` slots from
-        ``first``, and ``level`` is that of the smallest node that holds them.
+        0 for all sketches within the node; else a span of ``length`` slots from ``first``, and
+        ``level`` is that of the smallest node that holds it.
     """
 
     level: int
@@ -62,7 +62,7 @@ TIMELESS_NODE = Node(TIMELESS, 0)
 
 
 def node_at(level: int, slot: int) -> Node:
-    """Return the node of a level that a slot lies in."""
+    """Return the node of a level that holds a slot."""
     return Node(level, slot >> level << level)
 
 
@@ -85,7 +85,7 @@ def widen_root(root: Node | None, first: int, last: int) -> Node:
 
 
 def homes(first: int | None, last: int | None, root: Node | None) -> Iterator[Node]:
-    """Yield all cells that a sketch is added to; the root holds its slots."""
+    """Yield the nodes that a sketch is added to; the root holds its slots."""
     if first is None or last is None or root is None:
         yield TIMELESS_NODE
         return
@@ -112,9 +112,9 @@ class Cover:
     Parameters
     ----------
     nodes
-        Disjoint, and all that lies in them is in the range.
+        Disjoint, and inside the range.
     crossed
-        Those that reach beyond the range: spans of these levels may lie in it.
+        Nodes that reach beyond the range; their spans may lie inside it.
     lower, upper
         The range's ends; None does not restrict.
     """
@@ -135,7 +135,7 @@ class Cover:
 
 
 def cover(root: Node | None, first: int | None, last: int | None) -> Cover:
-    """Return what makes up a range; a bound that is None does not restrict."""
+    """Return the cover of a range; a bound that is None does not restrict."""
     if first is None and last is None:
         return Cover((TIMELESS_NODE,) if root is None else (TIMELESS_NODE, root))
     lower = None if first is None else shift_slot(first)

@@ -1,17 +1,17 @@
-"""Removal of excluded devices' sketches from the cells, batch by batch.
+"""Removal of the sketches of excluded devices from the cells, batch by batch.
 
-From the moment of its exclusion no selection shows a device's sketches, for those still in cells
-are subtracted as a selection is read; so when they leave the cells changes no total. What does
-change is which devices a cell names: each batch takes the names of its devices from every cell that
-it comes to, though later batches may come there again. So while a device leaves, nobody relies on
-its name in a cell; and when it has left, it is named where a sketch of it stays, and nowhere else.
+From its exclusion on, no selection shows a device's sketches: those still in cells are subtracted
+when a selection is read. So removal changes no total. It changes the devices that a cell names:
+each batch removes the names of its devices from its cells, and a later batch may come to a cell
+again. While a device is leaving, its names are not relied upon. Afterwards cells name it exactly
+where a sketch of it stays.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from aggregator.storage.sums.cells import Cell, subtract_cell
@@ -21,7 +21,7 @@ from shared.errors import StoreError
 
 
 class Kept(NamedTuple):
-    """Where a sketch lies that stays in cells, for its payload was dropped before."""
+    """The place of a sketch that stays in cells, because its payload was dropped."""
 
     first_slot: int | None
     last_slot: int | None
@@ -31,12 +31,12 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Removal:
-    """Sketches that leave, summed for all the cells that they are in.
+    """Leaving sketches, summed for each cell that they are in.
 
     Parameters
     ----------
     stay
-        Which of their devices, as bits, a cell names nevertheless: they have others there.
+        By cell, the devices that it still names, as bits: other sketches of them stay there.
     """
 
     study_id: bytes
@@ -46,12 +46,12 @@ class Removal:
     stay: Mapping[CellKey, int]
 
     def take_out(self, present: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
-        """Return the cells without the sketches, given those with them.
+        """Subtract the sketches from the present cells.
 
         Raises
         ------
         StoreError
-            A cell is not there.
+            A cell is missing.
         """
         if self.cells.keys() - present.keys():
             raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
@@ -69,12 +69,12 @@ def sum_removal(
     layout: Layout,
     rest: Rest = lambda: None,
 ) -> Removal:
-    """Sum sketches that leave the cells of a study with this root.
+    """Sum leaving sketches for the cells of a study.
 
     Parameters
     ----------
     kept
-        The sketches of their devices that stay in cells.
+        The sketches of the same devices that stay in cells.
     """
     return Removal(
         study_id=study_id,
@@ -92,16 +92,3 @@ def _mark_homes(kept: Iterable[Kept], root: Node | None) -> Mapping[CellKey, int
             for label_set in label_sets(labels):
                 marked[node, label_set] |= 1 << device
     return marked
-
-
-def subtract_leaving(total: Cell, less: Cell, *, leaving: int, kept: int) -> Cell:
-    """Take what leaves from a sum over cells.
-
-    Parameters
-    ----------
-    leaving
-        The devices that leave, as bits.
-    kept
-        Those of them that have a sketch in the sum that stays.
-    """
-    return subtract_cell(total, replace(less, devices=leaving), keep=kept)

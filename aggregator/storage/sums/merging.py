@@ -1,4 +1,4 @@
-"""Merging of sketches into cells: in groups, each summed once and added to every cell above."""
+"""Merging: groups of equal slots and labels are summed once, and added to all their cells."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
 from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from shared.plan import SketchPlan
 
 Rest = Callable[[], None]
-"""Called between pieces of work, which may take long together."""
+"""Called between pieces of long work."""
 CellKey = tuple[Node, str]
-"""Where a cell lies, and the canonical JSON of its label set."""
+"""The node of a cell, and the canonical JSON of its label set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +26,14 @@ class Layout:
     width: int
     n_coordinates: int
 
+    @classmethod
+    def of(cls, plan: SketchPlan) -> Layout:
+        """Return the layout that a plan gives."""
+        return cls(width=plan.payload_width, n_coordinates=plan.n_coordinates)
+
     @property
     def empty_payload(self) -> bytes:
-        """A payload that adds nothing, in the place of one that was dropped."""
+        """A payload of zeros, in the place of a dropped one."""
         return bytes(self.width * self.n_coordinates)
 
     def sum_rows(self, rows: Iterable[Row], rest: Rest = lambda: None) -> Cell:
@@ -48,7 +54,7 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A sketch with what decides to which cells it belongs."""
+    """A sketch with its labels and slots, which decide its cells."""
 
     row: Row
     labels: str
@@ -58,12 +64,12 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Addition:
-    """Sketches that wait, summed for all the cells that they will be in.
+    """Pending sketches, summed for each cell that they will be in.
 
     Parameters
     ----------
     old, new
-        The root that was found, and the one that holds the sketches too.
+        The present root, and the root that holds the sketches too.
     """
 
     study_id: bytes
@@ -100,12 +106,12 @@ def sum_up(
 
 
 def encode_labels(labels: Mapping[str, str]) -> str:
-    """Return a label set as text, the same for equal ones."""
+    """Return a label set as canonical JSON."""
     return json.dumps(dict(labels), sort_keys=True, separators=(",", ":"))
 
 
 def is_shown(label_set: str, selection: Selection) -> bool:
-    """Return whether cells of a label set are added up: those over all devices, or the named."""
+    """Return whether a selection adds up the cells of a label set."""
     if not selection.labels:
         return label_set == NO_LABELS
     return selection.matches_labels(json.loads(label_set))
@@ -122,7 +128,7 @@ def grow_root(root: Node | None, entries: Iterable[Entry]) -> Node | None:
 def roll_up(
     entries: Iterable[Entry], root: Node | None, layout: Layout, rest: Rest = lambda: None
 ) -> dict[CellKey, Cell]:
-    """Sum sketches into all the cells that they belong to.
+    """Sum sketches into all their cells.
 
     Raises
     ------
@@ -146,10 +152,7 @@ def roll_up(
 
 
 def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:
-    """Return the cells of new nodes above an old root, given the cells of that root.
-
-    All that was collected lies in the old root, so they begin as copies of its cells.
-    """
+    """Return the cells of the nodes above an old root: copies of the cells of that root."""
     return {
         (node, labels): cell for (_, labels), cell in cells.items() for node in between(old, new)
     }

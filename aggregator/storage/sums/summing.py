@@ -1,4 +1,4 @@
-"""Adding payloads up, exactly, a batch at a time."""
+"""Exact sums of payloads, a batch at a time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.storage.sums.cells import MOST, Cell, too_large
-from aggregator.storage.sums.members import digest_members, empty_members
+from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_members, too_large
 from learning.estimate.totals import LIMB_BITS, split_limbs
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_payload
@@ -23,7 +22,7 @@ _HALF = (1 << _HALF_BITS) - 1
 
 
 class Row(NamedTuple):
-    """A sketch: its identity and digest, its device's number, its own of records, its payload."""
+    """A sketch: identity, payload digest, number of its device, number of records, payload."""
 
     sketch_id: bytes
     payload_digest: bytes
@@ -37,8 +36,8 @@ class PayloadSum:
 
     Guarantees
     ----------
-    Integer arithmetic: neither order nor batches change a bit. What could leave 64 bits is refused
-    before it is added; a plan's bound on the number of sketches keeps every study far from that.
+    Integer arithmetic: neither order nor batches change a bit. A sum that could leave 64 bits is
+    refused before it is formed; the bounds of a plan keep every study far from that.
 
     Parameters
     ----------
@@ -83,15 +82,15 @@ class PayloadSum:
         self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
 
     def _require_room(self, sizes: Sequence[int], together: NDArray[np.int64]) -> None:
-        """Check that every coordinate's sum of magnitudes stays below 2^63, as does every size."""
-        # Python's integers: the magnitude of the least 64-bit integer is not a 64-bit integer.
+        """Check that the sum of magnitudes and every size stay below 2^63."""
+        # Python's integers: the magnitude of the least 64-bit integer has 64 bits.
         highest, lowest = together.max(axis=1).tolist(), together.min(axis=1).tolist()
         self._largest += sum(max(high, -low) for high, low in zip(highest, lowest, strict=True))
         if self._largest > MOST or min(sizes) < 0 or max(sizes) > MOST:
             raise too_large()
 
     def total(self) -> Cell:
-        """Return what was added."""
+        """Return the sums so far."""
         n_sketches, first, second, third = self._moments
         return Cell(
             sums=self._sums,
@@ -120,7 +119,7 @@ class _SizeWeightedSum:
 
     def add(self, sizes: Sequence[int], sums: NDArray[np.int64]) -> None:
         """Add a batch: sizes, and sums of shape ``(len(sizes), 2 m)``."""
-        # The shift keeps the sign, so the low half is what remains above it, never negative.
+        # The shift rounds down, so the low half is never negative.
         high, low = sums >> _HALF_BITS, sums & _HALF
         for position, digits in enumerate(_digits_of(sizes)):
             if position == len(self._by_digit):
@@ -142,7 +141,7 @@ class _SizeWeightedSum:
         return split_limbs(totals)
 
     def _total_of_one_digit(self) -> NDArray[np.int64]:
-        """Return the same where no sketch has 2^24 records: as good as always, and merging waits.
+        """Return the same, faster, for sketches below 2^24 records.
 
         ``high 2^32 + low`` is ``(high >> 31) 2^63 + (high mod 2^31) 2^32 + low``.
         """

@@ -18,12 +18,13 @@ from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import note_answer
 from device_agent.agent.exchange.network import Link, catch
 from device_agent.agent.exchange.presenting import make_device_question
-from device_agent.server.messages import DeviceAnswer, Heartbeat
+from device_agent.server.messages import DeviceAnswer
 from device_agent.server.transport import ServerClient
 from device_agent.store.outbox import count_sketches
 from device_agent.store.server_state import StudyNotice, load_notice, save_notice
 from shared import __version__
 from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
+from shared.wire.bodies.devices import HeartbeatRequest
 
 AGREED_S = 20.0
 """Seconds that an answer is good for before sketches are offered."""
@@ -199,7 +200,7 @@ def _make_question(
     """
     study = device.identity.study
     poll_device = make_device_question(device)
-    heartbeat = Heartbeat(
+    heartbeat = HeartbeatRequest(
         agent=__version__,
         engine=device.settings.engine.name,
         waiting_sketches=count_sketches(device.connection).waiting,
@@ -233,7 +234,7 @@ def _fetch_study(client: ServerClient, study: bytes, before: StudyNotice) -> Stu
     return StudyNotice(state=answer.state, accept_until=until, etag=answer.etag)
 
 
-def _send_heartbeat(client: ServerClient, heartbeat: Heartbeat) -> None:
+def _send_heartbeat(client: ServerClient, heartbeat: HeartbeatRequest) -> None:
     """Send the heartbeat; a failure to deliver it changes nothing."""
     try:
         client.put_heartbeat(heartbeat)

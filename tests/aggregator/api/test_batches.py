@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from aggregator.records import Selection
+from aggregator.storage import Layout
 from shared.wire import decode_message, decode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server
@@ -36,9 +37,7 @@ async def test_what_is_wrong_with_one_upload_refuses_no_other(desk: Desk, server
     assert statuses[4] in (401, 403)
     stored = [0, *range(5, 12)]
     async with server.store.begin() as transaction:
-        totals = await transaction.sum_sketches(
-            study, Selection(), width=plan.payload_width, n_coordinates=plan.n_coordinates
-        )
+        totals = await transaction.sum_sketches(study, Selection(), layout=Layout.of(plan))
     first = devices[1].message(study, plan)[1]
     payloads = [decode_message(messages[i][1]).payload for i in stored]
     expected = sum(
@@ -87,20 +86,20 @@ async def test_what_was_prepared_before_a_device_was_excluded_is_added_once_and_
     await desk.enrol(study, Device(1), Device(2))
     for device in (Device(1), Device(2)):
         assert (await desk.put(study, *device.message(study, plan))).status_code == 201
-    layout = {"width": plan.payload_width, "n_coordinates": plan.n_coordinates}
+    layout = Layout.of(plan)
     async with server.store.begin() as transaction:
-        prepared = await transaction.prepare_merge(study, most=10, **layout)
+        prepared = await transaction.prepare_merge(study, most=10, layout=layout)
     assert prepared is not None
     await server.services.exclusion.exclude(Device(1).device_id, reason="lies", actor="test")
     async with server.store.begin(write=True) as transaction:
         assert await transaction.apply_merge(prepared) == 2
-        totals = await transaction.sum_sketches(study, Selection(), **layout)
+        totals = await transaction.sum_sketches(study, Selection(), layout=layout)
         assert totals.n_sketches == 1
     assert await server.services.merger.merge_all() == 1
     async with server.store.begin(write=True) as transaction:
         # Not twice either.
         assert await transaction.apply_merge(prepared) == 0
     async with server.store.begin() as transaction:
-        assert await transaction.check_sums(study, **layout) == []
-        totals = await transaction.sum_sketches(study, Selection(), **layout)
+        assert await transaction.check_sums(study, layout=layout) == []
+        totals = await transaction.sum_sketches(study, Selection(), layout=layout)
     assert totals.n_sketches == 1

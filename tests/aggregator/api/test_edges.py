@@ -95,7 +95,7 @@ async def test_a_server_without_its_tables_is_alive_and_not_ready(tmp_path: Path
         assert (await http.get("/healthz")).status_code == 200
         answer = await http.get("/readyz")
         assert_problem(answer, "unavailable", 503, "database")
-        assert "is not there" in answer.json()["rule"]
+        assert "is missing" in answer.json()["rule"]
         assert str(tmp_path) not in answer.text, "who asks need not know where it would be"
         path.touch()
         answer = await http.get("/readyz")

@@ -57,7 +57,7 @@ async def test_a_liar_moves_the_sum_as_far_as_stated_and_no_further(
             other = device.message(study, plan, sums, n_records=n_records, sequence=1)
             answer = await desk.put(study, *other)
             assert_problem(answer, "implausible-sketch", 422, "payload")
-            assert "together" in answer.json()["detail"]
+            assert "norm" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from aggregator.records import SystemClock
-from aggregator.services import create_services
+from aggregator.services import Services
 from shared.plan import plan_to_json
 from shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
 from tests.aggregator.databases import open_sqlite
@@ -60,7 +60,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 async def make_key(database: Path) -> str:
     async with open_sqlite(database) as store:
-        services = create_services(store, SystemClock())
+        services = Services(store, SystemClock())
         key, _ = await services.keys.create(name="op", scope="operator")
     return key
 

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from aggregator.api.schemas import to_rfc3339
 from shared.plan import compute_plan_digest, decode_plan, encode_plan, plan_to_json
 from shared.wire import compute_study_id
+from shared.wire.bodies.declaring import to_rfc3339
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
@@ -51,7 +51,7 @@ async def test_a_plan_is_published_under_another_name_only_if_that_is_meant(desk
     ("path", "field", "known"),
     [
         ("/v1/studies/pumps", "study", "sfumato study list"),
-        ("/v1/studies/{short}", "study", "the start of an id is none"),
+        ("/v1/studies/{short}", "study", "send the whole id"),
         ("/v1/studies/{upper}/plan", "study", "64 lower-case hexadecimal digits"),
         ("/v1/devices/{short}", "device", "sfumato device list"),
         ("/v1/keys/me", "key", "sfumato key list"),

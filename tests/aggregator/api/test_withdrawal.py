@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from aggregator.records import Selection
+from aggregator.storage import Layout
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
@@ -96,8 +97,7 @@ async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
         totals = await transaction.sum_sketches(
             study,
             selection=Selection(),
-            width=make_plan().payload_width,
-            n_coordinates=make_plan().n_coordinates,
+            layout=Layout.of(make_plan()),
         )
         assert totals.n_sketches == 0
         devices = [await transaction.get_device(Device(i).device_id) for i in (1, 2)]

@@ -14,9 +14,9 @@ import anyio
 import pytest
 from sqlalchemy import text
 
-from aggregator.cli import check_store
 from aggregator.records import RetiredKeyRecord
 from aggregator.storage import Store
+from shared.command import main
 from tests.aggregator.databases import find_address, open_kind, open_sqlite
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.serving import open_server
@@ -42,7 +42,8 @@ class Filled:
 
     async def check(self, *options: str) -> int:
         """Run the command in a thread, for it has a loop of its own."""
-        return await anyio.to_thread.run_sync(check_store, ["--database", self.url, *options])
+        arguments = ["check-store", "--database", self.url, *options]
+        return await anyio.to_thread.run_sync(main, arguments)
 
 
 async def exclude(desk: Desk, device: Device) -> None:
@@ -216,7 +217,7 @@ MERGED = (
         ("sums", "is not the sum of its sketches", "DELETE FROM pending_sketches"),
         (
             "references",
-            "waits for a sum, and has nothing to add",
+            "is pending, and has nothing to add",
             "UPDATE sketches SET payload = NULL WHERE sketch_id IN "
             "(SELECT sketch_id FROM pending_sketches)",
         ),
@@ -278,7 +279,7 @@ async def test_rows_that_name_what_is_not_there_are_found(
     connection.commit()
     connection.close()
     assert await filled.check() == 1
-    assert "its snapshot_id is not there" in capsys.readouterr().out
+    assert "its snapshot_id is missing" in capsys.readouterr().out
     assert await filled.check("--json") == 1
     orphans = find(json.loads(capsys.readouterr().out), "references")
     assert any(line.startswith("decodes ") and "snapshot_id" in line for line in orphans)
@@ -299,7 +300,7 @@ async def test_a_torn_file_is_found(tmp_path: Path, capsys: pytest.CaptureFixtur
     data = bytearray(path.read_bytes())
     data[(page - 1) * page_size + 8 : page * page_size] = bytes(page_size - 8)
     path.write_bytes(data)
-    status = await anyio.to_thread.run_sync(check_store, ["--database", str(path)])
+    status = await anyio.to_thread.run_sync(main, ["check-store", "--database", str(path)])
     shown = capsys.readouterr()
     assert status == 1, shown
 
@@ -307,6 +308,6 @@ async def test_a_torn_file_is_found(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_database_that_is_not_there_is_no_fault_of_its_contents(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check_store(["--database", str(tmp_path / "none.db")]) == 2
-    assert "is not there" in capsys.readouterr().err
+    assert main(["check-store", "--database", str(tmp_path / "none.db")]) == 2
+    assert "is missing" in capsys.readouterr().err
     assert not (tmp_path / "none.db").exists()

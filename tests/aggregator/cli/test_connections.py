@@ -138,8 +138,9 @@ def test_an_idle_connection_outlives_those_of_clients(address: tuple[str, int]) 
 def test_a_head_that_does_not_come_ends_the_connection(tmp_path: Path) -> None:
     assert BoundedProtocol.head_timeout_s == 30
     program = (
-        "import sys; from aggregator.cli import serve; from aggregator.cli import connections;"
-        "connections.BoundedProtocol.head_timeout_s = 1.0; sys.exit(serve(sys.argv[1:]))"
+        "import sys; from aggregator.cli import connections; from shared.command import main;"
+        "connections.BoundedProtocol.head_timeout_s = 1.0;"
+        "sys.exit(main(['serve', *sys.argv[1:]]))"
     )
     database = str(tmp_path / "aggregator.db")
     with start("--no-worker", "--database", database, program=program) as process:

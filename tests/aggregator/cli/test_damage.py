@@ -17,7 +17,7 @@ import anyio
 import httpx
 import pytest
 
-from aggregator.cli import check_store, key
+from shared.command import main
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
 
@@ -43,8 +43,8 @@ def serving(path: Path, log: Path) -> Iterator[str]:
 
 
 async def make_key(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    options = ["create", "--scope", "operator", "--name", "me", "--database", str(path)]
-    assert await anyio.to_thread.run_sync(key, options) == 0
+    options = ["operator-key", "--name", "me", "--database", str(path)]
+    assert await anyio.to_thread.run_sync(main, options) == 0
     return capsys.readouterr().out.strip()
 
 
@@ -119,7 +119,7 @@ async def test_a_damaged_database_is_said_to_be_and_takes_nothing(
         assert int(answer.headers["retry-after"]) > 0
         assert reason not in answer.text, "that is for the log"
     assert any(reason in str(entry.get("reason")) for entry in read_log(log))
-    assert await anyio.to_thread.run_sync(check_store, ["--database", str(path)]) == 1
+    assert await anyio.to_thread.run_sync(main, ["check-store", "--database", str(path)]) == 1
     said = capsys.readouterr()
     assert reason in said.out + said.err
     assert "Traceback" not in said.out + said.err
@@ -153,7 +153,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
             (stored,) = connection.execute("SELECT count(*) FROM sketches").fetchone()
         connection.close()
         assert stored == 4, "0 to 2 of the copy, and the one that was acknowledged"
-        assert await anyio.to_thread.run_sync(check_store, ["--database", str(path)]) == 3
+        assert await anyio.to_thread.run_sync(main, ["check-store", "--database", str(path)]) == 3
     else:
         assert set(statuses) == {503}
         assert not path.exists()
@@ -177,7 +177,7 @@ async def test_values_of_another_kind_are_faults_and_no_traceback(
         with sqlite3.connect(damaged) as connection:
             connection.execute(statement)
         connection.close()
-        options = ["--database", str(damaged), "--json"]
-        status = await anyio.to_thread.run_sync(check_store, options)
+        options = ["check-store", "--database", str(damaged), "--json"]
+        status = await anyio.to_thread.run_sync(main, options)
         document = json.loads(capsys.readouterr().out)
         assert (status, document["ok"]) == (1, False), statement

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from aggregator.cli import key, serve
-from aggregator.cli.arguments import read_settings
+from aggregator.cli.settings import read_settings
 from aggregator.settings import Settings
 from aggregator.worker.supervisor import worker_environment
+from shared.command import main
 from shared.errors import ConfigError
 from tests.aggregator.processes import read_announcement, start
 
@@ -43,7 +43,7 @@ def test_an_option_outweighs_a_variable_and_a_variable_the_file(
             "SFUMATO_PORT, or 'port' in the file of settings",
         ),
         ("prot = 1", "prot: is not a setting. Use one of: database_url, host, port,"),
-        ("port = ", "config: is not TOML: "),
+        ("port = ", "--config: is not TOML: "),
         ('port = "many"', "port: input should be a valid integer"),
         ('log_format = "xml"', "log_format: input should be 'console' or 'json'"),
         ('proxies = "*"', "proxies: '*' does not appear to be an IPv4 or IPv6 network"),
@@ -54,9 +54,9 @@ def test_what_is_wrong_in_a_file_names_setting_rule_and_fix(
 ) -> None:
     path = tmp_path / "sfumato.toml"
     path.write_text(content)
-    assert serve(["--config", str(path)]) == 2
+    assert main(["serve", "--config", str(path)]) == 2
     errors = capsys.readouterr().err
-    assert errors.startswith(f"sfumato serve: {message}")
+    assert errors.startswith(f"sfumato: error: {message}")
     assert len(errors.splitlines()) == 1
 
 
@@ -71,14 +71,14 @@ def test_a_wrong_variable_is_refused_in_the_same_words(monkeypatch: pytest.Monke
 def test_a_file_that_is_not_there_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert serve(["--config", str(tmp_path / "nothing.toml")]) == 2
-    assert "config: is not a file" in capsys.readouterr().err
+    assert main(["serve", "--config", str(tmp_path / "nothing.toml")]) == 2
+    assert "--config: is not a file" in capsys.readouterr().err
 
 
 def test_every_command_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "sfumato.toml"
     path.write_text(f"database_url = {json.dumps(str(tmp_path / 'named.db'))}\n")
-    assert key(["create", "--scope", "analyst", "--name", "a", "--config", str(path)]) == 0
+    assert main(["operator-key", "--name", "a", "--config", str(path)]) == 0
     assert (tmp_path / "named.db").exists()
     assert "sfk_" in capsys.readouterr().out
 
@@ -86,11 +86,12 @@ def test_every_command_reads_the_file(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_help_of_serve_lists_every_setting_and_teaches_the_first_steps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert serve(["--help"]) == 0
+    assert main(["serve", "--help"]) == 0
     text = capsys.readouterr().out
     for name in Settings.model_fields:
         assert f"\n  {name} = " in text
-    for step in ("sfumato key create", "sfumato study create", "--tls-cert", "--behind-proxy"):
+    assert "\n  payload_days = NUMBER" in text
+    for step in ("sfumato operator-key", "sfumato study create", "--tls-cert", "--behind-proxy"):
         assert step in text
 
 

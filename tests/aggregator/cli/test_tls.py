@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from aggregator.cli import serve
+from shared.command import main
 from tests.aggregator.processes import running
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -133,9 +133,11 @@ def test_wrong_files_of_tls_are_named(
         (["--tls-cert", cert, "--tls-key", str(locked)], "tls_cert"),
         (["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", key], "tls_client_ca"),
     ):
-        assert serve([*options]) == 2
+        assert main(["serve", *options]) == 2
         errors = capsys.readouterr().err
-        assert errors.startswith(f"sfumato serve: {field}: "), (options, errors)
+        option = f"--{field.replace('_', '-')}"
+        name = option if option in options else field
+        assert errors.startswith(f"sfumato: error: {name}: "), (options, errors)
         assert len(errors.splitlines()) == 1
 
 
@@ -155,5 +157,5 @@ def test_forwarded_headers_are_not_believed_without_a_proxy() -> None:
 
 
 def test_a_proxy_is_named_by_its_address(capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve(["--behind-proxy", "--proxies", "*"]) == 2
-    assert capsys.readouterr().err.startswith("sfumato serve: proxies: ")
+    assert main(["serve", "--behind-proxy", "--proxies", "*"]) == 2
+    assert capsys.readouterr().err.startswith("sfumato: error: --proxies: ")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from aggregator.records import Selection
+from aggregator.storage import Layout
 from learning.estimate.totals import join_limbs
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Device
@@ -195,8 +196,7 @@ class Harness(RuleBasedStateMachine):
             found = await transaction.sum_sketches(
                 self.study,
                 Selection(),
-                width=PLAN.payload_width,
-                n_coordinates=PLAN.n_coordinates,
+                layout=Layout.of(PLAN),
             )
             study = await transaction.get_study(self.study)
         counted = self.model.select(Selection())

@@ -9,7 +9,7 @@ from typing import Any
 
 from aggregator.records import Selection
 from aggregator.services.jobs import MAX_ATTEMPTS
-from aggregator.storage.sums.members import digest_members, encode_members
+from aggregator.storage.sums.cells import digest_members, encode_members
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device

@@ -8,8 +8,9 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.api.schemas import maybe_rfc3339
 from aggregator.records import Selection
+from aggregator.storage import Layout
+from shared.wire.bodies.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,
@@ -127,8 +128,7 @@ class OperationRules(Harness):
         async with replica.store.begin() as transaction:
             prepared = await transaction.prepare_removal(
                 self.study,
-                width=PLAN.payload_width,
-                n_coordinates=PLAN.n_coordinates,
+                layout=Layout.of(PLAN),
                 most=most,
             )
         assert (prepared is None) == (n_moved == 0)

@@ -19,8 +19,8 @@ from aggregator.records import (
     StudyRecord,
     TokenRecord,
 )
-from aggregator.storage import Store, Transaction
-from aggregator.storage.sums.members import digest_members, encode_members
+from aggregator.storage import Layout, Store, Transaction
+from aggregator.storage.sums.cells import digest_members, encode_members
 from learning.estimate.totals import join_limbs
 from learning.estimate.weighting import SizeMoments
 from shared.errors import StoreError
@@ -36,6 +36,7 @@ STUDY = StudyRecord(
     study_id=name("study"), name="pumps", plan=b"plan", plan_digest=name("plan"), created=10.0
 )
 WIDTH, COORDINATES = 3, 4
+LAYOUT = Layout(width=WIDTH, n_coordinates=COORDINATES)
 
 
 def make_device(number: int, **changes: Any) -> DeviceRecord:
@@ -153,7 +154,7 @@ def digest_of(sketches: Iterable[tuple[int, int]]) -> bytes:
 async def merge(transaction: Transaction, *, width: int = WIDTH, most: int = 1000) -> int:
     """Merge sketches of the study."""
     return await transaction.merge_sketches(
-        STUDY.study_id, width=width, n_coordinates=COORDINATES, most=most
+        STUDY.study_id, layout=Layout(width=width, n_coordinates=COORDINATES), most=most
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from aggregator.records import DeviceRecord, ExcludedSketches, Selection, SketchRecord, SketchTotals
-from aggregator.storage import Store, Transaction
+from aggregator.storage import Layout, Store, Transaction
 from aggregator.storage.models import CellSum
 from aggregator.storage.sums.cells import (
     decode_array,
@@ -37,6 +37,7 @@ from tests.aggregator.storage.records import (
 )
 
 WIDTH, COORDINATES = 8, 3
+LAYOUT = Layout(width=WIDTH, n_coordinates=COORDINATES)
 LABELS: tuple[dict[str, str], ...] = (
     {"site": "north", "kind": "pump"},
     {"site": "north", "kind": "fan"},
@@ -155,21 +156,15 @@ class Study:
 
     async def merge(self, transaction: Transaction, most: int) -> int:
         """Merge sketches."""
-        return await transaction.merge_sketches(
-            self.study_id, width=WIDTH, n_coordinates=COORDINATES, most=most
-        )
+        return await transaction.merge_sketches(self.study_id, layout=LAYOUT, most=most)
 
     async def sum(self, transaction: Transaction, selection: Selection) -> SketchTotals:
         """Return the sums of a selection."""
-        return await transaction.sum_sketches(
-            self.study_id, selection, width=WIDTH, n_coordinates=COORDINATES
-        )
+        return await transaction.sum_sketches(self.study_id, selection, layout=LAYOUT)
 
     async def check(self, transaction: Transaction) -> list[str]:
         """Return the sums that are wrong."""
-        return list(
-            await transaction.check_sums(self.study_id, width=WIDTH, n_coordinates=COORDINATES)
-        )
+        return list(await transaction.check_sums(self.study_id, layout=LAYOUT))
 
     async def exclude(self, transaction: Transaction, number: int) -> ExcludedSketches | None:
         """Exclude a device."""
@@ -180,9 +175,7 @@ class Study:
     async def prepare(self, store: Store, most: int) -> Removal | None:
         """Prepare that sketches leave the cells."""
         async with store.begin() as transaction:
-            return await transaction.prepare_removal(
-                self.study_id, width=WIDTH, n_coordinates=COORDINATES, most=most
-            )
+            return await transaction.prepare_removal(self.study_id, layout=LAYOUT, most=most)
 
     async def remove(self, store: Store, most: int) -> int:
         """Take sketches out of the cells."""
@@ -427,9 +420,7 @@ async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Stor
         await study.open(transaction)
         await study.store(transaction, uploads)
     async with store.begin() as transaction:
-        merge = await transaction.prepare_merge(
-            study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
-        )
+        merge = await transaction.prepare_merge(study.study_id, layout=LAYOUT, most=9)
     assert merge is not None
     wanted = study.sum_rows(uploads, Selection(), without={1, 3})
     async with store.begin(write=True) as transaction:
@@ -459,9 +450,7 @@ async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_w
         await study.merge(transaction, 9)
         await study.store(transaction, uploads, skip=2)
     async with store.begin() as transaction:
-        merge = await transaction.prepare_merge(
-            study.study_id, width=WIDTH, n_coordinates=COORDINATES, most=9
-        )
+        merge = await transaction.prepare_merge(study.study_id, layout=LAYOUT, most=9)
     assert merge is not None
     async with store.begin(write=True) as transaction:
         await study.exclude(transaction, 1)

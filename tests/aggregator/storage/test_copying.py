@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import inspect, update
 
 from aggregator.records import Selection, SystemClock, TokenRecord
-from aggregator.services import Services, create_services
+from aggregator.services import Services
 from aggregator.settings import normalise_database_url
 from aggregator.storage import Store, back_up_file, copy_database, migrate_database, open_store
 from aggregator.storage.models import CellSum
@@ -28,7 +28,7 @@ async def source(tmp_path: Path) -> AsyncIterator[Store]:
 
 async def fill(store: Store, n_sketches: int = 5) -> bytes:
     """Take in sketches of two devices, all but the last merged; return the study."""
-    services = create_services(store, SystemClock())
+    services = Services(store, SystemClock())
     summary, _ = await services.studies.create("copied", plan_to_json(PLAN))
     study = summary.study.study_id
     devices = [Device(1), Device(2, {"site": "south"})]
@@ -58,7 +58,7 @@ async def tokens_of(store: Store, study: bytes) -> Sequence[TokenRecord]:
 
 
 async def totals_of(store: Store, study: bytes) -> bytes:
-    services: Services = create_services(store, SystemClock())
+    services: Services = Services(store, SystemClock())
     assert await services.merger.check(study) == []
     snapshot, _ = await services.snapshots.create(study, Selection())
     return snapshot.digest
@@ -69,7 +69,7 @@ async def test_a_copy_has_every_row_and_the_same_snapshot(
 ) -> None:
     study = await fill(source)
     (token,) = await tokens_of(source, study)
-    await create_services(source, SystemClock()).enrolment.revoke_token(token.token_hash)
+    await Services(source, SystemClock()).enrolment.revoke_token(token.token_hash)
     counts = await copy_database(source, empty_store)
     assert counts["sketches"] == 5
     assert counts["pending_sketches"] == 1
@@ -86,7 +86,7 @@ async def test_a_copy_has_every_row_and_the_same_snapshot(
 async def test_a_target_that_holds_something_is_refused(source: Store, store: Store) -> None:
     await fill(source)
     await fill(store)
-    with pytest.raises(ConfigError, match="database that holds nothing"):
+    with pytest.raises(ConfigError, match="Name an empty database"):
         await copy_database(source, store)
 
 

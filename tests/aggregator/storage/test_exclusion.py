@@ -9,9 +9,8 @@ from sqlalchemy import event
 
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
-    COORDINATES,
+    LAYOUT,
     STUDY,
-    WIDTH,
     add_sketch,
     fill,
     make_payload,
@@ -82,9 +81,7 @@ async def test_what_leaves_is_found_without_looking_at_what_has_left(store: Stor
     await exclude(store, 1, 5)
     statements = Statements(store)
     async with store.begin() as transaction:
-        assert await transaction.prepare_removal(
-            STUDY.study_id, width=WIDTH, n_coordinates=COORDINATES, most=2
-        )
+        assert await transaction.prepare_removal(STUDY.study_id, layout=LAYOUT, most=2)
     if store.engine.dialect.name != "sqlite":
         return
     ((text, values),) = [one for one in statements.seen if "sketches.payload_digest" in one[0]]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from aggregator.records import Selection, SketchRecord
-from aggregator.storage import Store
+from aggregator.storage import Layout, Store
 from shared.errors import StoreError
 from shared.wire import encode_payload
 from tests.aggregator.storage.records import (
     COORDINATES,
+    LAYOUT,
     STUDY,
-    WIDTH,
     add_sketch,
     assert_totals,
     digest_of,
@@ -110,9 +110,7 @@ async def test_a_sum_is_exact_over_what_is_selected(
         # Most are in cells, some wait.
         assert [await merge(transaction, most=40) for _ in range(3)] == [40] * 3
     async with store.begin() as transaction:
-        totals = await transaction.sum_sketches(
-            STUDY.study_id, selection, width=WIDTH, n_coordinates=COORDINATES
-        )
+        totals = await transaction.sum_sketches(STUDY.study_id, selection, layout=LAYOUT)
     sums = [make_sums(*one).tolist() for one in chosen]
     sizes = [10 + sequence for _, sequence in chosen]
     assert_totals(totals, sums, sizes)
@@ -132,7 +130,7 @@ async def test_sums_and_moments_beyond_64_bits_are_exact(store: Store) -> None:
             await add_sketch(transaction, make_sketch(1, i, n_records=size), payload)
         await merge(transaction, width=8, most=4)
         totals = await transaction.sum_sketches(
-            STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
+            STUDY.study_id, Selection(), layout=Layout(width=8, n_coordinates=COORDINATES)
         )
     assert_totals(totals, sums, sizes)
 
@@ -147,9 +145,7 @@ async def test_a_secret_number_of_records_stays_unknown_and_adds_nothing_to_the_
             secret = make_sketch(1, i, n_records=None)
             assert await add_sketch(transaction, secret, make_payload(1, i))
         assert await get_sketch(transaction, secret.sketch_id) == secret
-        totals = await transaction.sum_sketches(
-            STUDY.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
-        )
+        totals = await transaction.sum_sketches(STUDY.study_id, Selection(), layout=LAYOUT)
     assert_totals(totals, sums, [0, 0])
 
 
@@ -162,7 +158,7 @@ async def test_a_sum_that_could_leave_64_bits_is_refused(store: Store) -> None:
             await add_sketch(transaction, make_sketch(1, i), payload)
         with pytest.raises(StoreError, match="64 bits"):
             await transaction.sum_sketches(
-                STUDY.study_id, Selection(), width=8, n_coordinates=COORDINATES
+                STUDY.study_id, Selection(), layout=Layout(width=8, n_coordinates=COORDINATES)
             )
 
 
@@ -179,8 +175,7 @@ async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) 
             totals = await transaction.sum_sketches(
                 STUDY.study_id,
                 Selection(first_slot=first, last_slot=last),
-                width=WIDTH,
-                n_coordinates=COORDINATES,
+                layout=LAYOUT,
             )
             return totals.n_sketches
 

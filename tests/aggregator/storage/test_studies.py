@@ -10,10 +10,9 @@ import pytest
 from aggregator.records import Selection
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
-    COORDINATES,
+    LAYOUT,
     SNAPSHOT,
     STUDY,
-    WIDTH,
     add_sketch,
     assert_totals,
     make_device,
@@ -120,9 +119,7 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
         assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
         assert await transaction.list_streams(name("device", 1)) == []
         assert await transaction.get_device(device.device_id) == device
-        totals = await transaction.sum_sketches(
-            other.study_id, Selection(), width=WIDTH, n_coordinates=COORDINATES
-        )
+        totals = await transaction.sum_sketches(other.study_id, Selection(), layout=LAYOUT)
         counted = await transaction.count_totals()
     assert_totals(totals, [make_sums(9, 0).tolist()], [10])
     assert (counted.n_studies, counted.n_devices) == (1, 1)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from aggregator.records import DecodeRecord
+from aggregator.services.answers import describe_solution
 from aggregator.services.jobs import MAX_ATTEMPTS, Job
-from aggregator.services.problems import describe_solution
 from aggregator.worker import Worker
 from learning.decoding.solution import Solution
 from shared.errors import DecodingError
+from shared.wire.bodies.declaring import to_document
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server
 
@@ -76,7 +77,7 @@ async def test_a_solver_that_fails_leaves_a_problem(
     assert decode.problem["type"] == f"/problems/{slug}"
     assert "secret" not in str(decode.problem)
     shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
-    assert shown["problem"] == decode.problem
+    assert shown["problem"] == {"field": None, "fix": None, **decode.problem}
 
 
 async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(server: Server) -> None:
@@ -126,7 +127,7 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     job = await server.services.jobs.take(lease_s=5.0)
     assert job is not None
     solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-    result = describe_solution(job.plan, job.snapshot, solution, seconds=1.0)
+    result = to_document(describe_solution(job.plan, job.snapshot, solution, seconds=1.0))
     # What results of the first release had.
     for name in ("spreads", "mixture", "at_noise_floor", "agreement", "band"):
         del result[name]

@@ -133,7 +133,7 @@ def test_a_picture_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixtu
         ({"--epsilon": "0.1f"}, "--epsilon: must be an exact number"),
         ({"--epsilon": "1e999999999"}, "--epsilon: must be an exact number"),
         ({"--epsilon": "1/0"}, "--epsilon: must be an exact number"),
-        ({"--epsilon": "1e-20"}, "epsilon: is so small"),
+        ({"--epsilon": "1e-20"}, "--epsilon: is so small"),
         ({"--delta": "1"}, "--delta: must be from 0 to below 1"),
         ({"--delta": "nan"}, "--delta: must be an exact number"),
         ({"--clusters": "0"}, "--clusters: must be at least 1"),

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.interface import ColumnNames
+from analyst.sketching.reader import choose_fields
 from analyst.sketching.release import Summed, sum_file
 from shared.core.engines import default_engine
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.reading import Fields
 
 NAMES = ("a", "b", "c")
 
@@ -39,13 +40,11 @@ def make_records(n: int, seed: int = 0) -> NDArray[np.float64]:
     return records
 
 
-def sum_of(
-    path: Path, plan: SketchPlan, columns: ColumnNames | None = None, threads: int = 3
-) -> Summed:
+def sum_of(path: Path, plan: SketchPlan, fields: Fields | None = None, threads: int = 3) -> Summed:
     return sum_file(
         path,
         plan,
-        columns or ColumnNames(NAMES),
+        fields or choose_fields(NAMES),
         stream="main",
         engine=default_engine(),
         n_threads=threads,

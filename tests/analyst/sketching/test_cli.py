@@ -132,7 +132,7 @@ def test_nothing_is_sketched_twice_into_one_file(
         (["x.npy", "--plan", "version2.json"], "format_version: this release reads version 1"),
         (["show", "x.npy"], "x.npy, sketch file: is not decodable CBOR"),
         (["show", "nowhere"], "nowhere: cannot be read"),
-        (["show"], "Usage: sfumato sketch show"),
+        (["show"], "FILE: is missing. `sfumato sketch show --help`"),
         ([], "Usage: sfumato sketch"),
     ],
 )

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyst.sketching import csv_blocks, csv_reader
-from analyst.sketching.csv_reader import CsvReader
-from analyst.sketching.interface import ColumnNames
-from analyst.sketching.watched import WatchedFile
+from analyst.sketching import reader
+from analyst.sketching.reader import RecordReader
 from shared.core import Columns, SketchAccumulator
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
+from shared.reading import Fields, WatchedFile, csv_lines, lines
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")
@@ -26,9 +25,10 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def read(path: Path, names: tuple[str, ...] = NAMES, block_bytes: int = 1 << 22) -> list[object]:
     """The records; None in the place of one that cannot be sketched."""
-    with WatchedFile(path) as file:
+    with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
+        patch.setattr(reader, "BLOCK_BYTES", block_bytes)
         rows: list[object] = []
-        for batch in CsvReader(file, ColumnNames(names), block_bytes=block_bytes).batches(2):
+        for batch in RecordReader(file, Fields(values=names)).batches(2):
             array = batch.to_array() if isinstance(batch, Columns) else batch
             rows += [row.tolist() if np.isfinite(row).all() else None for row in array]
         return rows
@@ -75,12 +75,12 @@ def test_an_empty_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"a,b\n1,2\n", "c: the column is not among those of .*x.csv .a, b."),
+        (b"a,b\n1,2\n", "c: the column is not in the header of .*x.csv .a, b."),
         (b"a;b;c\n1;2;3\n", "columns are separated by commas"),
-        (b"a,b,c,a\n1,2,3,4\n", "a: the column is more than once among"),
-        (b"a,b,\xff\n1,2,3\n", "line 1: is not UTF-8 text"),
-        (b'a,"b,c\n1,2,3\n', "line 1: is not a header of comma-separated names"),
-        (b"a,b,c\r1,2,3\r", "line 1: is not a header of comma-separated names"),
+        (b"a,b,c,a\n1,2,3,4\n", "a: the column is in the header more than once"),
+        (b"a,b,\xff\n1,2,3\n", "line 1: must be a header in UTF-8"),
+        (b'a,"b,c\n1,2,3\n', "line 1: must be a header in UTF-8"),
+        (b"a,b,c\r1,2,3\r", "line 1: must be a header in UTF-8"),
         (b"a,b,c", "holds 0 records"),
         (b"", "is empty"),
     ],
@@ -93,9 +93,10 @@ def test_a_file_that_readers_understand_differently_is_refused(
 
 
 def test_a_header_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_reader, "MAX_LINE_BYTES", 50)
+    for module in (reader, csv_lines):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 50)
     path = write(tmp_path / "x.csv", "9" * 200)
-    with pytest.raises(RecordError, match="line 1: is longer than 50 bytes"):
+    with pytest.raises(RecordError, match="line 1: must be a header"):
         read(path, block_bytes=30)
 
 
@@ -104,12 +105,13 @@ def test_a_line_without_bounds_is_one_record_wherever_blocks_are_cut(
     block_bytes: int, where: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "long.csv"
-    lines = ["1,2,3"] * 3
-    lines.insert(where, "9" * 300)
+    texts = ["1,2,3"] * 3
+    texts.insert(where, "9" * 300)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (csv_reader, csv_blocks):
+        for module in (lines, csv_lines):
             patch.setattr(module, "MAX_LINE_BYTES", 50)
-        rows = read(write(path, "\n".join(["a,b,c", *lines])), block_bytes=block_bytes)
+        patch.setattr(lines, "_KEPT_BYTES", 51)
+        rows = read(write(path, "\n".join(["a,b,c", *texts])), block_bytes=block_bytes)
     expected: list[object] = [[1, 2, 3]] * 3
     expected.insert(where, None)
     assert rows == expected
@@ -120,10 +122,13 @@ def test_a_line_that_repeats_the_header_is_a_record(tmp_path: Path) -> None:
     assert read(path) == [[1, 2, 3], None, None, None, None, [4, 5, 6]]
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 600)
     path = write(tmp_path / "x.csv", "a,b,c\n" + "1,2,3\n" * 1000)
     with WatchedFile(path) as file:
-        batches = CsvReader(file, ColumnNames(NAMES), block_bytes=600).batches(1)
+        batches = RecordReader(file, Fields(values=NAMES)).batches(1)
         next(batches)
         os.truncate(path, 100)
         with pytest.raises(RecordError, match=r"ended at byte \d+, before its 6006 bytes"):

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyst.sketching.interface import ColumnNames
-from analyst.sketching.npy_reader import NpyReader
-from analyst.sketching.watched import WatchedFile
+from analyst.sketching.reader import choose_fields
 from shared.core import SketchAccumulator
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
+from shared.reading import Fields, WatchedFile, open_rows
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 N = BLOCK_RECORDS + 123
@@ -69,7 +68,7 @@ def test_any_array_gives_the_sums_of_its_values(form, masked, tmp_path):  # type
         (np.zeros((5, 3), dtype=bool), "must hold one number a value and holds bool"),
         (np.full((5, 3), "x"), "must hold one number a value and holds <U1"),
         (np.array([[1, 2, None]], dtype=object), "is not a NumPy file of numbers"),
-        (np.zeros(4, dtype=[("a", "f8"), ("b", "f8")]), "c: the column is not among"),
+        (np.zeros(4, dtype=[("a", "f8"), ("b", "f8")]), "c: the column is not in the header"),
         (
             np.zeros(4, dtype=[("a", "f8"), ("b", "f8", (2,)), ("c", "f8")]),
             "the field b must hold one number a value",
@@ -104,23 +103,23 @@ def test_a_file_with_more_bytes_than_its_header_says_is_refused(tmp_path: Path) 
 def test_column_names_for_an_array_without_any_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", make_records(10))
     with pytest.raises(RecordError, match="has no column names to choose from"):
-        sum_of(path, make_plan(), ColumnNames.from_options(NAMES, ["a=b"]))
+        sum_of(path, make_plan(), choose_fields(NAMES, ["a=b"]))
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", make_records(3 * BLOCK_RECORDS))
     with WatchedFile(path) as file:
-        batches = NpyReader(file, ColumnNames(NAMES)).batches(1)
-        next(batches)
+        tables = open_rows("npy", file, Fields(values=NAMES)).tables()
+        next(tables)
         os.truncate(path, 1000)
         with pytest.raises(RecordError, match=r"ended at byte .* before its .* bytes were read"):
-            next(batches)
+            next(tables)
 
 
 def test_values_that_change_while_they_are_read_are_noticed(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", make_records(10))
     with WatchedFile(path) as file:
-        list(NpyReader(file, ColumnNames(NAMES)).batches(1))
+        list(open_rows("npy", file, Fields(values=NAMES)).tables())
         file.require_unchanged()
         with path.open("ab") as other:
             other.write(b"more")

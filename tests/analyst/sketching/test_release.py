@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst.sketching.interface import ColumnNames, RecordReader
+from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import require_suitable, sum_file
 from shared.core.engines import NumpyEngine
 from shared.errors import ConfigError, PrivacyError, RecordError
@@ -29,7 +29,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(suffix: str, tmp_path: Pa
         sum_file(
             path,
             make_plan(),
-            ColumnNames(NAMES),
+            choose_fields(NAMES),
             stream="main",
             engine=NumpyEngine(),
             n_threads=1,
@@ -45,7 +45,7 @@ def test_the_stream_decides_the_masks_and_nothing_else(masked: bool, tmp_path: P
         sum_file(
             path,
             make_plan(masked=masked),
-            ColumnNames(NAMES),
+            choose_fields(NAMES),
             stream=stream,
             engine=NumpyEngine(),
             n_threads=2,
@@ -71,17 +71,19 @@ def test_a_stream_needs_a_name_of_usual_length(stream: str) -> None:
 def test_a_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.xlsx"
     path.write_bytes(b"PK")
-    with pytest.raises(ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.npy, \.parquet"):
+    with pytest.raises(
+        ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.jsonl, \.npy, \.parquet"
+    ):
         sum_of(path, make_plan())
 
 
 @pytest.mark.parametrize("option", ["a", "a=", "d=x", "=x"])
 def test_a_column_option_of_another_form_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match="--column: must be DIMENSION=COLUMN"):
-        ColumnNames.from_options(NAMES, [option])
+        choose_fields(NAMES, [option])
 
 
 def test_a_dimension_takes_one_column() -> None:
     with pytest.raises(ConfigError, match="once a dimension"):
-        ColumnNames.from_options(NAMES, ["a=x", "a=y"])
-    assert ColumnNames.from_options(NAMES, ["a=x=y"]).names == ("x=y", "b", "c")
+        choose_fields(NAMES, ["a=x", "a=y"])
+    assert choose_fields(NAMES, ["a=x=y"]).values == ("x=y", "b", "c")

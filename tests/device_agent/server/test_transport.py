@@ -16,7 +16,7 @@ from device_agent.server.transport import ServerClient
 from shared.errors import TransportError
 from shared.wire import DeviceAction
 
-ANSWER = {"device_id": "00" * 32, "study_id": "00", "streams": [], "generation": "a"}
+ANSWER = {"device_id": "00" * 32, "study_id": "00" * 32, "streams": [], "generation": "a"}
 SKETCH = bytes(32)
 
 
@@ -140,7 +140,8 @@ def _is_range(part: object) -> TypeGuard[dict[str, int]]:
 
 def say_missing(*missing: object) -> bytes:
     n_missing = sum(part["last"] - part["first"] + 1 for part in missing if _is_range(part))
-    stream = {"stream": "meter", "last_sequence": 9, "missing": missing, "n_missing": n_missing}
+    gaps = {"missing": missing, "n_missing": n_missing}
+    stream = {"stream": "meter", "last_sequence": 9, "last_slot": None, **gaps}
     return json.dumps({**ANSWER, "server_time": 7, "streams": [stream]}).encode()
 
 
@@ -219,7 +220,7 @@ def test_a_portal_on_the_way_sets_no_sketch_aside(
 )
 def test_what_no_aggregator_says_of_a_device_is_not_kept(change: dict[str, object]) -> None:
     document = {**ANSWER, "server_time": 7}
-    gaps = {"missing": [], "n_missing": 0}
+    gaps: dict[str, object] = {"last_slot": None, "missing": [], "n_missing": 0}
     if "streams" in change:
         change = {"streams": [gaps | stream for stream in change["streams"]]}  # type: ignore[attr-defined]
     with (

@@ -48,9 +48,9 @@ class Found:
     places: list[dict[str, Any]]
 
 
-def collect(source: RecordSource) -> Found:
+def collect(source: RecordSource, *, d: int = 1) -> Found:
     """Read a source to its end, and close it."""
-    values, timestamps, places = [np.empty((0, 1))], [np.empty(0)], []
+    values, timestamps, places = [np.empty((0, d))], [np.empty(0)], []
     with closing(source):
         while (batch := source.read_batch()) is not None:
             values.append(batch.values)
@@ -146,6 +146,16 @@ def read_parquet(folder: Path, records: Sequence[Raw]) -> Found:
     )
     pq.write_table(table, path, row_group_size=7)
     return collect(Reader(make_stream(folder, kind="parquet", path="r.parquet", **TIMES)).open())
+
+
+def read_npy(folder: Path, records: Sequence[Raw]) -> Found:
+    """Read them from a structured array."""
+    path = folder / "r.npy"
+    path.unlink(missing_ok=True)
+    rows = [(r.time, r.x, r.note) for r in records]
+    kinds = [("t", "f8"), ("x", "f8"), ("note", "S12")]
+    np.save(path, np.array(rows, dtype=kinds))
+    return collect(Reader(make_stream(folder, kind="npy", path="r.npy", **TIMES)).open())
 
 
 def read_mqtt(folder: Path, records: Sequence[Raw], *, form: str, with_ids: bool) -> Found:

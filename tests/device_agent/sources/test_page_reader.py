@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.sources.page_reader import PageError, PageReader
-from device_agent.sources.parsers import MAX_LINE_BYTES
+from shared.reading import MAX_LINE_BYTES
 
 values: Any = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),

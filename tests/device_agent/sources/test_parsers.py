@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.sources.interface import ReadingReport
-from device_agent.sources.line_cutter import LineCutter
-from device_agent.sources.mapping import RecordMapping, RecordTable
-from device_agent.sources.parsers import Block, make_parser
+from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.settings import StreamSettings, TextSettings
+from shared.reading import Block, LineCutter, LineParser, RecordTable
 from tests.device_agent.sources.streams import make_stream
 
 number = st.one_of(
@@ -31,13 +31,18 @@ def parse(data: bytes, n: int, **source: Any) -> tuple[RecordTable, ReadingRepor
     options = {"kind": "csv", "path": "f", "timestamp": "t", **source}
     if options["kind"] == "csv":
         options["header"] = ["t", "x", "n", "y"]
-    stream = make_stream(Path("/"), **options)
-    parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
+    mapping, parser = make_parser(make_stream(Path("/"), **options), ["x", "y"])
     report = ReadingReport()
     block = LineCutter().feed(data)
     assert block is not None
-    assert len(block.ends) == n
-    return parser.parse(block, report), report
+    assert len(block.ends) == block.n_lines == n
+    return mapping.parse(parser, block, report), report
+
+
+def make_parser(stream: StreamSettings, names: list[str]) -> tuple[RecordMapping, LineParser]:
+    assert isinstance(stream.source, TextSettings)
+    mapping = RecordMapping(stream, names)
+    return mapping, mapping.make_parser(stream.source)
 
 
 @given(lines=st.lists(csv_line, min_size=1, max_size=70), form=st.sampled_from(["unix", "iso8601"]))
@@ -53,7 +58,7 @@ def test_a_block_of_csv_is_read_as_its_lines_are_one_by_one(lines: list[bytes], 
         )
     assert report.n_unusable == sum(r.n_unusable for _, r in single)
     assert report.n_untimed == sum(r.n_untimed for _, r in single)
-    assert not np.isinf(whole.values).any()
+    assert not np.isinf(whole.to_matrix()).any()
 
 
 json_value = st.one_of(
@@ -88,16 +93,15 @@ def test_a_json_record_that_cannot_be_used_keeps_its_place() -> None:
     nan = np.nan
     expected = [[1, 2], [nan, 2], [nan, nan], [nan, nan], [3, 4]]
     np.testing.assert_array_equal(table.values, expected)
-    assert report.unusable == [(2, "x"), (3, "x"), (4, "x")]
+    assert report.unusable == [(2, "x"), (3, "line"), (4, "line")]
     assert report.untimed == [(3, "t"), (4, "t")]
 
 
 def test_fields_of_nested_objects_are_named_with_dots(tmp_path: Path) -> None:
     stream = make_stream(tmp_path, kind="jsonl", path="f", columns={"x": "air.temp", "y": "a.b"})
-    parser = make_parser(stream.source, RecordMapping(stream, ["x", "y"]))  # type: ignore[arg-type]
-    data = b'{"air": {"temp": 5}, "a.b": 6}\n'
-    block = Block(data=data, ends=np.array([len(data)]), line=1)
-    assert parser.parse(block, ReadingReport()).values.tolist() == [[5, 6]]
+    mapping, parser = make_parser(stream, ["x", "y"])
+    block = Block(b'{"air": {"temp": 5}, "a.b": 6}\n')
+    assert mapping.parse(parser, block, ReadingReport()).to_matrix().tolist() == [[5, 6]]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +135,9 @@ def test_times_are_read_in_their_format_and_zone(
 )
 def test_units_are_converted(column: dict[str, Any], raw: str, value: float) -> None:
     stream = make_stream(Path("/"), kind="csv", path="f", header=["x"], columns={"x": column})
-    parser = make_parser(stream.source, RecordMapping(stream, ["x"]))  # type: ignore[arg-type]
+    mapping, parser = make_parser(stream, ["x"])
     for line in (f"{raw}\n", f'"{raw}"\n'):
-        data, report = line.encode(), ReadingReport()
-        table = parser.parse(Block(data=data, ends=np.array([len(data)]), line=1), report)
-        np.testing.assert_allclose(table.values, [[value]], atol=1e-9)
+        report = ReadingReport()
+        table = mapping.parse(parser, Block(line.encode()), report)
+        np.testing.assert_allclose(table.to_matrix(), [[value]], atol=1e-9)
         assert report.n_unusable == int(np.isnan(value))

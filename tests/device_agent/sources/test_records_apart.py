@@ -87,6 +87,8 @@ whole_message = st.fixed_dictionaries({"whole": st.one_of(header_again, any_byte
 any_row = st.fixed_dictionaries({"x": any_cell, "note": any_cell})
 whole_row = st.fixed_dictionaries({"time": any_cell, "x": any_cell, "note": any_cell})
 any_column = st.fixed_dictionaries({"x": any_float, "note": any_blob})
+any_element = st.fixed_dictionaries({"x": st.floats(), "note": st.binary(max_size=12)})
+whole_element = st.fixed_dictionaries({"time": st.floats(), "x": st.floats()})
 any_moment = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 whole_column = st.fixed_dictionaries({"time": any_moment, "x": any_float})
 
@@ -101,6 +103,7 @@ KINDS: dict[str, tuple[Callable[..., Found], Fields, Fields | None]] = {
     "stdin ids": (partial(raw_sources.read_stdin, with_ids=True), bytes_of_fields, None),
     "sqlite": (raw_sources.read_sqlite, any_row, whole_row),
     "parquet": (raw_sources.read_parquet, any_column, whole_column),
+    "npy": (raw_sources.read_npy, any_element, whole_element),
     "mqtt csv": (partial(mqtt, form="csv", with_ids=False), bytes_of_messages, whole_message),
     "mqtt json": (partial(mqtt, form="json", with_ids=False), bytes_of_messages, whole_message),
     "mqtt ids": (partial(mqtt, form="json", with_ids=True), bytes_of_messages, None),

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.server.messages import Heartbeat, KeyOffer, PlanRefusal
+from device_agent.server.messages import KeyOffer
 from device_agent.server.transport import ServerClient
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan, make_statement
 from shared.plan.statement import list_public_facts
 from shared.privacy.group import format_upper
 from shared.wire import RequestSignature, SketchHeader
+from shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
 
 WIDE = Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0)
 
@@ -49,7 +50,7 @@ def test_every_field_that_a_device_sends_is_stated_and_no_other(
 ) -> None:
     sent = {
         field.name
-        for kind in (SketchHeader, Heartbeat, PlanRefusal, KeyOffer, RequestSignature)
+        for kind in (SketchHeader, HeartbeatRequest, PlanRefusalRequest, KeyOffer, RequestSignature)
         for field in fields(kind)
     }
     sent |= set(inspect.signature(ServerClient.enrol).parameters) - {"self"}

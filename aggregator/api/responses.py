@@ -1,0 +1,112 @@
+"""Answers as OpenAPI describes them, problems and links included; and conditional answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import JSONResponse
+
+from aggregator.etags import answer_not_modified, is_known
+from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
+from shared.wire.bodies.declaring import to_document
+
+Responses = dict[int | str, dict[str, Any]]
+
+ANY_CALL = ("too-many-requests", "internal", "unavailable")
+WITH_KEY = ("access-denied", "forbidden")
+WITH_PATH = ("not-found", "request-invalid")
+OF_STUDY = (*WITH_PATH, "study-withdrawn")
+WITH_BODY = ("request-invalid", "request-timeout", "too-large", "media-type-unsupported")
+BY_DEVICE = (*WITH_KEY, "signature-invalid", "study-withdrawn")
+
+TO_STUDY = {
+    "study": (
+        "get_study",
+        "change_study",
+        "get_plan",
+        "create_token",
+        "list_tokens",
+        "list_devices",
+        "list_refusals",
+        "get_privacy",
+        "get_utility",
+        "list_sketches",
+        "create_snapshot",
+        "create_decode",
+    )
+}
+"""By parameter: the operations that take it from an answer."""
+TO_SNAPSHOT = {"snapshot": ("get_snapshot",)}
+TO_DECODE = {"decode": ("get_decode", "cancel_decode")}
+TO_DEVICE = {"device": ("exclude_device",)}
+TO_TOKEN = {"token": ("revoke_token",)}
+TO_KEY = {"key": ("revoke_key",)}
+
+
+def describe_problems(*slugs: str) -> Responses:
+    """Describe the problems that a call may be answered with, by status."""
+    responses: Responses = {}
+    for problem in problem_types():
+        if problem.slug not in slugs:
+            continue
+        response = responses.setdefault(
+            problem.status,
+            {
+                "description": problem.title,
+                "content": {
+                    PROBLEM_MEDIA_TYPE: {
+                        "schema": {"$ref": "#/components/schemas/Problem"},
+                        "examples": {},
+                    }
+                },
+            },
+        )
+        response["content"][PROBLEM_MEDIA_TYPE]["examples"][problem.slug] = _example(problem)
+        if problem.status in (429, 503) or problem.action is DeviceAction.HOLD:
+            response["headers"] = {
+                "Retry-After": {
+                    "description": "seconds after which to send the request again",
+                    "schema": {"type": "integer"},
+                }
+            }
+    return responses
+
+
+def _example(problem: ProblemType) -> dict[str, Any]:
+    return {
+        "summary": problem.title,
+        "description": problem.explanation,
+        "value": {
+            "type": problem.uri,
+            "title": problem.title,
+            "status": problem.status,
+            "detail": problem.explanation,
+            "rule": problem.explanation,
+        },
+    }
+
+
+def describe_links(*links: Mapping[str, tuple[str, ...]], item: str = "") -> dict[str, Any]:
+    """Describe the operations that an answer leads to; ``item`` is the path of a list's element."""
+    return {
+        "links": {
+            operation: {
+                "operationId": operation,
+                "parameters": {f"path.{parameter}": f"$response.body#{item}/{parameter}_id"},
+            }
+            for link in links
+            for parameter, operations in link.items()
+            for operation in operations
+        }
+    }
+
+
+def answer_conditionally(
+    body: Any, headers: Mapping[str, str], if_none_match: str | None
+) -> Response:
+    """Answer with a body, or with 304 where If-None-Match names the ETag among the headers."""
+    if is_known(headers["ETag"], if_none_match):
+        return answer_not_modified(headers)
+    return JSONResponse(to_document(body), headers=dict(headers))

@@ -1,0 +1,147 @@
+"""`sfumato operator-key | migrate | backup | restore | copy`: work on the database itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aggregator.cli.settings import read_settings
+from aggregator.logs import describe_cause
+from aggregator.records import LOCAL_ACTOR, SystemClock
+from aggregator.services import Services
+from aggregator.services.audit import write_entry
+from aggregator.settings import normalise_database_url
+from aggregator.storage import (
+    Store,
+    back_up_file,
+    copy_database,
+    migrate_database,
+    open_store,
+    path_of,
+    prepare_database,
+)
+from aggregator.storage.engine import mapped_errors
+from aggregator.storage.schema import require_file
+from shared.errors import ConfigError, TransportError, UnpreparedError
+
+
+@asynccontextmanager
+async def open_database(url: str) -> AsyncIterator[Store]:
+    """Open a database for one command; an error names its cause, which may name hosts and users.
+
+    Raises
+    ------
+    ConfigError
+        It is not there, or is of another schema version.
+    TransportError
+        It does not answer.
+    """
+    store = open_store(url)
+    try:
+        yield store
+    except (TransportError, UnpreparedError) as error:
+        if error.__cause__:
+            error.rule = f"{error.rule} ({describe_cause(error)})"
+        raise
+    finally:
+        await store.close()
+
+
+async def create_operator_key(
+    config: Path | None, database_url: str | None, *, name: str, as_json: bool
+) -> None:
+    """Make an operator key and print it."""
+    settings = read_settings(config=config, database_url=database_url)
+    async with open_database(settings.database_url) as store:
+        await prepare_database(store)
+        services = Services(store, SystemClock())
+        secret, record = await services.keys.create(name=name, scope="operator")
+    if as_json:
+        made = {"key": secret, "key_id": record.key_id, "name": name, "scope": record.scope}
+        print(json.dumps(made))
+        return
+    # The key alone is the output, so that a shell can put it in a variable.
+    print(secret)
+    print(
+        f"key {record.key_id} of scope operator for {name}; it is not shown again. The commands "
+        "take it from SFUMATO_KEY.",
+        file=sys.stderr,
+    )
+
+
+async def migrate_tables(
+    config: Path | None, database_url: str | None, *, to: str, new_generation: bool
+) -> None:
+    """Bring the tables to a version of the schema."""
+    settings = read_settings(config=config, database_url=database_url)
+    async with open_database(settings.database_url) as store:
+        if new_generation:
+            # What was restored is there.
+            require_file(store.engine)
+        with mapped_errors():
+            version = await migrate_database(store.engine, to)
+        print(f"schema version {version or 'none'}")
+        if new_generation:
+            await _renew_generation(store)
+
+
+def write_backup(file: Path, config: Path | None, database_url: str | None) -> None:
+    """Back up a SQLite database."""
+    settings = read_settings(config=config, database_url=database_url)
+    n_bytes = back_up_file(path_of(settings.database_url), file)
+    print(f"{file}: {n_bytes} bytes")
+
+
+async def restore_backup(file: Path, config: Path | None, database_url: str | None) -> None:
+    """Make a SQLite database from a backup."""
+    settings = read_settings(config=config, database_url=database_url)
+    target = path_of(settings.database_url)
+    for left in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
+        if left.exists():
+            raise ConfigError(
+                f"{left} exists", field="database", fix="stop every server, and move it away"
+            )
+    # Made ready under another name, so that no server finds it without its new generation.
+    made = target.with_name(target.name + ".restored")
+    made.unlink(missing_ok=True)
+    back_up_file(file, made)
+    try:
+        async with open_database(normalise_database_url(str(made))) as store:
+            await store.require_ready()
+            await _renew_generation(store)
+        made.rename(target)
+    finally:
+        for end in ("", "-wal", "-shm"):
+            made.with_name(made.name + end).unlink(missing_ok=True)
+    print(f"{target}: restored; start the servers")
+
+
+async def copy_into(to: str, config: Path | None, database_url: str | None) -> None:
+    """Copy a database into an empty one."""
+    settings = read_settings(config=config, database_url=database_url)
+    destination = normalise_database_url(to)
+    if destination == settings.database_url:
+        raise ConfigError("is the database itself", field="to", fix="name another")
+    async with (
+        open_database(settings.database_url) as source,
+        open_database(destination) as target,
+    ):
+        for name, count in (await copy_database(source, target)).items():
+            print(f"{name}: {count}")
+        await _renew_generation(target)
+
+
+async def _renew_generation(store: Store) -> None:
+    async with store.begin(write=True) as transaction:
+        generation = await transaction.renew_generation()
+        await write_entry(
+            transaction,
+            now=SystemClock().now(),
+            actor=LOCAL_ACTOR,
+            action="generation.renew",
+            target=generation.hex(),
+        )
+    print(f"generation {generation.hex()}")

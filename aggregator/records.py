@@ -1,0 +1,413 @@
+"""Records: the frozen values between store, services and interfaces; and the clock.
+
+Identities and digests are bytes, times seconds since 1970. Importable by all of `aggregator` except
+settings; imports none of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from learning.estimate.totals import Totals
+from learning.estimate.weighting import SizeMoments, Weights
+
+KeyScope = Literal["operator", "analyst", "enrol"]
+AuditAction = Literal[
+    "key.create",
+    "key.revoke",
+    "study.create",
+    "study.open",
+    "study.close",
+    "study.withdraw",
+    "token.create",
+    "token.revoke",
+    "generation.renew",
+    "device.exclude",
+    "device.revoke",
+]
+LOCAL_ACTOR = "local"
+"""The actor of a command on the database itself, without a key."""
+PageKey = tuple[float, bytes]
+"""The end of a page: the time and identity of its last item."""
+StudyState = Literal["open", "closed", "withdrawn"]
+TokenState = Literal["usable", "used-up", "expired", "revoked"]
+MOST_RANGES = 100
+"""The largest number of listed gaps of a stream; all are counted."""
+DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRecord:
+    """An API key, stored as a SHA-256; ``last_used`` is exact to the minute."""
+
+    key_id: str
+    key_hash: bytes
+    name: str
+    scope: KeyScope
+    created: float
+    last_used: float | None = None
+    revoked: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """An action of an operator.
+
+    Parameters
+    ----------
+    entry_id
+        16 random bytes.
+    actor
+        The identity of a key, or ``LOCAL_ACTOR``.
+    target
+        The identity of the object.
+    details
+        The request; never a secret.
+    """
+
+    entry_id: bytes
+    time: float
+    actor: str
+    action: AuditAction
+    target: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTotals:
+    """Numbers for the metrics; decodes by state, without states that do not occur."""
+
+    n_studies: int
+    n_devices: int
+    decodes: Mapping[str, int]
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970-01-01 UTC."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970-01-01 UTC."""
+        return time.time()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """A study; a withdrawn one stays as a tombstone of its identity.
+
+    Parameters
+    ----------
+    plan, plan_digest
+        The plan's encoding, and the SHA-256 of it.
+    accept_until
+        Until when a closed study accepts late sketches, if it does.
+    version
+        The number of changes of ``state`` and ``accept_until``, from 1.
+    n_sketches, n_records
+        Totals of its sketches; secret numbers of records count 0.
+    """
+
+    study_id: bytes
+    name: str
+    plan: bytes
+    plan_digest: bytes
+    created: float
+    state: StudyState = "open"
+    accept_until: float | None = None
+    version: int = 1
+    n_sketches: int = 0
+    n_records: int = 0
+
+    def accepts_sketches(self, now: float) -> bool:
+        """Return whether a sketch may be stored now."""
+        if self.state == "closed":
+            return self.accept_until is not None and now < self.accept_until
+        return self.state == "open"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRecord:
+    """An enrolment token; ``labels`` are those that its devices must have.
+
+    Its identity is the SHA-256 of the secret, so that a found token can be found in the list.
+    """
+
+    token_hash: bytes
+    study_id: bytes
+    max_uses: int
+    created: float
+    expires: float
+    labels: Mapping[str, str] | None = None
+    uses: int = 0
+    revoked: float | None = None
+
+    def state_at(self, now: float) -> TokenState:
+        """Return whether it can enrol another device now, or why not."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.uses >= self.max_uses:
+            return "used-up"
+        return "expired" if self.expires <= now else "usable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRecord:
+    """An enrolled key.
+
+    Parameters
+    ----------
+    last_seen
+        The time of its last accepted request.
+    public_key
+        The present key; the identity comes from the key that it enrolled with.
+    excluded, reason
+        When an operator excluded it, and why.
+    revoked
+        When an operator revoked it: its sketches stay, and no more are accepted.
+    heartbeat, heartbeat_at
+        The latest heartbeat, and when it arrived by the server's clock.
+    """
+
+    device_id: bytes
+    study_id: bytes
+    public_key: bytes
+    labels: Mapping[str, str]
+    enrolled: float
+    last_seen: float | None = None
+    n_sketches: int = 0
+    excluded: float | None = None
+    reason: str | None = None
+    revoked: float | None = None
+    heartbeat: Mapping[str, Any] | None = None
+    heartbeat_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRecord:
+    """The progress of a stream of a device.
+
+    Parameters
+    ----------
+    n_missing
+        The number of sequence numbers below the last one without a stored sketch.
+    missing
+        The lowest ``MOST_RANGES`` gaps, as first and last number, in ascending order.
+    """
+
+    stream: str
+    last_sequence: int
+    last_slot: int | None
+    n_missing: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetiredKeyRecord:
+    """A retired key of a device, and the sketches that it still verifies.
+
+    Parameters
+    ----------
+    key_id
+        SHA-256 of the public key.
+    successor
+        The ``key_id`` of the key that replaced it.
+    last_sequences
+        The last sketch of each stream that it signed; it verifies no later one.
+    revoked
+        When an operator revoked it; it then verifies only stored sketches.
+    """
+
+    key_id: bytes
+    device_id: bytes
+    public_key: bytes
+    retired: float
+    successor: bytes
+    last_sequences: Mapping[str, int] = field(default_factory=dict)
+    revoked: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchRecord:
+    """A stored sketch without its payload.
+
+    Parameters
+    ----------
+    first_slot, last_slot
+        None for windows by count.
+    n_records
+        None where the number is secret; its noised value ends the payload.
+    header, signature
+        The signed bytes and the device's signature, so that a second party can verify them.
+    """
+
+    sketch_id: bytes
+    study_id: bytes
+    device_id: bytes
+    stream: str
+    sequence: int
+    first_slot: int | None
+    last_slot: int | None
+    n_records: int | None
+    payload_digest: bytes
+    header: bytes
+    signature: bytes
+    received: float
+    state: str = "stored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusalRecord:
+    """The number of sketches of a study that were refused with one problem."""
+
+    problem: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The sketches of a study with all slots inside a range, of devices with some labels.
+
+    A bound that is None does not restrict. Other labels may have any value.
+    """
+
+    first_slot: int | None = None
+    last_slot: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def matches_labels(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a device with these labels is in the selection."""
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SketchTotals(Totals):
+    """The exact sums over a selection, with the identity of the selected sketches.
+
+    Parameters
+    ----------
+    devices
+        Bit i, the lowest of the first byte first, is set for the i-th device of the study.
+    members
+        A digest of the set of sketches, see :mod:`aggregator.storage.sums.cells`.
+    """
+
+    n_devices: int
+    members: bytes
+    devices: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcludedSketches:
+    """The numbers of sketches of an excluded device.
+
+    Parameters
+    ----------
+    n_subtracted
+        Taken out of all sums.
+    n_kept
+        Still in sums, because their payloads were dropped before.
+    """
+
+    n_subtracted: int
+    n_kept: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotRecord:
+    """A frozen weighted global sketch, with its inputs.
+
+    Parameters
+    ----------
+    weight_a, weight_b
+        The weight of a sketch of n records is ``a n + b n^2``. Stored, so that it is the same in
+        every release and on every machine.
+    snr, signal_energy, noise_energy
+        Under these weights.
+    n_records, n_records_error
+        Exact, with an error of 0; or, with secret numbers, an estimate and its standard error.
+    second_moment, third_moment
+        Sums over sketches of n^2 and n^3; either may need more than 64 bits.
+    sums, size_sums
+        As in :class:`SketchTotals`, int64, little-endian.
+    devices
+        As in :class:`SketchTotals`.
+    """
+
+    snapshot_id: bytes
+    study_id: bytes
+    digest: bytes
+    selection: Mapping[str, Any]
+    weighting: str
+    n_sketches: int
+    n_devices: int
+    n_records: int
+    snr: float
+    signal_energy: float
+    noise_energy: float
+    second_moment: int
+    third_moment: int
+    weight_a: float
+    weight_b: float
+    sums: bytes
+    size_sums: bytes
+    created: float
+    n_records_error: float = 0.0
+    devices: bytes = b""
+
+    @property
+    def moments(self) -> SizeMoments:
+        """The moments of the numbers of records."""
+        return SizeMoments(
+            n_sketches=self.n_sketches,
+            first=self.n_records,
+            second=self.second_moment,
+            third=self.third_moment,
+        )
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that were chosen when it was made."""
+        return Weights(a=self.weight_a, b=self.weight_b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeRecord:
+    """A decode and its lease.
+
+    Parameters
+    ----------
+    decoder, solver, settings
+        The decoder's name, the name with its version, and all its settings.
+    lease_token, lease_expires, attempts
+        The token is random and new for each attempt: only its holder may write. After the expiry
+        any worker may take the decode.
+    """
+
+    decode_id: bytes
+    study_id: bytes
+    snapshot_id: bytes
+    n_clusters: int
+    decoder: str
+    solver: str
+    settings: Mapping[str, Any]
+    seed: int
+    created: float
+    state: DecodeState = "queued"
+    progress: float = 0.0
+    started: float | None = None
+    finished: float | None = None
+    result: Mapping[str, Any] | None = None
+    problem: Mapping[str, Any] | None = None
+    lease_token: bytes | None = None
+    lease_expires: float | None = None
+    attempts: int = 0

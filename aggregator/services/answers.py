@@ -1,0 +1,133 @@
+"""The inverse problem of a snapshot; solutions and privacy promises as JSON bodies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+from aggregator.records import SnapshotRecord
+from aggregator.services.snapshots import decode_size_sums, decode_sums
+from learning.decoding.problem import DecodingProblem
+from learning.decoding.solution import Solution
+from learning.decoding.verdict import Verdict
+from learning.estimate.posing import pose_problem
+from learning.estimate.totals import Totals
+from learning.planning.quality import predict_quality
+from shared.plan import SketchPlan, make_statement
+from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.results import (
+    BandBody,
+    ChoiceBody,
+    DimensionBody,
+    EvidenceBody,
+    MixtureBody,
+    PersonBody,
+    PrivacyBody,
+    PromiseBody,
+    PublicFactBody,
+    QualityBody,
+    ResultBody,
+    VerdictBody,
+)
+
+B = TypeVar("B")
+
+
+def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
+    """Pose the inverse problem of a snapshot.
+
+    Raises
+    ------
+    DecodingError
+        The number of clusters does not suit the sketch, or the sketch is not a plausible one.
+    """
+    return pose_problem(
+        plan,
+        Totals(
+            sums=decode_sums(snapshot),
+            size_sums=decode_size_sums(snapshot),
+            moments=snapshot.moments,
+        ),
+        snapshot.weights,
+        noise_energy=snapshot.noise_energy,
+        signal_energy=snapshot.signal_energy,
+        n_clusters=n_clusters,
+    )
+
+
+def describe_solution(
+    plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
+) -> ResultBody:
+    """Return a solution as a body, with its quality, verdict and privacy promise."""
+    quality = predict_quality(
+        snr=snapshot.snr,
+        n_frequencies=plan.n_frequencies,
+        n_clusters=len(solution.weights),
+        n_dimensions=plan.n_dimensions,
+    )
+    verdict, evidence = solution.verdict, solution.evidence
+    return ResultBody(
+        dimensions=[DimensionBody(name=d.name, unit=d.unit) for d in plan.dimensions],
+        centroids=solution.centroids.tolist(),
+        weights=solution.weights.tolist(),
+        spreads=None if solution.spreads is None else solution.spreads.tolist(),
+        mixture=_to_body(MixtureBody, solution.mixture),
+        choice=_to_body(ChoiceBody, solution.choice),
+        residual=float(solution.residual),
+        noise_floor=float(solution.noise_floor),
+        at_noise_floor=solution.at_noise_floor,
+        decoder=solution.solver.partition("/")[0],
+        decoder_version=read_version(solution.solver),
+        n_replicates=solution.n_replicates,
+        agreement=solution.agreement,
+        warnings=list(solution.warnings),
+        snr=snapshot.snr,
+        quality=make_body(QualityBody, quality, statement=quality.describe()),
+        verdict=_to_body(VerdictBody, verdict),
+        band=None if verdict is None else _describe_band(verdict),
+        evidence=_to_body(EvidenceBody, evidence),
+        resolved=None if evidence is None else evidence.resolved.tolist(),
+        privacy=describe_promise(plan),
+        seconds=seconds,
+    )
+
+
+def read_version(solver: str) -> int:
+    """Return the version in the name of a solver, such as 2 in ``mixture/2``."""
+    return int(solver.partition("/")[2])
+
+
+def _describe_band(verdict: Verdict) -> BandBody:
+    high = verdict.high if math.isfinite(verdict.high) else None
+    return BandBody(low=verdict.low, high=high, statement=verdict.describe_band())
+
+
+def _to_body(declared: type[B], value: Any) -> B | None:
+    return None if value is None else make_body(declared, value)
+
+
+def describe_promise(plan: SketchPlan) -> PromiseBody:
+    """Return the guarantee of a plan, which goes with every result."""
+    statement = make_statement(plan)
+    most = plan.max_records_per_person
+    return PromiseBody(
+        epsilon=str(plan.release.epsilon),
+        delta=str(plan.release.delta),
+        neighbouring=plan.release.neighbouring,
+        mechanism=plan.release.mechanism,
+        scale=str(plan.release.scale),
+        statement=statement.describe(),
+        max_records_per_person="unknown" if most is None else most,
+        people=[read_body(PersonBody, person) for person in statement.people_to_json()],
+    )
+
+
+def describe_privacy(plan: SketchPlan) -> PrivacyBody:
+    """Return the privacy statement of a study: its promise, and the limits of the promise."""
+    statement = make_statement(plan)
+    return PrivacyBody(
+        **vars(describe_promise(plan)),
+        public=[make_body(PublicFactBody, fact) for fact in statement.public],
+        unprotected=list(statement.unprotected),
+        warnings=list(statement.cautions),
+    )

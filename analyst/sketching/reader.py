@@ -1,0 +1,121 @@
+"""The records of one file, in order, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+
+from shared.core import Records
+from shared.core.parallel import map_in_order
+from shared.errors import ConfigError
+from shared.reading import (
+    BOM,
+    MAX_LINE_BYTES,
+    Block,
+    Fields,
+    LineCutter,
+    WatchedFile,
+    make_parser,
+    open_rows,
+)
+
+BLOCK_BYTES = 1 << 22
+
+
+LINE_FORMATS = (".csv", ".jsonl")
+ROW_FORMATS = (".npy", ".parquet")
+
+
+class RecordReader:
+    """The records of one file, in order, once; the name of the file says its format.
+
+    Attributes
+    ----------
+    n_records
+        Records in the file; None where that is not known before they are read.
+    bytes_read
+        Bytes of the file that were read so far; an estimate for files of rows.
+
+    Raises
+    ------
+    ConfigError, RecordError
+        The format is unknown, or the file is not of it; or a column is missing.
+    """
+
+    def __init__(self, file: WatchedFile, fields: Fields) -> None:
+        self._file = file
+        self.bytes_read = 0
+        self.n_records: int | None = None
+        suffix = file.path.suffix.lower()
+        if suffix in LINE_FORMATS:
+            self._parser = make_parser(suffix[1:], fields, use_arrow=True)
+            if self._parser.needs_header:
+                name, end, _ = file.read(MAX_LINE_BYTES + 1).partition(b"\n")
+                self._parser.read_header((name + end).removeprefix(BOM), str(file.path))
+                self.bytes_read = len(name + end)
+        elif suffix in ROW_FORMATS:
+            self._rows = open_rows(suffix[1:], file, fields)
+            self.n_records = self._rows.n_records
+        else:
+            raise ConfigError(
+                f"ends with none of {', '.join(LINE_FORMATS + ROW_FORMATS)}",
+                field=str(file.path),
+                fix="name the file by its format, or convert it",
+            )
+
+    def batches(self, n_threads: int) -> Generator[Records, None, None]:
+        """Yield all records, in order; ``n_threads`` help to read them.
+
+        Raises
+        ------
+        RecordError
+            The file is damaged, or shrinks meanwhile.
+        """
+        if self.n_records is None:
+            parsed = map_in_order(self._parser.parse_values, self._cut(), n_threads=n_threads)
+            with closing(parsed) as found:
+                yield from found
+            return
+        n_read = 0
+        for table in self._rows.tables(n_threads=n_threads):
+            n_read += len(table.values)
+            self.bytes_read = self._file.size * n_read // self.n_records
+            yield table.values
+
+    def _cut(self) -> Iterator[Block]:
+        cutter = LineCutter(offset=self.bytes_read, n_lines=int(self.bytes_read > 0))
+        for chunk in self._file.chunks(BLOCK_BYTES, self.bytes_read):
+            block = cutter.feed(chunk)
+            self.bytes_read += len(chunk)
+            if block is not None:
+                yield block
+        last = cutter.finish()
+        if last is not None:
+            yield last
+
+
+def choose_fields(dimensions: Sequence[str], options: Sequence[str] = ()) -> Fields:
+    """Return the fields that ``dimension=column`` options name; the plan names all others.
+
+    Raises
+    ------
+    ConfigError
+        An option has another form, or names no dimension, or one that has a column already.
+    """
+    given: dict[str, str] = {}
+    for option in options:
+        dimension, equals, column = option.partition("=")
+        if not equals or not column or dimension not in dimensions or dimension in given:
+            raise ConfigError(
+                f"must be DIMENSION=COLUMN, once a dimension, and is {option!r}",
+                field="--column",
+                fix=f"the plan's dimensions are {', '.join(dimensions)}",
+            )
+        given[dimension] = column
+    return Fields(
+        values=tuple(given.get(name, name) for name in dimensions),
+        are_chosen=bool(given),
+        advice="name the column with --column DIMENSION=COLUMN, or correct the header; in CSV it "
+        "is one line of UTF-8, and columns are separated by commas",
+        shows_header=True,
+    )

@@ -1,0 +1,35 @@
+"""Read records from files: CSV, JSON lines, ``.npy`` and Parquet.
+
+The agent and ``sfumato sketch`` both read through this package, so that the same bytes are the same
+records to both. Lines of text are cut into blocks, which resume at a byte offset and can be parsed
+in parallel; files of rows resume at a row.
+
+Guarantees
+----------
+Every line behind the header, and every row, is one record. What a record becomes depends on its own
+bytes, the header and the schema, never on another record. A record that cannot be used keeps its
+place, with NaN for each value that cannot be read.
+"""
+
+from shared.reading.files import WatchedFile, naming, open_regular
+from shared.reading.interface import LineParser, RowFile, make_parser, open_rows
+from shared.reading.lines import BOM, MAX_LINE_BYTES, Block, LineCutter
+from shared.reading.records import Fields, RecordTable, TimeField, join_tables
+
+__all__ = [
+    "BOM",
+    "MAX_LINE_BYTES",
+    "Block",
+    "Fields",
+    "LineCutter",
+    "LineParser",
+    "RecordTable",
+    "RowFile",
+    "TimeField",
+    "WatchedFile",
+    "join_tables",
+    "make_parser",
+    "naming",
+    "open_regular",
+    "open_rows",
+]

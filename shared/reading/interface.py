@@ -1,0 +1,125 @@
+"""The interfaces of formats: lines of text, and files of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from shared.core import Records
+from shared.core.masks import BLOCK_RECORDS
+from shared.reading.files import WatchedFile
+from shared.reading.lines import Block
+from shared.reading.records import Fields, RecordTable
+
+
+class LineParser(Protocol):
+    """Turns blocks of lines into records, in any order, on any thread.
+
+    Guarantees
+    ----------
+    Every line behind the header is one record, whatever it holds, and what it becomes depends on no
+    other line but the header. Its time and id depend on nothing behind them in their line.
+    """
+
+    @property
+    def needs_header(self) -> bool:
+        """True if the first line names the columns, and was not seen yet."""
+        ...
+
+    @property
+    def caveats(self) -> list[str]:
+        """Warnings for the owner about fields that can disturb the time or id of their record."""
+        ...
+
+    def read_header(self, line: bytes, where: str) -> None:
+        """Learn the columns from the first line, or raise ``RecordError``."""
+        ...
+
+    def parse(self, block: Block) -> RecordTable:
+        """Return as many records as there are lines."""
+        ...
+
+    def parse_values(self, block: Block) -> Records:
+        """Return the values of ``parse``, perhaps faster; an infinite one may stand for NaN."""
+        ...
+
+
+class RowFile(Protocol):
+    """A file that states the number and the types of its rows; each row is a record.
+
+    Guarantees
+    ----------
+    What a row becomes depends on no other row.
+    """
+
+    @property
+    def n_records(self) -> int:
+        """Number of rows."""
+        ...
+
+    def tables(
+        self, *, first: int = 0, most_rows: int = BLOCK_RECORDS, n_threads: int = 1
+    ) -> Iterator[RecordTable]:
+        """Yield the records from row ``first`` on, at most ``most_rows``, a power of two, a table.
+
+        Raises
+        ------
+        RecordError
+            The file is damaged, or shrinks meanwhile.
+        """
+        ...
+
+
+def make_parser(
+    form: str,
+    fields: Fields,
+    *,
+    encoding: str = "utf-8",
+    delimiter: str = ",",
+    header: Sequence[str] = (),
+    use_arrow: bool = False,
+) -> LineParser:
+    """Return a new parser of one file of ``csv``, or of JSON lines; see ``CsvParser``."""
+    # Only what is used is imported: a device is small.
+    if form == "csv":
+        from shared.reading.csv_lines import CsvParser  # noqa: PLC0415
+
+        return CsvParser(
+            fields, encoding=encoding, delimiter=delimiter, header=header, use_arrow=use_arrow
+        )
+    from shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
+
+    return JsonLinesParser(fields, encoding=encoding)
+
+
+def open_rows(form: str, file: WatchedFile, fields: Fields) -> RowFile:
+    """Return the rows of an open file, ``npy`` or ``parquet``.
+
+    Raises
+    ------
+    ConfigError
+        pyarrow is not installed, and the format needs it.
+    RecordError
+        The file is of another format, or cut short; or a column is missing or holds no numbers.
+    """
+    if form == "npy":
+        from shared.reading.npy import NpyRows  # noqa: PLC0415
+
+        return NpyRows(file, fields)
+    from shared.reading.parquet import ParquetRows  # noqa: PLC0415
+
+    return ParquetRows(file, fields)
+
+
+_TABLE_BYTES = 1 << 23
+
+
+def choose_rows(most_rows: int, bytes_per_record: int) -> int:
+    """Return how many rows to read at a time: ``most_rows``, halved until they fit into memory.
+
+    Then no table crosses the boundary of a block of masks, where a masked sketch starts anew.
+    """
+    rows = most_rows
+    while rows > 1 and rows * bytes_per_record > _TABLE_BYTES:
+        rows //= 2
+    return rows

@@ -1,0 +1,118 @@
+"""Parse lines of JSON: one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from shared.core import Records
+from shared.errors import RecordError
+from shared.reading.intact import SCAN_ERRORS, find_intact
+from shared.reading.lines import MAX_LINE_BYTES, Block
+from shared.reading.records import NAN, Fields, RecordTable
+
+_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs
+_SPACE = " \t\r\n"
+
+
+class _BrokenRecord(dict[str, Any]):
+    """Public fields of a record that is no object; it has no values."""
+
+
+class JsonLinesParser:
+    """The records of lines of JSON; see ``LineParser``.
+
+    A field is a key, or keys of nested objects with dots between. Numbers may be text; any other
+    value cannot be sketched.
+    """
+
+    needs_header = False
+
+    def __init__(self, fields: Fields, *, encoding: str = "utf-8") -> None:
+        self._fields = fields
+        self._encoding = encoding
+        # What a line spells more than once, or with escapes, may name a public field twice.
+        keys = {key for name in fields.public for key in (name, *name.split("."))}
+        self._spellings = [f'"{key}"' for key in sorted(keys)]
+
+    @property
+    def caveats(self) -> list[str]:
+        """See ``LineParser``."""
+        return [
+            f"the member {name!r} is read from the front of each object: let the program that "
+            "writes the records put it first, because damage before it leaves it unreadable"
+            for name in self._fields.public
+        ]
+
+    def read_header(self, line: bytes, where: str) -> None:
+        """Refuse: there is none."""
+        raise RecordError("JSON lines have no header", field=where)
+
+    def parse_values(self, block: Block) -> Records:
+        """See ``LineParser``."""
+        return self.parse(block).values
+
+    def parse(self, block: Block) -> RecordTable:
+        """See ``LineParser``."""
+        return self.parse_records(block.lines())
+
+    def parse_records(self, records: Sequence[bytes]) -> RecordTable:
+        """Return as many records as are given, each the bytes of one object or of anything."""
+        # Bytes that are no text matter to their own member alone.
+        texts = [record[:MAX_LINE_BYTES].decode(self._encoding, "replace") for record in records]
+        items = [
+            _BrokenRecord() if len(record) > MAX_LINE_BYTES else _read_item(text)
+            for record, text in zip(records, texts, strict=True)
+        ]
+        public = self._fields.public
+        # Where every record has each public field, and all of them together no more of it than
+        # there are records, none has one twice.
+        if not self._is_plain("\n".join(texts), len(texts)) or not all(
+            name in item for name in public for item in items
+        ):
+            for item, text in zip(items, texts, strict=True):
+                if type(item) is _BrokenRecord or not self._is_plain(text, 1):
+                    item.update({name: find_intact(text, name) for name in public})
+        damaged = {i: "line" for i, item in enumerate(items) if type(item) is _BrokenRecord}
+        columns = [_take_column(items, name) for name in self._fields.names]
+        for column in columns[: len(self._fields.values)]:
+            for i in damaged:
+                column[i] = NAN
+        return self._fields.make_table(columns, damaged)
+
+    def _is_plain(self, text: str, n_records: int) -> bool:
+        """Return whether each public field is spelled at most once a record, on the average."""
+        if any("." in name for name in self._fields.public):
+            # Nested fields have two spellings, so that counting each tells nothing.
+            return False
+        return not self._spellings or (
+            "\\" not in text and all(text.count(key) <= n_records for key in self._spellings)
+        )
+
+
+def _read_item(text: str) -> dict[str, Any]:
+    """Return the object that a text is; an empty one that is marked if it is none."""
+    text = text.strip(_SPACE)
+    try:
+        item, end = _scan(text, 0)
+    except SCAN_ERRORS:
+        return _BrokenRecord()
+    return item if end == len(text) and type(item) is dict else _BrokenRecord()
+
+
+def _take_column(items: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    try:
+        return [item[name] for item in items]
+    except KeyError:
+        path = name.split(".")
+        return [_find(item, name, path) for item in items]
+
+
+def _find(item: dict[str, Any], name: str, path: list[str]) -> object:
+    if name in item:
+        return item[name]
+    found: object = item
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,159 @@
+"""NumPy files: an array of records, or a structured array with a field a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core import Columns, Records
+from shared.core.masks import BLOCK_RECORDS
+from shared.errors import RecordError
+from shared.reading.files import WatchedFile, naming
+from shared.reading.interface import choose_rows
+from shared.reading.records import (
+    NAN,
+    PER_SECOND,
+    Fields,
+    RecordTable,
+    TimeField,
+    keep_plausible,
+    make_table,
+)
+
+_SKETCHED = (np.dtype(np.float64), np.dtype(np.float32))
+_SAVE_AGAIN = "write it with numpy.save and copy it whole"
+
+
+class NpyRows:
+    """The rows of an ``.npy`` file: shape ``(n, d)`` in either order, or structured ``(n,)``.
+
+    Values that are neither float64 nor float32 are converted to float64; a time is a number or a
+    ``datetime64``. See ``RowFile``.
+
+    Raises
+    ------
+    RecordError
+        No NumPy file, cut short, or of a shape or type that the fields do not fit.
+    """
+
+    def __init__(self, file: WatchedFile, fields: Fields) -> None:
+        self._file, self._fields = file, fields
+        self._read_header()
+        if self._type.names is None:
+            self._require_matrix()
+            self._require_numbers(self._type, "the array")
+        else:
+            self._require_fields(self._type.names)
+        self.n_records: int = self._shape[0]
+
+    def tables(
+        self, *, first: int = 0, most_rows: int = BLOCK_RECORDS, n_threads: int = 1
+    ) -> Iterator[RecordTable]:
+        """See ``RowFile``; reading takes one thread."""
+        rows = choose_rows(most_rows, self._bytes_per_record)
+        for start in range(first, self.n_records, rows):
+            yield self._read_table(start, min(rows, self.n_records - start))
+
+    def _read_table(self, start: int, count: int) -> RecordTable:
+        if self._type.names is not None:
+            rows: NDArray[np.void] = self._read_values(count, start * self._type.itemsize)
+            columns = Columns(tuple(_to_float(rows[name]) for name in self._fields.values))
+            time = self._fields.time
+            return make_table(columns, None if time is None else _to_times(rows[time.name], time))
+        n, d = self._shape
+        values: Records
+        if self._is_fortran:
+            places = [(j * n + start) * self._type.itemsize for j in range(d)]
+            values = Columns(tuple(_to_float(self._read_values(count, p)) for p in places))
+        else:
+            place = start * d * self._type.itemsize
+            values = _to_float(self._read_values(count * d, place)).reshape(count, d)
+        return make_table(values)
+
+    def _read_values(self, count: int, place: int) -> NDArray[Any]:
+        values: NDArray[Any] = np.empty(count, dtype=self._type)
+        # Fresh memory every time: the sketching threads still hold the tables before.
+        self._file.fill(values.view(np.uint8).data, self._offset + place)
+        return values
+
+    def _read_header(self) -> None:
+        """Let NumPy read the header: it maps the file for that, and no page of it is touched."""
+        path = self._file.path
+        try:
+            with naming(path):
+                array = np.lib.format.open_memmap(path, mode="r")
+        except ValueError as error:
+            raise self._refuse(
+                f"is not a NumPy file of numbers, or is cut short ({error})", _SAVE_AGAIN
+            ) from error
+        self._offset = int(array.offset)
+        self._shape, self._type = array.shape, array.dtype
+        self._is_fortran = array.ndim == 2 and not array.flags.c_contiguous
+        self._bytes_per_record = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=int))
+        expected = self._offset + array.nbytes
+        if self._file.size != expected:
+            raise self._refuse(
+                f"has {self._file.size} bytes, and its header says {expected}", _SAVE_AGAIN
+            )
+        # What NumPy opened by name must be what is being read.
+        self._file.require_unchanged()
+
+    def _require_matrix(self) -> None:
+        d = len(self._fields.values)
+        if len(self._shape) != 2 or self._shape[1] != d:
+            raise self._refuse(
+                f"must have shape (n, {d}), one column a dimension of the plan in its order, and "
+                f"has {self._shape}",
+                "save the array in that shape, or as a structured array with named fields",
+            )
+        if self._fields.are_chosen or self._fields.public:
+            raise self._refuse(
+                "has no column names to choose from",
+                "name no columns: they are the plan's dimensions in their order; or save a "
+                "structured array with named fields",
+            )
+
+    def _require_fields(self, header: tuple[str, ...]) -> None:
+        if len(self._shape) != 1:
+            raise self._refuse(
+                f"must have shape (n,) as a structured array and has {self._shape}",
+                "save one element a record",
+            )
+        self._fields.find(header, str(self._file.path))
+        for name in self._fields.values:
+            self._require_numbers(self._type[name], f"the field {name}")
+        if self._fields.time is not None:
+            name = self._fields.time.name
+            kind = self._type[name]
+            if kind.kind != "M" or np.datetime_data(kind) not in {(u, 1) for u in PER_SECOND}:
+                self._require_numbers(kind, f"the field {name}")
+
+    def _require_numbers(self, kind: np.dtype[np.generic], what: str) -> None:
+        if kind.kind not in "iuf" or kind.shape:
+            raise self._refuse(
+                f"{what} must hold one number a value and holds {kind}",
+                "convert it to float64 or float32 before saving",
+            )
+
+    def _refuse(self, rule: str, fix: str) -> RecordError:
+        return RecordError(rule, field=str(self._file.path), fix=fix)
+
+
+def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
+    if column.dtype.kind != "M":
+        return time.convert(_to_float(column))
+    unit, _ = np.datetime_data(column.dtype)
+    ticks = column.astype(np.int64)
+    seconds = keep_plausible((ticks // 1000 if unit == "ns" else ticks) / PER_SECOND[unit])
+    return np.where(np.isnat(column), NAN, seconds)
+
+
+def _to_float(values: NDArray[Any]) -> NDArray[np.floating]:
+    """Return the values as they are, or as float64 where no engine takes their type."""
+    if values.dtype in _SKETCHED:
+        return values
+    with np.errstate(over="ignore"):  # a longer double's infinity cannot be sketched
+        return values.astype(np.float64)

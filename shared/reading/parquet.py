@@ -1,0 +1,166 @@
+"""Parquet files, through pyarrow, which only some files need."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core import Columns
+from shared.core.masks import BLOCK_RECORDS
+from shared.errors import ConfigError, RecordError
+from shared.reading.files import WatchedFile
+from shared.reading.interface import choose_rows
+from shared.reading.records import (
+    PER_SECOND,
+    Fields,
+    RecordTable,
+    TimeField,
+    keep_plausible,
+    make_table,
+)
+
+_BUFFER_BYTES = 1 << 20
+
+
+def find_pyarrow(module: str) -> Any | None:
+    """Return a module of pyarrow, or None where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        return None
+
+
+class ParquetRows:
+    """The rows of a Parquet file; only the columns that are needed are read. See ``RowFile``.
+
+    Integers, floating-point numbers and decimals are values; times may be timestamps, text or
+    numbers.
+
+    Raises
+    ------
+    ConfigError
+        pyarrow is not installed.
+    RecordError
+        No Parquet file, or damaged; or a column is missing or holds no numbers.
+    """
+
+    def __init__(self, file: WatchedFile, fields: Fields) -> None:
+        self._file, self._fields = file, fields
+        self._arrow = _require_pyarrow("pyarrow", str(file.path))
+        self._compute = _require_pyarrow("pyarrow.compute", str(file.path))
+        parquet = _require_pyarrow("pyarrow.parquet", str(file.path))
+        with self._naming():
+            # Without read-ahead, through a buffer a column: a row group may be as large as the
+            # file, and would be held in memory otherwise.
+            self._parquet = parquet.ParquetFile(
+                file.path, memory_map=False, pre_buffer=False, buffer_size=_BUFFER_BYTES
+            )
+            schema = self._parquet.schema_arrow
+        # What pyarrow opened by name must be what is being read.
+        file.require_unchanged()
+        self.n_records: int = self._parquet.metadata.num_rows
+        fields.find(list(schema.names), str(file.path))
+        for name in fields.values:
+            self._require_numbers(name, schema.field(name).type)
+
+    def tables(
+        self, *, first: int = 0, most_rows: int = BLOCK_RECORDS, n_threads: int = 1
+    ) -> Iterator[RecordTable]:
+        """See ``RowFile``; pyarrow decodes columns on ``n_threads`` threads."""
+        if n_threads > 1:
+            self._arrow.set_cpu_count(n_threads)
+        metadata, names = self._parquet.metadata, self._fields.names
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        ends = np.cumsum([0, *sizes])
+        # The group in which the next row lies, and how many of its rows were read.
+        group = int(np.searchsorted(ends, first, side="right")) - 1
+        n_skipped, n_read = first - int(ends[group]), first
+        with self._naming():
+            batches = self._parquet.iter_batches(
+                batch_size=choose_rows(most_rows, 8 * len(names)),
+                row_groups=list(range(group, len(sizes))),
+                columns=list(dict.fromkeys(names)),
+                use_threads=n_threads > 1,
+            )
+            for batch in batches:
+                fresh = batch.slice(n_skipped)
+                n_skipped = max(0, n_skipped - batch.num_rows)
+                n_read += fresh.num_rows
+                if fresh.num_rows:
+                    yield self._make_table(fresh)
+        if n_read != self.n_records:
+            raise RecordError(
+                f"holds {n_read} records, and its footer says {self.n_records}",
+                field=str(self._file.path),
+                fix="write the file again",
+            )
+
+    def _make_table(self, batch: Any) -> RecordTable:
+        values = Columns(tuple(self._to_numbers(batch.column(n)) for n in self._fields.values))
+        time = self._fields.time
+        return make_table(
+            values, None if time is None else self._to_times(batch.column(time.name), time)
+        )
+
+    def _to_numbers(self, column: Any) -> NDArray[np.floating]:
+        """Return a column of numbers, without a copy where it can be; NaN for a null."""
+        if column.type not in (self._arrow.float64(), self._arrow.float32()):
+            column = self._compute.cast(column, self._arrow.float64(), safe=False)
+        numbers: NDArray[np.floating] = column.to_numpy(zero_copy_only=False)
+        return numbers
+
+    def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
+        kind, types = column.type, self._arrow.types
+        if types.is_timestamp(kind):
+            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
+            whole = column.cast(self._arrow.int64())
+            if kind.unit == "ns":
+                whole = self._compute.divide(whole, 1000)
+            return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
+        if types.is_string(kind) or types.is_large_string(kind):
+            # As bytes: not every writer sees to it that text is text.
+            raw = column.cast(self._arrow.large_binary()).to_pylist()
+            return time.read_all([(text or b"").decode("utf-8", "replace") for text in raw])
+        if not self._is_number(kind):
+            return np.full(len(column), np.nan)
+        return time.convert(self._to_numbers(column))
+
+    def _is_number(self, kind: Any) -> bool:
+        types = self._arrow.types
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+    def _require_numbers(self, name: str, kind: Any) -> None:
+        if not self._is_number(kind):
+            raise RecordError(
+                f"must hold numbers and holds {kind}",
+                field=name,
+                fix="convert the column to a floating-point type",
+            )
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError) as error:
+            # Without pyarrow's own words, which may name the row where it failed.
+            raise RecordError(
+                "cannot be read as Parquet",
+                field=str(self._file.path),
+                fix="write the file again and copy it whole",
+            ) from error
+
+
+def _require_pyarrow(module: str, path: str) -> Any:
+    found = find_pyarrow(module)
+    if found is None:
+        raise ConfigError(
+            "needs pyarrow, which is not installed here",
+            field=path,
+            fix="install it: pip install 'sfumato[parquet]'",
+        )
+    return found

@@ -1,0 +1,252 @@
+"""The definition of a record: which fields are read, and what is a number or a time in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core import Columns, Records
+from shared.errors import RecordError
+
+NAN = math.nan
+EARLIEST, LATEST = -62135596800.0, 253402300800.0
+"""The years 1 to 9999: a time beyond them cannot be used."""
+PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
+"""Units of timestamps; nanoseconds are cut to microseconds, which floats hold."""
+
+
+def read_number(text: str) -> float:
+    """Return a finite decimal number, or NaN; spaces around it are ignored."""
+    # float() takes "1_000" and digits of other scripts, which no other program would write.
+    if "_" in text or not text.isascii():
+        return NAN
+    try:
+        number = float(text)
+    except ValueError:
+        return NAN
+    return number if math.isfinite(number) else NAN
+
+
+def read_numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return ``read_number`` of each text."""
+    joined = "".join(texts)
+    if "_" not in joined and joined.isascii():
+        with suppress(ValueError):
+            return _keep_finite(np.fromiter(map(float, texts), np.float64, len(texts)))
+    return np.fromiter(map(read_number, texts), np.float64, len(texts))
+
+
+def read_value(value: object) -> float:
+    """Return a finite number from a number or text, or NaN; truth values are no numbers."""
+    if isinstance(value, str):
+        return read_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NAN
+    try:
+        number = float(value)
+    except OverflowError:
+        return NAN
+    return number if math.isfinite(number) else NAN
+
+
+def read_values(values: Sequence[object]) -> NDArray[np.float64]:
+    """Return ``read_value`` of each value."""
+    # Truth values are of another type.
+    if {float, int}.issuperset(map(type, values)):
+        with suppress(OverflowError):
+            return _keep_finite(np.array(values, dtype=np.float64))
+    return np.fromiter(map(read_value, values), np.float64, len(values))
+
+
+def _keep_finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    numbers[~np.isfinite(numbers)] = NAN
+    return numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeField:
+    """The field that holds a record's time, read as seconds since 1970-01-01 UTC.
+
+    Parameters
+    ----------
+    name
+        Of the field.
+    unix_scale
+        Units of a number in a second.
+    parse
+        Reads text of another format, or raises ``ValueError`` or ``OverflowError``. Then numbers
+        are no times.
+    """
+
+    name: str
+    unix_scale: float = 1.0
+    parse: Callable[[str], datetime] | None = None
+
+    def read(self, value: object) -> float:
+        """Return the time that a value states, or NaN."""
+        if self.parse is None:
+            seconds = read_value(value) / self.unix_scale
+        elif isinstance(value, str):
+            try:
+                seconds = self.parse(value).timestamp()
+            except (ValueError, OverflowError):
+                return NAN
+        else:
+            return NAN
+        return seconds if EARLIEST <= seconds < LATEST else NAN
+
+    def read_all(self, values: Sequence[object]) -> NDArray[np.float64]:
+        """Return ``read`` of each value."""
+        if self.parse is None:
+            return self.convert(read_values(values))
+        return np.fromiter(map(self.read, values), np.float64, len(values))
+
+    def convert(self, numbers: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return ``read`` of each number."""
+        if self.parse is not None:
+            return np.full(len(numbers), NAN)
+        return keep_plausible(numbers / self.unix_scale)
+
+
+def keep_plausible(seconds: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the times that lie in the years 1 to 9999, and NaN for others."""
+    return np.where((seconds >= EARLIEST) & (seconds < LATEST), seconds, NAN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordTable:
+    """Some records, in order.
+
+    Parameters
+    ----------
+    values
+        n records of d values, in the units of the source; a record that has a NaN or an infinite
+        value cannot be sketched.
+    timestamps
+        Shape ``(n,)``, seconds since 1970-01-01 UTC; NaN when unreadable.
+    ids
+        Shape ``(n,)``; NaN when unreadable, or when no field is an id.
+    damaged
+        Records that cannot be split into fields, and what is wrong with each.
+    """
+
+    values: Records
+    timestamps: NDArray[np.float64]
+    ids: NDArray[np.float64]
+    damaged: Mapping[int, str] = field(default_factory=dict)
+
+    def to_matrix(self) -> NDArray[np.float64]:
+        """Return the values with shape ``(n, d)``, float64; NaN for each that is not finite."""
+        if isinstance(self.values, Columns):
+            return _keep_finite(self.values.to_array())
+        return _keep_finite(self.values.astype(np.float64, copy=False))
+
+
+def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
+    """Return the records of all tables, in order; at least one table."""
+    if len(tables) == 1:
+        return tables[0]
+    damaged, n_records = {}, 0
+    for table in tables:
+        damaged.update({n_records + i: what for i, what in table.damaged.items()})
+        n_records += len(table.values)
+    return RecordTable(
+        values=join_records([table.values for table in tables]),
+        timestamps=np.concatenate([table.timestamps for table in tables]),
+        ids=np.concatenate([table.ids for table in tables]),
+        damaged=damaged,
+    )
+
+
+def join_records(parts: Sequence[Records]) -> NDArray[np.floating]:
+    """Return the records of all parts, in order, as one array."""
+    return np.concatenate([p.to_array() if isinstance(p, Columns) else p for p in parts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """The fields that are read of each record.
+
+    Parameters
+    ----------
+    values
+        The field of each dimension, in the plan's order.
+    time, identity
+        The fields that hold its time and its id, which are public; None if there is none.
+    are_chosen
+        Whether a person named any of ``values``, rather than the plan.
+    advice
+        What to do when a field is not found.
+    shows_header
+        Whether messages may quote the header.
+    """
+
+    values: tuple[str, ...]
+    time: TimeField | None = None
+    identity: str | None = None
+    are_chosen: bool = False
+    advice: str = "correct the header"
+    shows_header: bool = False
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """The fields that decide where a record belongs: time, id."""
+        return (*((self.time.name,) if self.time else ()), *filter(None, (self.identity,)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All fields: values, time, id."""
+        return self.values + self.public
+
+    def find(self, header: Sequence[str], where: str) -> list[int]:
+        """Return where in a header each of ``names`` stands.
+
+        Raises
+        ------
+        RecordError
+            One is absent, or there more than once.
+        """
+        return [self._find_one(header, name, where) for name in self.names]
+
+    def _find_one(self, header: Sequence[str], name: str, where: str) -> int:
+        if header.count(name) == 1:
+            return header.index(name)
+        what = "is in the header more than once" if name in header else "is not in the header"
+        quoted = f" ({', '.join(header)})" if self.shows_header else ""
+        raise RecordError(f"the column {what} of {where}{quoted}", field=name, fix=self.advice)
+
+    def make_table(
+        self,
+        columns: Sequence[Sequence[Any]],
+        damaged: Mapping[int, str] | None = None,
+        *,
+        read: Callable[[Sequence[Any]], NDArray[np.float64]] = read_values,
+    ) -> RecordTable:
+        """Return records from the columns of ``names``; ``read`` turns one into values."""
+        d = len(self.values)
+        times = self.time.read_all(columns[d]) if self.time else None
+        ids = read(columns[-1]) if self.identity else None
+        return make_table(np.column_stack([read(c) for c in columns[:d]]), times, ids, damaged)
+
+
+def make_table(
+    values: Records,
+    timestamps: NDArray[np.float64] | None = None,
+    ids: NDArray[np.float64] | None = None,
+    damaged: Mapping[int, str] | None = None,
+) -> RecordTable:
+    """Return a table; without times or ids they are NaN."""
+    missing = np.full(len(values), NAN)
+    return RecordTable(
+        values=values,
+        timestamps=missing if timestamps is None else timestamps,
+        ids=missing if ids is None else ids,
+        damaged=damaged or {},
+    )

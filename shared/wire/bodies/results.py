@@ -1,0 +1,380 @@
+"""JSON bodies about plans, snapshots, decodes, privacy and utility."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from shared.wire.bodies.declaring import (
+    SAMPLE_ID,
+    SAMPLE_TIME,
+    Hex,
+    Labels,
+    Rule,
+    SmallText,
+    Time,
+    body,
+    member,
+    request,
+)
+from shared.wire.problems import Problem
+
+Slot = Annotated[int, Rule(gt=-(1 << 53), lt=1 << 53)]
+
+
+@body
+class FrequenciesBody:
+    """The frequencies of a plan: a row of m columns for each dimension."""
+
+    dimensions: list[str] = member("Names of the dimensions.", ["pressure", "flow"])
+    bits: int = member("`turns` are in 2^-bits turns a quantisation step.", 24)
+    digest: Hex = member("SHA-256 of `turns`, which stands in the plan.", "c3" * 32)
+    turns: list[list[int]] = member("The frequencies, exact.", [[112, -40, 7], [-3, 250, 61]])
+    angular: list[list[float]] = member(
+        "The same frequencies in radians per unit of the data.",
+        [[0.27, -0.096, 0.017], [-0.007, 0.6, 0.15]],
+    )
+
+
+@request
+class SnapshotRequest:
+    """A selection of sketches to be frozen, and how they are weighted."""
+
+    first_slot: Slot | None = member("The first slot; null for no lower bound.", 480, default=None)
+    last_slot: Slot | None = member("The last slot; null for no upper bound.", 491, default=None)
+    labels: Labels = member(
+        "Labels that a device must have.", {"site": "north"}, default_factory=dict
+    )
+    weighting: Literal["size", "noise-optimal"] = member(
+        "How sketches are weighted.", "noise-optimal", default="size"
+    )
+
+
+@body
+class SelectionBody:
+    """A selection of sketches."""
+
+    first_slot: int | None = member("The first slot; null for no lower bound.", None)
+    last_slot: int | None = member("The last slot; null for no upper bound.", None)
+    labels: dict[str, str] = member("Labels that a device must have.", {})
+
+
+@body
+class MomentsBody:
+    """Exact moments of the numbers of records n of the sketches; they may exceed 64 bits."""
+
+    first: int = member("Sum of n.", 240000)
+    second: int = member("Sum of n^2.", 816000000)
+    third: int = member("Sum of n^3.", 3840000000000)
+
+
+@body
+class WeightsBody:
+    """Weights of sketches: a sketch of n records counts `a n + b n^2`."""
+
+    a: float = member("Weight of n.", 1.0)
+    b: float = member("Weight of n^2.", 0.0021)
+
+
+@body
+class SnapshotBody:
+    """A frozen global sketch."""
+
+    snapshot_id: Hex = member("The snapshot's identity.", "21" * 32)
+    study_id: Hex = member("The study that it was made of.", SAMPLE_ID)
+    weighting: str = member("How sketches are weighted.", "noise-optimal")
+    n_sketches: int = member("Number of sketches in it.", 120)
+    n_devices: int = member("Number of their devices.", 40)
+    n_records: int = member(
+        "Number of their records; where it is secret, an estimate from their noised sum.", 240000
+    )
+    n_records_error: float = member("Standard error of `n_records`; 0 where it is exact.", 0.0)
+    moments: MomentsBody = member("Moments of the numbers of records.")
+    weights: WeightsBody = member("Weights of the sketches.")
+    snr: float = member("Signal energy over noise energy.", 152.0)
+    signal_energy: float = member("Estimated mean squared magnitude of the signal.", 0.081)
+    noise_energy: float = member("Mean squared magnitude of the noise.", 0.00053)
+    digest: Hex = member("SHA-256 of the sums.", "44" * 32)
+    selection: SelectionBody = member("The selection that was asked for.")
+    excluded_devices: list[Hex] = member(
+        "Devices in it that were excluded since. If there are any, make another snapshot.", []
+    )
+    created: Time = member("When the snapshot was made.", SAMPLE_TIME)
+
+
+@body
+class SnapshotSumsBody(SnapshotBody):
+    """A frozen global sketch with its exact sums: real parts, then imaginary parts."""
+
+    sums: list[int] = member(
+        "Sum of the sketch sums S. Where numbers of records are secret, the last is the sum of the "
+        "noised numbers, times the plan's count scale.",
+        [1812233, -90211, 77, 40012],
+    )
+    size_sums: list[int] = member(
+        "Sum of n S, n being a sketch's number of records; it may exceed 64 bits. 0 where n is "
+        "secret.",
+        [6161592200, -306717400, 261800, 136040800],
+    )
+
+
+@request
+class DecodeRequest:
+    """A decode to be queued: of a snapshot, of a selection, or with neither of everything."""
+
+    snapshot_id: Hex | None = member("The snapshot to decode.", None, default=None)
+    selection: SnapshotRequest | None = member(
+        "The selection to freeze and decode.",
+        {"first_slot": 480, "labels": {"site": "north"}},
+        default=None,
+    )
+    n_clusters: Annotated[int, Rule(lt=1 << 63)] = member("Number of clusters.", 5)
+    decoder: SmallText | None = member(
+        "The decoder; null for the default.", "mixture", default=None
+    )
+    settings: dict[SmallText, bool | int | float | str] = member(
+        "Settings of the decoder.", {"n_replicates": 12}, default_factory=dict
+    )
+    seed: Annotated[int, Rule(ge=0, lt=1 << 63)] = member(
+        "Seed of the decoder's randomness.", 0, default=0
+    )
+
+
+@body
+class DimensionBody:
+    """A column of the centroids."""
+
+    name: str = member("The dimension's name.", "pressure")
+    unit: str = member("The dimension's unit.", "bar")
+
+
+@body
+class QualityBody:
+    """Prediction by the rule of thumb."""
+
+    features_per_parameter: float = member("m / (k d).", 10.0)
+    snr_per_parameter: float = member("SNR m / (k d).", 152.0)
+    largest_relative_sse: float | None = member(
+        "Largest expected relative SSE; null if the rule predicts none.", 1.2
+    )
+    statement: str = member("The prediction in words.", "relative SSE of at most 1.2 is expected")
+
+
+@body
+class BandBody:
+    """The expected range of the relative SSE."""
+
+    low: float = member("The low end.", 1.01)
+    high: float | None = member("The high end; null if none is known.", 1.07)
+    statement: str = member("The range in words.", "relative SSE between 1.01 and 1.07 is expected")
+
+
+@body
+class MixtureBody:
+    """A density of Gaussians with diagonal covariances."""
+
+    weights: list[float] = member("Weights of the Gaussians.", [0.7, 0.3])
+    means: list[list[float]] = member("Means, a row for each Gaussian.", [[1.2], [3.4]])
+    variances: list[list[float]] = member("Variances, a row for each Gaussian.", [[0.1], [0.2]])
+
+
+@body
+class ChoiceBody:
+    """The choice of the number of clusters."""
+
+    residuals: list[float] = member("Residual of 1, 2, ... clusters.", [0.02, 0.001])
+    noise_floors: list[float] = member("Residual that noise alone leaves.", [0.001, 0.001])
+    recommended: int = member("Recommended number of clusters.", 2)
+    least: int | None = member("Least number that fits the sketch.", 2, default=None)
+    most: int | None = member("Largest number that fits the sketch.", 2, default=None)
+    reaches_floor: bool = member("Whether the residual reaches the noise floor.", True)
+    statement: str = member("The recommendation in words.", "2 clusters explain the sketch")
+
+
+@body
+class PersonBody:
+    """Privacy loss of a person with several records; decimals as text, rounded up."""
+
+    n_records: int = member("The person's records in one window.", 20)
+    n_windows: int = member("Number of windows with such records.", 10)
+    epsilon: str = member("The loss at `delta`.", "200")
+    delta: str = member("The delta of one sketch.", "0")
+    multiple_epsilon: str = member("Epsilon of one sketch times records and windows.", "200")
+    multiple_delta: str = member("The delta that holds at `multiple_epsilon`.", "0")
+
+
+@body
+class PublicFactBody:
+    """A fact that devices and sketches show, and that no noise hides."""
+
+    what: str = member("The fact.", "sequence numbers")
+    detail: str = member(
+        "The fact in a sentence.",
+        "How many sketches each stream has released so far, and their order.",
+    )
+    seen_by: str = member("Whom the fact is visible to.", "analysts, and whoever is given a sketch")
+
+
+@body
+class PromiseBody:
+    """Privacy promise of a study: for one record, and for people with several."""
+
+    epsilon: str = member("Epsilon of one sketch, an exact fraction.", "1")
+    delta: str = member("Delta of one sketch, an exact fraction.", "0")
+    neighbouring: str = member("The neighbouring relation.", "replace-one")
+    mechanism: str = member("The mechanism that adds the noise.", "discrete-knorm")
+    scale: str = member("The noise scale, an exact fraction.", "4503599627370496/1518500")
+    statement: str = member(
+        "The promise in words.",
+        "Each sketch is epsilon = 1 differentially private under replace-one ...",
+    )
+    max_records_per_person: int | Literal["unknown"] = member(
+        "Most records of a person in one window, if the plan states it.", "unknown"
+    )
+    people: list[PersonBody] = member("Privacy loss of people with several records.")
+
+
+@body
+class PrivacyBody(PromiseBody):
+    """Privacy statement of a study: the promise and its limits."""
+
+    public: list[PublicFactBody] = member("Facts that no noise hides.")
+    unprotected: list[str] = member(
+        "Facts that the promise does not cover.",
+        ["that and when a device takes part, and how many records it has"],
+    )
+    warnings: list[str] = member("Doubts about the plan, a sentence each.", [])
+
+
+@body
+class VerdictBody:
+    """The trust that a result deserves."""
+
+    word: Literal["sound", "rough", "doubtful", "do not use"] = member("The verdict.", "sound")
+    sentence: str = member("Why, in a sentence.", "the centroids agree between replicates")
+
+
+@body
+class EvidenceBody:
+    """Evidence behind the verdict."""
+
+    residual_deviations: float = member(
+        "Distance of the residual above the noise floor, in standard deviations of the floor.", 0.4
+    )
+    held_out: float = member(
+        "Misfit on equations that were held out, over the misfit that noise causes; about 1 where "
+        "the model is true.",
+        1.1,
+    )
+    disagreement: float = member(
+        "Mean excess of the result's SSE if single candidates were the truth.", 0.02
+    )
+    worst_disagreement: float = member("Largest such excess.", 0.05)
+    agreement: float = member("Share of the starts that reached the lowest residual.", 1.0)
+    snr_per_parameter: float = member("SNR m / (k d).", 152.0)
+    features_per_parameter: float = member("m / (k d).", 10.0)
+    spread_over_scale: float = member(
+        "Median standard deviation inside a cluster, over the plan's scale.", 0.3
+    )
+    edge_share: float = member("Share of the fitted density beyond the box.", 0.0)
+    model: str = member("The chosen model in words.", "Gaussians of their own widths")
+    stabilities: list[float] = member(
+        "Share of the candidates that have each centroid.", [1.0, 0.9]
+    )
+    resolutions: list[float] = member(
+        "Least weight at which each centroid could be told from noise.", [0.02, 0.02]
+    )
+
+
+@body
+class ResultBody:
+    """Centroids with weights, and how far they can be trusted.
+
+    A member that the decoder does not give is null.
+    """
+
+    verdict: VerdictBody | None = member("The trust that the result deserves.", default=None)
+    dimensions: list[DimensionBody] = member("Columns of the centroids.")
+    centroids: list[list[float]] = member("Centroids, by falling weight.", [[1.2], [3.4]])
+    weights: list[float] = member("Share of the records at each centroid.", [0.7, 0.3])
+    spreads: list[list[float]] | None = member(
+        "Standard deviation of each cluster's records, by dimension.", None, default=None
+    )
+    mixture: MixtureBody | None = member("The fitted density.", default=None)
+    choice: ChoiceBody | None = member("The choice of the number of clusters.", default=None)
+    residual: float = member("Mean squared residual of the fit.", 0.001)
+    noise_floor: float = member("Mean squared residual that noise alone leaves.", 0.001)
+    at_noise_floor: bool | None = member(
+        "Whether the residual reaches the noise floor.", True, default=None
+    )
+    decoder: str = member("Name of the decoder.", "mixture")
+    decoder_version: int = member("Version of the decoder.", 2)
+    n_replicates: int = member("Number of runs from other starts.", 12)
+    agreement: float | None = member(
+        "Share of the starts that reached the lowest residual.", 1.0, default=None
+    )
+    warnings: list[str] = member("Warnings of the decoder.", [])
+    snr: float = member("Signal-to-noise ratio of the global sketch.", 152.0)
+    quality: QualityBody = member("Predicted quality by the rule of thumb.")
+    band: BandBody | None = member(
+        "Expected range of this result's relative SSE, derived from its evidence.", default=None
+    )
+    evidence: EvidenceBody | None = member("Evidence behind the verdict.", default=None)
+    resolved: list[bool] | None = member(
+        "Whether each centroid can be told from noise.", [True, True], default=None
+    )
+    privacy: PromiseBody = member("Privacy promise of each sketch.")
+    seconds: float = member("Time that decoding took, in seconds.", 3.1)
+
+
+@body
+class DecodeBody:
+    """A decode: its state, progress, and result or problem."""
+
+    decode_id: Hex = member("The decode's identity.", "63" * 32)
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = member(
+        "The decode's state; the last three are final.", "running"
+    )
+    progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+    snapshot_id: Hex = member("The snapshot that is decoded.", "21" * 32)
+    n_clusters: int = member("Number of clusters.", 5)
+    decoder: str = member("Name of the decoder.", "mixture")
+    decoder_version: int = member("Version of the decoder.", 2)
+    seed: int = member("Seed of the decoder's randomness.", 0)
+    created: Time = member("When the decode was queued.", SAMPLE_TIME)
+    started: Time | None = member("When the decode began.", SAMPLE_TIME)
+    finished: Time | None = member("When the decode ended.", None)
+    result: ResultBody | None = member("The result, if the decode succeeded.", None)
+    problem: Problem | None = member("The problem, if the decode failed.", None)
+
+
+@body
+class UtilityBody:
+    """The utility of all sketches of a study together."""
+
+    n_sketches: int = member("Number of stored sketches.", 120)
+    n_records: int = member("Number of their records, or an estimate where it is secret.", 240000)
+    n_records_error: float = member("Standard error of `n_records`; 0 where it is exact.", 0.0)
+    snr: float = member("Signal energy over noise energy.", 152.0)
+    signal_energy: float = member("Estimated mean squared magnitude of the signal.", 0.081)
+    noise_energy: float | None = member(
+        "Mean squared magnitude of the noise; null if there is no record to tell it by.", 0.00053
+    )
+    band: BandBody | None = member(
+        "Expected range of the relative SSE; null unless a number of clusters is given.",
+        default=None,
+    )
+
+
+@body
+class ProgressBody:
+    """An event of a decode: its state and progress."""
+
+    state: str = member("The decode's state.", "running")
+    progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+
+
+@body
+class HealthBody:
+    """A server in good health."""
+
+    status: str = member("Always `ok`.", "ok", default="ok")

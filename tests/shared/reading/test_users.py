@@ -1,0 +1,140 @@
+"""The agent and ``sfumato sketch`` read the same bytes into the same records."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from analyst.sketching.reader import RecordReader, choose_fields
+from shared.core import Columns, Records
+from shared.reading import WatchedFile
+from tests.analyst.sketching.samples import make_plan, sum_of
+from tests.device_agent.sources.raw_sources import collect
+from tests.device_agent.sources.streams import Reader, make_stream
+from tests.device_agent.sources.test_records_apart import json_bytes, raw_bytes
+
+NAMES = ("a", "b", "c")
+NUMBER = st.sampled_from(
+    [
+        *(b"1", b" -2.5e3", b"1e400", b"nan", b"inf", b"1_0", b"", b"NA", b"0x1", b'"3"', b'"4'),
+        "٣".encode(),
+    ]
+)
+CSV_LINE = st.one_of(
+    st.just(b"1,2,3,x"),
+    st.lists(st.one_of(NUMBER, raw_bytes), min_size=4, max_size=4).map(b",".join),
+    raw_bytes,
+)
+JSON_LINE = st.one_of(
+    st.just(b'{"a": 1, "b": 2, "c": 3}'),
+    st.tuples(json_bytes, NUMBER, NUMBER).map(
+        lambda v: b'{"note": %s, "a": %s, "b": "%s", "c": 3}' % v
+    ),
+    raw_bytes,
+)
+LINES: dict[str, Any] = {"csv": CSV_LINE, "jsonl": JSON_LINE}
+HEADERS = {"csv": b"a,c,b,note\n", "jsonl": b""}
+BLOCK_BYTES = st.sampled_from([50, 1000, 1 << 22])
+
+
+def to_rows(records: Records) -> NDArray[np.float64]:
+    """Records as one array; a value that is not finite is NaN, as in the agent."""
+    rows = records.to_array() if isinstance(records, Columns) else records.astype(np.float64)
+    rows[~np.isfinite(rows)] = np.nan
+    return rows
+
+
+def read_as_sketch(path: Path, block_bytes: int = 1 << 22) -> NDArray[np.float64]:
+    with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
+        patch.setattr("analyst.sketching.reader.BLOCK_BYTES", block_bytes)
+        batches = RecordReader(file, choose_fields(NAMES)).batches(2)
+        return np.concatenate([np.empty((0, 3)), *map(to_rows, batches)])
+
+
+def read_as_agent(path: Path, form: str) -> NDArray[np.float64]:
+    # Of files that appear whole a last line without an end is a record, as it is to the sketch.
+    stream = make_stream(
+        path.parent, kind="folder", path=".", glob=path.name, format=form, whole=True
+    )
+    return collect(Reader(stream, NAMES).open(), d=3).values
+
+
+def write(folder: Path, form: str, lines: Sequence[bytes], *, is_ended: bool = True) -> Path:
+    path = folder / f"r.{form}"
+    path.write_bytes(HEADERS[form] + b"\n".join(lines) + (b"\n" if is_ended else b""))
+    return path
+
+
+@pytest.mark.parametrize("form", LINES)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), block_bytes=BLOCK_BYTES, is_ended=st.booleans())
+def test_agent_and_sketch_read_the_same_text_into_the_same_records(
+    form: str,
+    data: st.DataObject,
+    block_bytes: int,
+    is_ended: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    ends = st.sampled_from([b"", b"", b"\r", b"\r\r"])
+    lines = [
+        line + data.draw(ends) for line in data.draw(st.lists(LINES[form], min_size=1, max_size=60))
+    ]
+    # Nothing behind the last line end is no line.
+    is_ended |= not lines[-1]
+    path = write(tmp_path_factory.mktemp("both"), form, lines, is_ended=is_ended)
+    sketched, read = read_as_sketch(path, block_bytes), read_as_agent(path, form)
+    assert len(sketched) == len(lines)
+    np.testing.assert_array_equal(sketched, read)
+    n_unsketchable = sum_of(path, make_plan()).accumulator.n_unsketchable
+    assert n_unsketchable == np.isnan(read).any(axis=1).sum()
+
+
+@pytest.mark.parametrize("form", LINES)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), n=st.integers(2, 45), block_bytes=BLOCK_BYTES)
+def test_whatever_one_record_of_a_sketched_file_says_all_others_stay(
+    form: str,
+    data: st.DataObject,
+    n: int,
+    block_bytes: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("apart")
+    forms = {"csv": b"%d,2,3,", "jsonl": b'{"a": %d, "b": 2, "c": 3}'}
+    lines = [forms[form] % i for i in range(n)]
+    i = data.draw(st.integers(0, n - 1))
+    other = [*lines[:i], data.draw(LINES[form]), *lines[i + 1 :]]
+    before = read_as_sketch(write(folder, form, lines), block_bytes)
+    replaced = read_as_sketch(write(folder, form, other), block_bytes)
+    removed = read_as_sketch(write(folder, form, [*lines[:i], *lines[i + 1 :]]), block_bytes)
+    assert len(before) == n
+    np.testing.assert_array_equal(np.delete(replaced, i, axis=0), np.delete(before, i, axis=0))
+    np.testing.assert_array_equal(removed, np.delete(before, i, axis=0))
+
+
+@settings(deadline=None, max_examples=30)
+@given(rows=st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 3), min_size=1, max_size=20))
+@example(rows=[(None, np.inf, 1.0)])
+def test_agent_and_sketch_read_the_same_rows(
+    rows: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "r.parquet"
+    columns = zip(*rows, strict=True)
+    pq.write_table(
+        pa.table({n: pa.array(c, pa.float64()) for n, c in zip(NAMES, columns, strict=True)}),
+        path,
+        row_group_size=7,
+    )
+    np.save(path.with_suffix(".npy"), np.array(rows, dtype=np.float64))
+    for kind in ("parquet", "npy"):
+        found = path.with_suffix(f".{kind}")
+        stream = make_stream(path.parent, kind=kind, path=found.name)
+        read = collect(Reader(stream, NAMES).open(), d=3).values
+        np.testing.assert_array_equal(read_as_sketch(found), read)
