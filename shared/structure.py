@@ -296,6 +296,8 @@ class _Reader:
             return kind(**values)
 
     def read(self, hint: Any, value: Any, path: str) -> Any:
+        if isinstance(hint, type) and hint in _SCALARS:
+            return self._read_scalar(hint, value, path)
         origin, args = get_origin(hint), get_args(hint)
         if origin is Annotated:
             return self._read_annotated(args[0], args[1:], value, path)
@@ -326,9 +328,7 @@ class _Reader:
             }
         if hint is Any or isinstance(hint, TypeVar):
             return value
-        if is_dataclass(hint):
-            return self.read_table(hint, value, path, {})  # type: ignore[arg-type]
-        return self._read_scalar(hint, value, path)
+        return self.read_table(hint, value, path, {})
 
     def _read_annotated(self, hint: Any, marks: tuple[Any, ...], value: Any, path: str) -> Any:
         rules = [mark for mark in marks if isinstance(mark, Rule)]

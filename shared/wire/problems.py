@@ -208,18 +208,16 @@ def problem_type_of(error: type[errors.SketchError]) -> ProblemType:
 def problem_document(error: errors.SketchError) -> dict[str, Any]:
     """Return the RFC 9457 document of an error, extended by field, rule and fix."""
     problem = problem_type_of(type(error))
-    document: dict[str, Any] = {
+    document = {
         "type": problem.uri,
         "title": problem.title,
         "status": problem.status,
         "detail": str(error),
         "rule": error.rule,
+        "field": error.field,
+        "fix": error.fix,
     }
-    if error.field:
-        document["field"] = error.field
-    if error.fix:
-        document["fix"] = error.fix
-    return document
+    return {name: value for name, value in document.items() if value}
 
 
 def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:
