@@ -17,7 +17,7 @@ from aggregator.api.responses import (
 )
 from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DecodeRecord, Selection
-from aggregator.services.answers import read_version
+from aggregator.services.results.answers import read_version
 from shared.wire import Problem
 from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest

@@ -14,7 +14,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from aggregator.records import DeviceRecord, KeyRecord, PageKey
 from aggregator.services import Services
-from aggregator.services.devices import SignedRequest
+from aggregator.services.devices.signed import SignedRequest
 from shared.errors import ConfigError, MediaTypeError
 from shared.wire.bodies.declaring import HEX_64
 from shared.wire.bodies.studies import Paged

@@ -30,8 +30,8 @@ from aggregator.api.responses import (
 )
 from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services import Services
-from aggregator.services.device_keys import key_id_of
-from aggregator.services.roster import DeviceDetails, DeviceSummary
+from aggregator.services.devices.keys import key_id_of
+from aggregator.services.devices.roster import DeviceDetails, DeviceSummary
 from shared.wire.bodies.declaring import make_body, read_body, to_document, to_rfc3339
 from shared.wire.bodies.devices import (
     DeviceStatusBody,

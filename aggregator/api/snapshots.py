@@ -19,7 +19,7 @@ from aggregator.api.responses import (
 from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
-from aggregator.services.snapshots import decode_size_sums, decode_sums
+from aggregator.services.results.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
 from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import (

@@ -30,7 +30,7 @@ from aggregator.api.responses import (
 )
 from aggregator.etags import NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DeviceRecord, StudyRecord
-from aggregator.services.answers import describe_privacy
+from aggregator.services.results.answers import describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError

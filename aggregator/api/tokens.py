@@ -24,7 +24,7 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.services.enrolment import TokenSummary
+from aggregator.services.devices.enrolment import TokenSummary
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import NewTokenBody, Paged, TokenBody, TokenRequest
 

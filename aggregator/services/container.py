@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from aggregator.records import Clock
 from aggregator.services.audit import AuditService
-from aggregator.services.decodes import DecodeService
-from aggregator.services.devices import DeviceService
-from aggregator.services.enrolment import EnrolmentService
-from aggregator.services.jobs import JobService
+from aggregator.services.devices.enrolment import EnrolmentService
+from aggregator.services.devices.roster import ExclusionService, RosterService
+from aggregator.services.devices.signed import DeviceService
 from aggregator.services.keys import KeyService
-from aggregator.services.merging import Merger
 from aggregator.services.plans import PlanCache
 from aggregator.services.rates import RateLimit
 from aggregator.services.readiness import Readiness
-from aggregator.services.roster import ExclusionService, RosterService
-from aggregator.services.sketches import SketchService
-from aggregator.services.snapshots import SnapshotService
+from aggregator.services.results.decodes import DecodeService
+from aggregator.services.results.jobs import JobService
+from aggregator.services.results.snapshots import SnapshotService
+from aggregator.services.results.watching import DecodeWatch
+from aggregator.services.sketches.merging import Merger
+from aggregator.services.sketches.receiving import SketchService
 from aggregator.services.studies import StudyService, WithdrawalService
 from aggregator.services.tallies import Tallies
-from aggregator.services.watching import DecodeWatch
 from aggregator.storage import Store
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.services.jobs import Job, JobService
+from aggregator.services.results.jobs import Job, JobService
 from learning.decoding.solution import Solution
 from shared.errors import DecodingCancelledError, SketchError, TransportError
 

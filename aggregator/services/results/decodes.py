@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from aggregator.records import Clock, DecodeRecord, Selection, SnapshotRecord
-from aggregator.services.answers import build_problem
 from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from aggregator.services.results.answers import build_problem
+from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.storage import Store, Transaction
 from learning.decoding.registry import create_solver, default_solver, solver_factories
 from learning.decoding.solver import Solver

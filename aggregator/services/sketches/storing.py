@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
-from aggregator.services.batching import Batcher
-from aggregator.services.device_keys import find_signer, require_valid
-from aggregator.services.devices import not_enrolled
+from aggregator.services.devices.keys import find_signer, require_valid
+from aggregator.services.devices.signed import not_enrolled
 from aggregator.services.plans import PlanCache, require_present, require_study
-from aggregator.services.plausibility import require_begun, require_disjoint
+from aggregator.services.sketches.batching import Batcher
+from aggregator.services.sketches.plausibility import require_begun, require_disjoint
 from aggregator.storage import Store, Transaction
 from shared.errors import (
     AccessError,

@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from aggregator.records import DecodeRecord, KeyRecord
-from aggregator.services.decodes import DecodeService
 from aggregator.services.keys import KeyService
+from aggregator.services.results.decodes import DecodeService
 from shared.errors import SketchError
 
 _PERIOD_S = 0.5
 
-log = structlog.get_logger("aggregator.services.watching")
+log = structlog.get_logger("aggregator.services.results.watching")
 
 
 class DecodeWatch:

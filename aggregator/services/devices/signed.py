@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, StreamRecord
-from aggregator.services.device_keys import repeat_change, require_valid, take_key
+from aggregator.services.devices.keys import repeat_change, require_valid, take_key
 from aggregator.services.plans import require_present
 from aggregator.services.rates import RateLimit
 from aggregator.storage import Store, Transaction

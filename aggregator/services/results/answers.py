@@ -6,7 +6,7 @@ import math
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.snapshots import decode_size_sums, decode_sums
+from aggregator.services.results.snapshots import decode_size_sums, decode_sums
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator.records import Clock, DecodeRecord, SnapshotRecord
-from aggregator.services.answers import build_problem, describe_solution
-from aggregator.services.decodes import exhausted_problem
 from aggregator.services.plans import PlanCache, require_study
+from aggregator.services.results.answers import build_problem, describe_solution
+from aggregator.services.results.decodes import exhausted_problem
 from aggregator.storage import Store
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.registry import create_solver

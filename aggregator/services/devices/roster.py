@@ -15,7 +15,7 @@ from aggregator.records import (
     StreamRecord,
 )
 from aggregator.services.audit import write_entry
-from aggregator.services.device_keys import key_id_of
+from aggregator.services.devices.keys import key_id_of
 from aggregator.services.plans import require_study
 from aggregator.storage import Store, Transaction
 from shared.errors import NotFoundError

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from aggregator.records import Clock, DeviceRecord, PageKey, SketchRecord, StudyRecord
-from aggregator.services.batching import Batcher
-from aggregator.services.device_keys import find_signer
+from aggregator.services.devices.keys import find_signer
 from aggregator.services.plans import PlanCache, require_present, require_study
-from aggregator.services.plausibility import require_plausible
 from aggregator.services.rates import RateLimit
-from aggregator.services.storing import Upload, UploadWriter, require_author
+from aggregator.services.sketches.batching import Batcher
+from aggregator.services.sketches.plausibility import require_plausible
+from aggregator.services.sketches.storing import Upload, UploadWriter, require_author
 from aggregator.services.tallies import Tallies
 from aggregator.storage import Store
 from shared.errors import (
