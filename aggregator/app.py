@@ -9,17 +9,16 @@ from contextlib import asynccontextmanager
 import structlog
 from fastapi import FastAPI
 
-from aggregator.api import InterfaceLimits, create_interface
+from aggregator.api import create_interface
 from aggregator.logs import describe_cause
 from aggregator.records import Clock, SystemClock
-from aggregator.services import ServiceLimits, Services
+from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import Store, open_store, prepare_database
 from aggregator.ui import add_dashboard, add_reference
 from aggregator.worker import WorkerProcesses
 from shared.errors import ConfigError, TransportError, UnpreparedError
 
-_SECONDS_A_DAY = 86_400.0
 _LONGEST_PAUSE_S = 5.0
 
 log = structlog.get_logger("aggregator.app")
@@ -42,7 +41,7 @@ def create_app(
     """
     settings = settings or Settings()
     store = store or open_store(settings.database_url)
-    services = Services(store, clock or SystemClock(), _service_limits(settings))
+    services = Services(store, clock or SystemClock(), settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -60,32 +59,10 @@ def create_app(
             await asyncio.gather(*tasks)
             await store.close()
 
-    app = create_interface(services, _interface_limits(settings), lifespan=lifespan)
+    app = create_interface(services, settings, lifespan=lifespan)
     add_dashboard(app)
     add_reference(app)
     return app
-
-
-def _service_limits(settings: Settings) -> ServiceLimits:
-    days = settings.payload_days
-    return ServiceLimits(
-        payload_seconds=None if days is None else days * _SECONDS_A_DAY,
-        token_seconds=settings.token_days * _SECONDS_A_DAY,
-        max_body_bytes=settings.max_body_bytes,
-        device_rate=settings.device_rate,
-        device_burst=settings.device_burst,
-        key_rate=settings.key_rate,
-        key_burst=settings.key_burst,
-    )
-
-
-def _interface_limits(settings: Settings) -> InterfaceLimits:
-    return InterfaceLimits(
-        max_body_bytes=settings.max_body_bytes,
-        body_timeout_s=settings.body_timeout_s,
-        most_running=settings.most_running,
-        most_waiting=settings.most_waiting,
-    )
 
 
 async def _is_prepared(store: Store, services: Services) -> bool:

@@ -157,15 +157,10 @@ async def exclude_device(
     same with the first reason. Snapshots made before stay as they are and name the device. Sketches
     whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
     """
-    made = await services.exclusion.exclude(
+    excluded, counts = await services.roster.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id
     )
-    return make_body(
-        ExclusionBody,
-        made.device,
-        n_subtracted=made.sketches.n_subtracted,
-        n_kept=made.sketches.n_kept,
-    )
+    return make_body(ExclusionBody, excluded, **vars(counts))
 
 
 @router.post(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
@@ -40,27 +39,7 @@ from aggregator.api.middleware import (
 from aggregator.api.responses import ANY_CALL, describe_problems
 from aggregator.metrics import Metrics
 from aggregator.services import Services
-
-
-@dataclass(frozen=True, kw_only=True)
-class InterfaceLimits:
-    """Limits on the requests that are served at once.
-
-    Parameters
-    ----------
-    max_body_bytes
-        Largest request body; a sketch may be as long as its plan says.
-    body_timeout_s
-        Most seconds until a body has arrived.
-    most_running, most_waiting
-        Most requests that are worked on at once, and that wait for their turn.
-    """
-
-    max_body_bytes: int = 1 << 20
-    body_timeout_s: float = 30.0
-    most_running: int = 15
-    most_waiting: int = 1000
-
+from aggregator.settings import Settings
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -101,19 +80,9 @@ def _list_routes() -> Sequence[BaseRoute]:
 
 
 def create_interface(
-    services: Services, limits: InterfaceLimits, *, lifespan: Lifespan | None = None
+    services: Services, settings: Settings, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
-    """Build the application around services.
-
-    Parameters
-    ----------
-    services
-        The services behind the routes.
-    limits
-        Limits on the requests that are served at once.
-    lifespan
-        The context in which the application runs.
-    """
+    """Build the application around services; it runs in the context of ``lifespan``."""
     app = FastAPI(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
@@ -126,7 +95,7 @@ def create_interface(
         redirect_slashes=False,
         routes=list(_list_routes()),
     )
-    queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
+    queue = RequestQueue(most_running=settings.most_running, most_waiting=settings.most_waiting)
     app.state.services = services
     app.state.queue = queue
     app.state.streams = EventStreams()
@@ -139,8 +108,8 @@ def create_interface(
     app.add_middleware(
         BodyLimit,
         services=services,
-        max_body_bytes=limits.max_body_bytes,
-        timeout_s=limits.body_timeout_s,
+        max_body_bytes=settings.max_body_bytes,
+        timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(Door, services=services, queue=queue)
     app.add_middleware(SecurityHeaders)

@@ -170,7 +170,7 @@ async def withdraw_study(
     Every later call on it, uploads included, is answered with `study-withdrawn`. The same name and
     plan cannot become a study again.
     """
-    withdrawn = await services.withdrawals.withdraw(
+    withdrawn = await services.studies.withdraw(
         bytes.fromhex(study), name=confirm, actor=key.key_id
     )
     return WithdrawnBody(study_id=study, name=withdrawn.name)
@@ -180,10 +180,9 @@ async def withdraw_study(
 async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
     """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
     study_id = bytes.fromhex(study)
-    found = await services.studies.list_refusals(study_id)
-    rules = await services.studies.count_plan_refusals(study_id)
+    found, rules = await services.studies.list_refusals(study_id)
     return RefusalsBody(
-        items=[RefusalBody(problem=record.problem, count=record.count) for record in found],
+        items=[make_body(RefusalBody, record) for record in found],
         plan_refusals=[
             PlanRefusalBody(rule=rule, n_devices=n) for rule, n in sorted(rules.items())
         ],

@@ -57,7 +57,7 @@ async def create_operator_key(
     settings = read_settings(config=config, database_url=database_url)
     async with open_database(settings.database_url) as store:
         await prepare_database(store)
-        services = Services(store, SystemClock())
+        services = Services(store, SystemClock(), settings)
         secret, record = await services.keys.create(name=name, scope="operator")
     if as_json:
         made = {"key": secret, "key_id": record.key_id, "name": name, "scope": record.scope}

@@ -40,7 +40,7 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
     store = open_store(settings.database_url)
     try:
         await _wait_until_ready(store, stop)
-        services = Services(store, SystemClock())
+        services = Services(store, SystemClock(), settings)
         log.info("worker started", pid=os.getpid())
         worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
         await worker.run(stop)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from aggregator.records import (
     LOCAL_ACTOR,
-    Clock,
     DeviceRecord,
     PageKey,
     StudyRecord,
@@ -17,8 +16,9 @@ from aggregator.records import (
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store, Transaction
+from aggregator.services.plans import require_study
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 from shared.errors import (
     AccessError,
     ConfigError,
@@ -35,6 +35,7 @@ from shared.wire import (
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
+_SECONDS_A_DAY = 86_400.0
 _REFUSALS: dict[TokenState, str] = {
     "used-up": "is used up",
     "expired": "has expired",
@@ -50,21 +51,8 @@ class TokenSummary:
     state: TokenState
 
 
-class EnrolmentService:
+class EnrolmentService(Service):
     """Creates, lists and revokes tokens, and enrols devices."""
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        plans: PlanCache,
-        *,
-        token_seconds: float,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
-        self._token_seconds = token_seconds
 
     async def create_token(
         self,
@@ -98,7 +86,7 @@ class EnrolmentService:
                 study_id=study_id,
                 max_uses=max_uses,
                 created=now,
-                expires=now + self._token_seconds,
+                expires=now + self._settings.token_days * _SECONDS_A_DAY,
                 labels=labels,
             )
             await transaction.add_token(record)

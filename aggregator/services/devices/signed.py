@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, StreamRecord
+from aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord
 from aggregator.services.devices.keys import repeat_change, require_valid, take_key
 from aggregator.services.plans import require_present
-from aggregator.services.rates import RateLimit
-from aggregator.storage import Store, Transaction
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 from shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from shared.wire import (
     RequestSignature,
@@ -50,7 +50,7 @@ class Moment:
     generation: bytes
 
 
-class DeviceService:
+class DeviceService(Service):
     """Authenticates devices by their signatures, and answers them.
 
     Every method that takes a request raises
@@ -64,11 +64,6 @@ class DeviceService:
     StudyWithdrawnError
         Its study was withdrawn.
     """
-
-    def __init__(self, store: Store, clock: Clock, *, rate: RateLimit) -> None:
-        self._store = store
-        self._clock = clock
-        self._rate = rate
 
     async def authenticate(self, request: SignedRequest) -> DeviceRecord:
         """Return the device that signed a request, in a read transaction."""
@@ -91,7 +86,7 @@ class DeviceService:
             signer = self._find_retired(signature, request, retired)
             if signer is None:
                 raise
-        self._rate.spend(device.device_id)
+        self._device_rate.spend(device.device_id)
         require_present(study)
         require_valid(device, signer)
         return device, signer

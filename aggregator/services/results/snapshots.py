@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import Clock, Selection, SketchTotals, SnapshotRecord, StudyRecord
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Layout, Store, Transaction
+from aggregator.records import Selection, SketchTotals, SnapshotRecord, StudyRecord
+from aggregator.services.plans import require_study
+from aggregator.services.service import Service
+from aggregator.storage import Layout, Transaction
 from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
@@ -24,13 +25,8 @@ _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"
 _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
 
 
-class SnapshotService:
+class SnapshotService(Service):
     """Makes snapshots, and estimates the utility of a study's sketches."""
-
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
 
     async def create(
         self, study_id: bytes, selection: Selection, *, weighting: str = DEFAULT_WEIGHTING

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
+from aggregator.records import DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
 from aggregator.services.devices.keys import find_signer, require_valid
 from aggregator.services.devices.signed import not_enrolled
-from aggregator.services.plans import PlanCache, require_present, require_study
+from aggregator.services.plans import require_present, require_study
+from aggregator.services.service import Parts, Service
 from aggregator.services.sketches.batching import Batcher
 from aggregator.services.sketches.plausibility import require_begun, require_disjoint
-from aggregator.storage import Store, Transaction
+from aggregator.storage import Transaction
 from shared.errors import (
     AccessError,
     DuplicateUploadError,
@@ -59,13 +60,11 @@ class Upload:
         return self.message.header.device
 
 
-class UploadWriter:
+class UploadWriter(Service):
     """Group commit: store queued uploads in one transaction, in order of arrival."""
 
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         # At most one of each device, so that uploads of a batch need not be compared.
         self._batches = Batcher[Upload, bool](
             self._store_batch, most=_MOST, key=lambda upload: upload.device_id
