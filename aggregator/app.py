@@ -6,22 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import structlog
 from fastapi import FastAPI
 
 from aggregator.api import create_interface
-from aggregator.logs import describe_cause
 from aggregator.records import Clock, SystemClock
 from aggregator.services import Services
 from aggregator.settings import Settings
-from aggregator.storage import Store, open_store, prepare_database
+from aggregator.storage import Store, open_store
 from aggregator.ui import add_dashboard, add_reference
 from aggregator.worker import WorkerProcesses
-from shared.errors import ConfigError, TransportError, UnpreparedError
-
-_LONGEST_PAUSE_S = 5.0
-
-log = structlog.get_logger("aggregator.app")
 
 
 def create_app(
@@ -48,8 +41,8 @@ def create_app(
         stop = asyncio.Event()
         tasks: list[asyncio.Task[None]] = []
         try:
-            if not await _is_prepared(store, services):
-                tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
+            if not await services.readiness.prepare():
+                tasks.append(asyncio.create_task(services.readiness.wait(stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
             tasks.append(asyncio.create_task(services.merger.run(stop)))
             async with WorkerProcesses(settings, settings.n_workers):
@@ -63,37 +56,3 @@ def create_app(
     add_dashboard(app)
     add_reference(app)
     return app
-
-
-async def _is_prepared(store: Store, services: Services) -> bool:
-    """Prepare the database; false, and no request gets through, if that has to wait.
-
-    Raises
-    ------
-    ConfigError
-        Its schema is of another version.
-    """
-    try:
-        await prepare_database(store)
-    except (TransportError, UnpreparedError) as error:
-        log.warning("waiting for the database", reason=describe_cause(error))
-        services.readiness.close(error)
-        return False
-    services.readiness.open()
-    return True
-
-
-async def _wait_for_database(store: Store, services: Services, stop: asyncio.Event) -> None:
-    pause = 0.2
-    while not stop.is_set():
-        try:
-            await asyncio.wait_for(stop.wait(), pause)
-        except TimeoutError:
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-        try:
-            if await _is_prepared(store, services):
-                log.info("the database answers")
-                return
-        except ConfigError as error:
-            log.error("the database cannot be used", reason=str(error))
-            services.readiness.close(error)

@@ -6,8 +6,10 @@ settings; imports none of it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -83,6 +85,12 @@ class StoreTotals:
     n_studies: int
     n_devices: int
     decodes: Mapping[str, int]
+
+
+async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
+    """Wait until ``stop`` is set, at most some seconds."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 class Clock(Protocol):

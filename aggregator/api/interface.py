@@ -27,11 +27,11 @@ from aggregator.api.dependencies import require_media_type
 from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
 from aggregator.api.middleware import (
-    AccessLog,
     BodyLimit,
+    Conditional,
     Door,
     HeadAsGet,
-    Measure,
+    Observe,
     RequestQueue,
     SecurityHeaders,
     Turn,
@@ -102,6 +102,7 @@ def create_interface(
     app.state.metrics = Metrics()
     add_problem_handlers(app)
     # The one added last is the outermost.
+    app.add_middleware(Conditional)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Unforeseen)
     app.add_middleware(Turn, queue=queue)
@@ -113,6 +114,5 @@ def create_interface(
     )
     app.add_middleware(Door, services=services, queue=queue)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(Measure, metrics=app.state.metrics)
-    app.add_middleware(AccessLog)
+    app.add_middleware(Observe, metrics=app.state.metrics)
     return app

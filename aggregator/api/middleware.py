@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 
 import structlog
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator.api.handlers import PROBLEM_KEY, answer_problem
@@ -39,17 +38,23 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_KEPT_BY_304 = (b"etag", b"cache-control", b"vary", b"content-security-policy")
 _HSTS = "max-age=31536000"
 _UPLOAD = "/v1/studies/{study}/sketches/{sketch}"
 
 log = structlog.get_logger("aggregator.access")
 
 
-class Observer(ABC):
-    """Note each request when it is over; requests of monitors are left out."""
+class Observe:
+    """Log each request when it is over, and count it; requests of monitors are left out.
 
-    def __init__(self, app: ASGIApp) -> None:
+    A line of the log has method, path, status and time, and never a header or a body. The status is
+    0 if no answer began.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -68,49 +73,57 @@ class Observer(ABC):
         try:
             await self._app(scope, receive, note_status)
         finally:
-            self.note(scope, status, time.perf_counter() - start)
+            self._note(scope, status, time.perf_counter() - start)
 
-    @abstractmethod
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Note a request that is over; the status is 0 if no answer began."""
-
-
-class AccessLog(Observer):
-    """Log method, path, status and time of each request; never a header or a body."""
-
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a line."""
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        method, problem = scope["method"], scope.get(PROBLEM_KEY)
+        ms = round(1000 * seconds, 1)
         log.info(
-            "request",
-            method=scope["method"],
-            path=scope["path"],
-            status=status,
-            problem=scope.get(PROBLEM_KEY),
-            ms=round(1000 * seconds, 1),
+            "request", method=method, path=scope["path"], status=status, problem=problem, ms=ms
         )
-
-
-class Measure(Observer):
-    """Count each request in the metrics."""
-
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        super().__init__(app)
-        self._metrics = metrics
-
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count the request, and an upload once more."""
         # What was refused before it reached a route has none, and may still be an upload.
         is_upload = study_of_upload(scope) is not None
         route = _UPLOAD if is_upload else getattr(scope.get("route"), "path", "")
         self._metrics.note_request(
-            method=scope["method"],
-            route=route,
-            status=status,
-            problem=scope.get(PROBLEM_KEY),
-            seconds=seconds,
+            method=method, route=route, status=status, problem=problem, seconds=seconds
         )
         if is_upload:
             self._metrics.note_upload(status)
+
+
+class Conditional:
+    """Answer 304 without the body where If-None-Match names the ETag of the answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        known = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
+        if known is None or scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        is_known = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal is_known
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                headers = MutableHeaders(scope=message)
+                is_known = _names(known, headers.get("etag"))
+                if is_known:
+                    kept = [pair for pair in message["headers"] if pair[0] in _KEPT_BY_304]
+                    message = {**message, "status": 304, "headers": kept}
+            elif is_known:
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self._app(scope, receive, send_on)
+
+
+def _names(if_none_match: str, etag: str | None) -> bool:
+    """Return whether If-None-Match names an ETag; compared weakly, as RFC 9110 asks."""
+    known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag is not None and (etag in known or known == ["*"])
 
 
 class HeadAsGet:

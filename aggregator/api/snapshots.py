@@ -7,16 +7,18 @@ from fastapi import APIRouter, Response
 from aggregator.api.decodes import to_selection
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
 from aggregator.api.responses import (
+    CONDITIONAL,
+    IMMUTABLE,
+    NOT_MODIFIED,
     OF_STUDY,
     TO_SNAPSHOT,
     TO_STUDY,
     WITH_BODY,
     WITH_KEY,
-    answer_conditionally,
+    answer,
     describe_links,
     describe_problems,
 )
-from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
 from aggregator.services.results.snapshots import decode_size_sums, decode_sums
@@ -67,12 +69,11 @@ async def create_snapshot(
 
 @router.get(
     "/snapshots/{snapshot}",
+    dependencies=CONDITIONAL,
     response_model=SnapshotSumsBody,
     responses=NOT_MODIFIED | {200: describe_links(TO_STUDY)},
 )
-async def get_snapshot(
-    snapshot: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
-) -> Response:
+async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
     """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
@@ -88,8 +89,7 @@ async def get_snapshot(
     )
     # Frozen, but for the devices in it that are excluded later: their number only grows.
     etag = f'"{snapshot}.{len(body.excluded_devices)}"'
-    headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
-    return answer_conditionally(body, headers, if_none_match)
+    return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:

@@ -20,16 +20,17 @@ from aggregator.api.dependencies import (
     make_page,
 )
 from aggregator.api.responses import (
+    CONDITIONAL,
+    NOT_MODIFIED,
     OF_STUDY,
     TO_STUDY,
     WITH_BODY,
     WITH_KEY,
-    answer_conditionally,
+    answer,
     describe_links,
     describe_problems,
 )
-from aggregator.etags import NOT_MODIFIED, IfNoneMatch
-from aggregator.records import DeviceRecord, StudyRecord
+from aggregator.records import DeviceRecord
 from aggregator.services.results.answers import describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
@@ -108,15 +109,11 @@ async def list_studies(
 
 @router.get(
     "/{study}",
+    dependencies=CONDITIONAL,
     response_model=StudyBody | NoticeBody,
     responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
 )
-async def get_study(
-    study: Identity,
-    services: ServicesDep,
-    reader: Reader,
-    if_none_match: IfNoneMatch = None,
-) -> Any:
+async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> Any:
     """Show a study; a device that signs the request sees the life cycle alone.
 
     The ETag of a device's answer changes with the life cycle only, so that devices can poll often.
@@ -124,8 +121,9 @@ async def get_study(
     study_id = bytes.fromhex(study)
     if reader is not None:
         _require_enrolled(reader, study_id)
-        return _notify(await services.studies.get_record(study_id), unless=if_none_match)
-    return _answer(await services.studies.get(study_id), unless=if_none_match)
+        record = await services.studies.get_record(study_id)
+        return _answer(make_body(NoticeBody, record), f'"{record.version}"')
+    return _answer_summary(await services.studies.get(study_id))
 
 
 @router.patch(
@@ -155,7 +153,7 @@ async def change_study(
         expected_version=_version_in(if_match),
         actor=key.key_id,
     )
-    return _answer(summary)
+    return _answer_summary(summary)
 
 
 @router.delete("/{study}", responses=_READING)
@@ -235,18 +233,13 @@ def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
         )
 
 
-def _notify(study: StudyRecord, *, unless: str | None) -> Response:
-    body = make_body(NoticeBody, study)
-    return _conditional(body, f'"{study.version}"', unless)
+def _answer_summary(summary: StudySummary) -> Response:
+    return _answer(_to_body(summary), _etag(summary))
 
 
-def _answer(summary: StudySummary, *, unless: str | None = None) -> Response:
-    return _conditional(_to_body(summary), _etag(summary), unless)
-
-
-def _conditional(body: StudyBody | NoticeBody, etag: str, unless: str | None) -> Response:
-    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Authorization, Signature-Input"}
-    return answer_conditionally(body, headers, unless)
+def _answer(body: StudyBody | NoticeBody, etag: str) -> Response:
+    vary = "Authorization, Signature-Input"
+    return answer(body, ETag=etag, Cache_Control="no-cache", Vary=vary)
 
 
 def _to_body(summary: StudySummary) -> StudyBody:

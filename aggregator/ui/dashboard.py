@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from fastapi import FastAPI, Response
 
-from aggregator.etags import IfNoneMatch, answer_not_modified, is_known
 from shared.errors import NotFoundError
 
 PAGE = "index.html"
@@ -51,14 +50,14 @@ def add_dashboard(app: FastAPI) -> None:
     """Serve the page at ``/`` and its files under ``/ui/``, to anyone: neither holds any data."""
 
     @app.get("/", include_in_schema=False)
-    async def get_dashboard(if_none_match: IfNoneMatch = None) -> Response:
-        return _answer(PAGE, if_none_match)
+    async def get_dashboard() -> Response:
+        return _answer(PAGE)
 
     @app.get("/ui/{name}", include_in_schema=False)
-    async def get_asset(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    async def get_asset(name: str) -> Response:
         if name not in list_assets() or name == PAGE:
             raise NotFoundError("is not a file of this page", field="path", fix="see /")
-        return _answer(name, if_none_match)
+        return _answer(name)
 
 
 @cache
@@ -75,7 +74,7 @@ def _read(name: str) -> _Asset:
     return _Asset(content, media_type, f'"{sha256(content).hexdigest()[:32]}"')
 
 
-def _answer(name: str, if_none_match: str | None) -> Response:
+def _answer(name: str) -> Response:
     asset = _read(name)
     headers = {
         "ETag": asset.etag,
@@ -83,6 +82,4 @@ def _answer(name: str, if_none_match: str | None) -> Response:
         "Cache-Control": "no-cache",
         "Content-Security-Policy": POLICY,
     }
-    if is_known(asset.etag, if_none_match):
-        return answer_not_modified(headers)
     return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
 import structlog
 
 from aggregator.logs import describe_cause
+from aggregator.records import wait_for_stop
 from aggregator.services.plans import require_study
 from aggregator.services.readiness import Readiness
 from aggregator.services.service import Parts, Service
@@ -149,8 +149,7 @@ class Merger(Service):
         """Merge until ``stop``, while the database can be used."""
         is_away = has_more = False
         while not stop.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.0 if has_more else _PERIOD_S)
+            await wait_for_stop(stop, 0.0 if has_more else _PERIOD_S)
             has_more = False
             if stop.is_set() or not self._readiness.is_open:
                 continue
