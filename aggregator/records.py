@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from learning.estimate.totals import Totals
 from learning.estimate.weighting import SizeMoments, Weights
+from shared.wire import SketchHeader, SketchMessage
 
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -271,6 +272,32 @@ class SketchRecord:
     signature: bytes
     received: float
     state: str = "stored"
+
+    @classmethod
+    def of(cls, message: SketchMessage, *, received: float) -> SketchRecord:
+        """Return the record of a message."""
+        return cls(
+            **list_columns(message.header),
+            header=message.header_bytes,
+            signature=message.signature,
+            received=received,
+        )
+
+
+def list_columns(header: SketchHeader) -> dict[str, Any]:
+    """Return the members of a :class:`SketchRecord` that its signed header gives."""
+    first, last = header.slots or (None, None)
+    return {
+        "sketch_id": header.sketch_id,
+        "study_id": header.study,
+        "device_id": header.device,
+        "stream": header.stream,
+        "sequence": header.sequence,
+        "first_slot": first,
+        "last_slot": last,
+        "n_records": header.n_records,
+        "payload_digest": header.payload_digest,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

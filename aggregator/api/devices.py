@@ -11,13 +11,11 @@ from aggregator.api.dependencies import (
     OPERATOR,
     Device,
     Identity,
-    Limit,
     Operator,
     Page,
+    PageRequest,
     ServicesDep,
     Signed,
-    decode_page,
-    make_page,
 )
 from aggregator.api.responses import (
     BY_DEVICE,
@@ -113,12 +111,12 @@ async def put_heartbeat(
 
     Refusals of the plan by the device's owner are counted by rule in the study's refusals.
     """
-    moment = await services.devices.note_heartbeat(
+    now, generation = await services.devices.note_heartbeat(
         device,
         to_document(body),
         studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
     )
-    return make_body(MomentBody, moment)
+    return MomentBody(server_time=now, generation=generation.hex())
 
 
 @router.post(
@@ -192,11 +190,9 @@ async def get_device(device: Identity, services: ServicesDep) -> DeviceDetailsBo
 @router.get(
     "/devices", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, "request-invalid")
 )
-async def list_all_devices(
-    services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[DeviceBody]:
+async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBody]:
     """List the devices of all studies in the order of enrolment."""
-    return await _list_page(services, None, page, limit)
+    return await _list_page(services, None, page)
 
 
 @router.get(
@@ -204,20 +200,16 @@ async def list_all_devices(
     dependencies=ANALYST,
     responses=_OF_DEVICE | {200: describe_links(TO_DEVICE, item="/items/0")},
 )
-async def list_devices(
-    study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[DeviceBody]:
+async def list_devices(study: Identity, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
     """List the devices of a study in the order of enrolment."""
-    return await _list_page(services, bytes.fromhex(study), page, limit)
+    return await _list_page(services, bytes.fromhex(study), page)
 
 
 async def _list_page(
-    services: Services, study_id: bytes | None, page: str | None, limit: int
+    services: Services, study_id: bytes | None, page: PageRequest
 ) -> Paged[DeviceBody]:
-    found = await services.roster.list_page(study_id, after=decode_page(page), limit=limit + 1)
-    return make_page(
-        found, limit, show=_to_body, key=lambda s: (s.device.enrolled, s.device.device_id)
-    )
+    found = await services.roster.list_page(study_id, after=page.after, limit=page.n_wanted)
+    return page.make(found, show=_to_body, key=lambda s: (s.device.enrolled, s.device.device_id))
 
 
 def _to_body(summary: DeviceSummary) -> DeviceBody:

@@ -28,9 +28,8 @@ from aggregator.api.events import EventStreams
 from aggregator.api.handlers import Unforeseen, add_problem_handlers
 from aggregator.api.middleware import (
     BodyLimit,
-    Conditional,
     Door,
-    HeadAsGet,
+    LeaveBodyOut,
     Observe,
     RequestQueue,
     SecurityHeaders,
@@ -102,8 +101,7 @@ def create_interface(
     app.state.metrics = Metrics()
     add_problem_handlers(app)
     # The one added last is the outermost.
-    app.add_middleware(Conditional)
-    app.add_middleware(HeadAsGet)
+    app.add_middleware(LeaveBodyOut)
     app.add_middleware(Unforeseen)
     app.add_middleware(Turn, queue=queue)
     app.add_middleware(

@@ -91,45 +91,10 @@ class Observe:
             self._metrics.note_upload(status)
 
 
-class Conditional:
-    """Answer 304 without the body where If-None-Match names the ETag of the answer."""
+class LeaveBodyOut:
+    """Serve HEAD as GET without the body, and 304 where If-None-Match names the ETag (RFC 9110).
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        known = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
-        if known is None or scope["method"] != "GET":
-            await self._app(scope, receive, send)
-            return
-        is_known = False
-
-        async def send_on(message: Message) -> None:
-            nonlocal is_known
-            if message["type"] == "http.response.start" and message["status"] == 200:
-                headers = MutableHeaders(scope=message)
-                is_known = _names(known, headers.get("etag"))
-                if is_known:
-                    kept = [pair for pair in message["headers"] if pair[0] in _KEPT_BY_304]
-                    message = {**message, "status": 304, "headers": kept}
-            elif is_known:
-                message = {**message, "body": b""}
-            await send(message)
-
-        await self._app(scope, receive, send_on)
-
-
-def _names(if_none_match: str, etag: str | None) -> bool:
-    """Return whether If-None-Match names an ETag; compared weakly, as RFC 9110 asks."""
-    known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return etag is not None and (etag in known or known == ["*"])
-
-
-class HeadAsGet:
-    """Serve HEAD as GET without the body (RFC 9110, 9.3.2).
-
-    Streams of events excepted, which would be followed to their end.
+    A stream of events is not served to HEAD: it would be followed to its end.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -137,18 +102,34 @@ class HeadAsGet:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if not is_head or _EVENTS.match(scope["path"]):
+        is_http = scope["type"] == "http"
+        is_head = is_http and scope["method"] == "HEAD" and not _EVENTS.match(scope["path"])
+        known = Headers(scope=scope).get("if-none-match") if is_http else None
+        if not is_head and (known is None or scope["method"] != "GET"):
             await self._app(scope, receive, send)
             return
+        has_body = not is_head
 
-        async def send_without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
+        async def send_on(message: Message) -> None:
+            nonlocal has_body
+            if message["type"] == "http.response.start":
+                if message["status"] == 200 and _names(known, MutableHeaders(scope=message)):
+                    kept = [pair for pair in message["headers"] if pair[0] in _KEPT_BY_304]
+                    message = {**message, "status": 304, "headers": kept}
+                    has_body = False
+            elif not has_body:
                 message = {**message, "body": b""}
             await send(message)
 
         # A copy: the server's own says HEAD still, so that it expects no body.
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        await self._app({**scope, "method": "GET"}, receive, send_on)
+
+
+def _names(if_none_match: str | None, headers: Headers) -> bool:
+    """Return whether If-None-Match names the ETag; compared weakly, as RFC 9110 asks."""
+    known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    etag = headers.get("etag")
+    return etag is not None and (etag in known or known == ["*"])
 
 
 class SecurityHeaders:

@@ -56,7 +56,7 @@ async def note_etags(
         ),
     ] = None,
 ) -> None:
-    """Describe the header that :class:`aggregator.api.middleware.Conditional` reads."""
+    """Describe the header that :class:`aggregator.api.middleware.LeaveBodyOut` reads."""
 
 
 CONDITIONAL: list[Any] = [Depends(note_etags)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Annotated, Any
 
@@ -11,13 +10,10 @@ from fastapi import APIRouter, Header, Query, Response
 from aggregator.api.dependencies import (
     ANALYST,
     Identity,
-    Limit,
     Operator,
     Page,
     Reader,
     ServicesDep,
-    decode_page,
-    make_page,
 )
 from aggregator.api.responses import (
     CONDITIONAL,
@@ -31,14 +27,14 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.records import DeviceRecord
-from aggregator.services.results.answers import describe_privacy
+from aggregator.services.results.answers import describe_band, describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
 from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
 from shared.wire.bodies.devices import NoticeBody
-from shared.wire.bodies.results import BandBody, PrivacyBody, UtilityBody
+from shared.wire.bodies.results import PrivacyBody, UtilityBody
 from shared.wire.bodies.studies import (
     CreatedBody,
     Paged,
@@ -99,12 +95,10 @@ async def create_study(
     responses=describe_problems(*WITH_KEY, "request-invalid")
     | {200: describe_links(TO_STUDY, item="/items/0")},
 )
-async def list_studies(
-    services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[StudyBody]:
+async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
     """List studies in the order of creation."""
-    found = await services.studies.list_page(after=decode_page(page), limit=limit + 1)
-    return make_page(found, limit, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
+    found = await services.studies.list_page(after=page.after, limit=page.n_wanted)
+    return page.make(found, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
 
 @router.get(
@@ -218,11 +212,7 @@ async def get_utility(
             n_clusters=n_clusters,
             n_dimensions=plan.n_dimensions,
         )
-        band = BandBody(
-            low=predicted.low,
-            high=predicted.high if math.isfinite(predicted.high) else None,
-            statement=predicted.describe(),
-        )
+        band = describe_band(predicted, predicted.describe())
     return make_body(UtilityBody, utility, band=band)
 
 

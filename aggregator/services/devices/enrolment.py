@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from aggregator.records import (
     LOCAL_ACTOR,
@@ -43,14 +42,6 @@ _REFUSALS: dict[TokenState, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenSummary:
-    """A token and its state."""
-
-    token: TokenRecord
-    state: TokenState
-
-
 class EnrolmentService(Service):
     """Creates, lists and revokes tokens, and enrols devices."""
 
@@ -61,7 +52,7 @@ class EnrolmentService(Service):
         max_uses: int,
         labels: Mapping[str, str] | None,
         actor: str = LOCAL_ACTOR,
-    ) -> tuple[str, TokenSummary]:
+    ) -> tuple[str, TokenRecord]:
         """Create an enrolment token; return its secret, which is shown once, and the token.
 
         Parameters
@@ -95,11 +86,11 @@ class EnrolmentService(Service):
             await write_entry(
                 transaction, now, actor, "token.create", target, **about, expires=record.expires
             )
-        return secret, TokenSummary(token=record, state=record.state_at(now))
+        return secret, record
 
     async def list_tokens(
         self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[TokenSummary]:
+    ) -> Sequence[TokenRecord]:
         """Return the tokens of a study in the order of creation, revoked ones too.
 
         Raises
@@ -107,13 +98,11 @@ class EnrolmentService(Service):
         NotFoundError, StudyWithdrawnError
             There is no such study, or it was withdrawn.
         """
-        now = self._clock.now()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            found = await transaction.list_tokens(study_id, after=after, limit=limit)
-        return [TokenSummary(token=token, state=token.state_at(now)) for token in found]
+            return await transaction.list_tokens(study_id, after=after, limit=limit)
 
-    async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenSummary:
+    async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenRecord:
         """Revoke a token, at once and for good.
 
         Its devices stay enrolled, and a repeated request of theirs is answered again.
@@ -134,7 +123,7 @@ class EnrolmentService(Service):
                 await write_entry(transaction, now, actor, "token.revoke", target, study=study)
             revoked = await transaction.get_token(token_hash)
         assert revoked is not None, "it was found in this transaction"
-        return TokenSummary(token=revoked, state=revoked.state_at(now))
+        return revoked
 
     async def enrol(
         self,

@@ -42,14 +42,6 @@ class DeviceStatus:
     generation: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """The server's time, and the generation of its database."""
-
-    server_time: float
-    generation: bytes
-
-
 class DeviceService(Service):
     """Authenticates devices by their signatures, and answers them.
 
@@ -194,8 +186,8 @@ class DeviceService(Service):
 
     async def note_heartbeat(
         self, device: DeviceRecord, heartbeat: Mapping[str, Any], *, studies: Sequence[bytes]
-    ) -> Moment:
-        """Store the latest heartbeat of an authenticated device.
+    ) -> tuple[float, bytes]:
+        """Store the latest heartbeat of a device; return the time and the database's generation.
 
         Parameters
         ----------
@@ -216,7 +208,7 @@ class DeviceService(Service):
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             await transaction.note_heartbeat(device.device_id, heartbeat, now=now)
-            return Moment(server_time=now, generation=await transaction.get_generation())
+            return now, await transaction.get_generation()
 
 
 async def require_device(

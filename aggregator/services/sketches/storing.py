@@ -170,7 +170,10 @@ class UploadWriter(Service):
         if not uploads:
             return
         await transaction.add_sketches(
-            [(_to_record(upload.message, now), upload.message.payload) for upload in uploads]
+            [
+                (SketchRecord.of(upload.message, received=now), upload.message.payload)
+                for upload in uploads
+            ]
         )
         devices = [upload.device_id for upload in uploads]
         await transaction.touch_devices(devices, now=now, n_sketches=1)
@@ -286,23 +289,4 @@ def _study_full(plan: SketchPlan) -> StudyClosedError:
         field="most_sketches",
         fix="exclude the devices that fill it (`sfumato device list` counts the sketches of each), "
         "which makes room, or publish a new study",
-    )
-
-
-def _to_record(message: SketchMessage, now: float) -> SketchRecord:
-    header = message.header
-    first, last = header.slots or (None, None)
-    return SketchRecord(
-        sketch_id=header.sketch_id,
-        study_id=header.study,
-        device_id=header.device,
-        stream=header.stream,
-        sequence=header.sequence,
-        first_slot=first,
-        last_slot=last,
-        n_records=header.n_records,
-        payload_digest=header.payload_digest,
-        header=message.header_bytes,
-        signature=message.signature,
-        received=now,
     )
