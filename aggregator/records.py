@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from learning.estimate.totals import Totals
 from learning.estimate.weighting import SizeMoments, Weights
 from shared.wire import SketchHeader, SketchMessage
@@ -400,13 +402,17 @@ class SnapshotRecord:
     devices: bytes = b""
 
     @property
-    def moments(self) -> SizeMoments:
-        """The moments of the numbers of records."""
-        return SizeMoments(
-            n_sketches=self.n_sketches,
-            first=self.n_records,
-            second=self.second_moment,
-            third=self.third_moment,
+    def totals(self) -> Totals:
+        """The exact sums, decoded."""
+        return Totals(
+            sums=np.frombuffer(self.sums, dtype="<i8").astype(np.int64),
+            size_sums=np.frombuffer(self.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1),
+            moments=SizeMoments(
+                n_sketches=self.n_sketches,
+                first=self.n_records,
+                second=self.second_moment,
+                third=self.third_moment,
+            ),
         )
 
     @property

@@ -21,7 +21,6 @@ from aggregator.api.responses import (
 )
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
-from aggregator.services.results.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
 from shared.wire.bodies.declaring import make_body, read_body
 from shared.wire.bodies.results import (
@@ -81,11 +80,12 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
     secret, the last of the sums is their noised count and `first` is estimated from it.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
+    totals = record.totals
     body = make_body(
         SnapshotSumsBody,
         await _to_body(services, record),
-        sums=decode_sums(record).tolist(),
-        size_sums=join_limbs(decode_size_sums(record)),
+        sums=totals.sums.tolist(),
+        size_sums=join_limbs(totals.size_sums),
     )
     # Frozen, but for the devices in it that are excluded later: their number only grows.
     etag = f'"{snapshot}.{len(body.excluded_devices)}"'

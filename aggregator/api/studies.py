@@ -79,13 +79,12 @@ async def create_study(
     part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
     `warnings` states doubts about the plan, such as an epsilon that hardly protects.
     """
-    summary, is_new = await services.studies.create(
+    summary, plan, is_new = await services.studies.create(
         body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
     )
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
-    _, plan = await services.studies.get_plan(summary.study.study_id)
     return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan)))
 
 

@@ -50,7 +50,7 @@ class StudyService(Service):
         *,
         allow_same_plan: bool = True,
         actor: str = LOCAL_ACTOR,
-    ) -> tuple[StudySummary, bool]:
+    ) -> tuple[StudySummary, SketchPlan, bool]:
         """Create a study, or return the one with this name and plan; and whether it is new.
 
         Parameters
@@ -91,7 +91,7 @@ class StudyService(Service):
                     transaction, record.created, actor, "study.create", target, **about
                 )
             study = await require_study(transaction, record.study_id)
-            return await _summarise(transaction, study), is_new
+            return await _summarise(transaction, study), plan, is_new
 
     async def get(self, study_id: bytes) -> StudySummary:
         """Return a study.

@@ -15,7 +15,7 @@ from aggregator.records import (
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.devices.keys import key_id_of
-from aggregator.services.plans import require_study
+from aggregator.services.plans import require_known, require_study
 from aggregator.services.service import Service
 from aggregator.storage import Transaction
 from shared.errors import NotFoundError
@@ -154,11 +154,8 @@ async def _revoke_retired(
 async def _require_device(
     transaction: Transaction, device_id: bytes, *, lock: bool = False
 ) -> DeviceRecord:
-    device = await transaction.get_device(device_id, lock=lock)
-    if device is None:
-        raise NotFoundError("is unknown", field="device", fix="check its identity")
-    await require_study(transaction, device.study_id)
-    return device
+    found = await transaction.get_device(device_id, lock=lock)
+    return await require_known(transaction, found, "device")
 
 
 async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDetails:

@@ -6,12 +6,10 @@ import math
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.results.snapshots import decode_size_sums, decode_sums
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
-from learning.estimate.totals import Totals
 from learning.planning.quality import QualityBand, predict_quality
 from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.declaring import make_body, read_body
@@ -43,11 +41,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     """
     return pose_problem(
         plan,
-        Totals(
-            sums=decode_sums(snapshot),
-            size_sums=decode_size_sums(snapshot),
-            moments=snapshot.moments,
-        ),
+        snapshot.totals,
         snapshot.weights,
         noise_energy=snapshot.noise_energy,
         signal_energy=snapshot.signal_energy,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from aggregator.records import DecodeRecord, Selection, SnapshotRecord
-from aggregator.services.plans import require_study
+from aggregator.services.plans import require_known, require_study
 from aggregator.services.results.answers import build_problem
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.services.service import Parts, Service
@@ -129,11 +129,7 @@ class DecodeService(Service):
 
 
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
-    decode = await transaction.get_decode(decode_id)
-    if decode is None:
-        raise NotFoundError("is unknown", field="decode", fix="check its identity")
-    await require_study(transaction, decode.study_id)
-    return decode
+    return await require_known(transaction, await transaction.get_decode(decode_id), "decode")
 
 
 def require_solver(name: str, settings: Mapping[str, Setting]) -> Solver:

@@ -21,7 +21,8 @@ from aggregator.storage.statements.cells import (
 from aggregator.storage.statements.entries import in_turns, select_pending, to_entry
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import Node
-from aggregator.storage.sums.merging import Addition, CellKey, Layout, Rest, raise_root, sum_up
+from aggregator.storage.sums.merging import Addition, CellKey, Layout, raise_root, sum_up
+from aggregator.storage.sums.summing import Rest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

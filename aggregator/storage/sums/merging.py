@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
-from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from aggregator.storage.sums.summing import PayloadSum, Rest, Row
 from shared.plan import SketchPlan
 
-Rest = Callable[[], None]
-"""Called between pieces of long work."""
 CellKey = tuple[Node, str]
 """The node of a cell, and the canonical JSON of its label set."""
 
@@ -35,21 +33,6 @@ class Layout:
     def empty_payload(self) -> bytes:
         """A payload of zeros, in the place of a dropped one."""
         return bytes(self.width * self.n_coordinates)
-
-    def sum_rows(self, rows: Iterable[Row], rest: Rest = lambda: None) -> Cell:
-        """Add rows up.
-
-        Raises
-        ------
-        StoreError
-            A sum could leave 64 bits.
-        """
-        running = PayloadSum(width=self.width, n_coordinates=self.n_coordinates)
-        added = list(rows)
-        for start in range(0, len(added), BATCH):
-            running.add(added[start : start + BATCH])
-            rest()
-        return running.total()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +123,9 @@ def roll_up(
         groups[entry.first_slot, entry.last_slot, entry.labels].append(entry.row)
     parts: dict[CellKey, list[Cell]] = defaultdict(list)
     for (first, last, labels), rows in groups.items():
-        cell = layout.sum_rows(rows, rest)
+        running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
+        running.add(rows, rest)
+        cell = running.total()
         for node in homes(first, last, root):
             for label_set in label_sets(labels):
                 parts[node, label_set].append(cell)
