@@ -1,4 +1,4 @@
-"""The wiring: settings become a store, services, the interface and worker processes."""
+"""The application: settings, store, services, interface and workers wired together."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def create_app(
 ) -> FastAPI:
     """Build the server as an ASGI application.
 
-    Its lifespan prepares the database, runs the workers and closes the store. A database that is
-    away, or has no tables yet, is waited for: requests are answered with 503 until it can be used.
+    Its lifespan prepares the database, runs the workers and closes the store. It waits for a
+    database that does not answer or has no tables yet, and answers requests with 503 meanwhile.
 
     Parameters
     ----------
     settings
-        Those of the environment when not given.
+        From the environment by default.
     store, clock
-        In the place of those that the settings give.
+        Replace those that the settings give.
     """
     settings = settings or Settings()
     store = store or open_store(settings.database_url)

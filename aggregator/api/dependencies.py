@@ -143,7 +143,7 @@ async def read_page(
     try:
         time, identity = json.loads(base64.urlsafe_b64decode(page.encode()))
         if not math.isfinite(time):
-            raise ValueError(time)  # databases differ in where they put it
+            raise ValueError(time)  # databases differ in how they sort it
         return PageRequest((float(time), bytes.fromhex(identity)), limit + 1)
     except (ValueError, TypeError) as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Devices: their enrolment and own calls, and the calls of operators about them."""
+"""Devices: enrolment, their own requests, and requests of operators about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes as streams of server-sent events, in the place of polling."""
+"""Decodes as server-sent events, instead of polling."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class EventStreams:
         Raises
         ------
         OverloadedError
-            The key, or the process, has as many as it may.
+            The key, or the process, has the largest number.
         """
         if self._of_key[key_id] >= _MOST_OF_KEY or self.n_open >= _MOST:
             raise OverloadedError(
-                f"has {_MOST_OF_KEY} streams of events, or all keys together have {_MOST}, and may "
-                "not have more",
+                f"cannot open more than {_MOST_OF_KEY} streams of events, or {_MOST} together with "
+                "all other keys",
                 field="Authorization",
                 fix="close one, or poll the decode itself",
                 retry_after_s=_RETRY_AFTER_S,
@@ -109,7 +109,7 @@ async def stream_events(
             try:
                 now = await services.watch.next(told, key, until=end)
             except SketchError as error:
-                # The answer has begun, so its status can no longer say it.
+                # The answer has begun, so its status can no longer change.
                 yield ServerSentEvent(event="problem", data=problem_document(error))
                 return
             if now is None:

@@ -1,4 +1,4 @@
-"""From errors to problem documents, at one edge."""
+"""Map errors to problem documents, in one place."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ _WHERE_IDS_ARE = {
 
 def _to_config_error(found: Any) -> ConfigError:
     where = [str(part) for part in found["loc"]]
-    # The first part says where in the request; the name of the field is what people know.
+    # The first part is the place in the request; people know the name of the field.
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")

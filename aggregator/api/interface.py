@@ -51,7 +51,7 @@ centroids from the sum. Errors are RFC 9457 problem documents; every type has a 
 
 @cache
 def _list_routes() -> Sequence[BaseRoute]:
-    """Return the routes, which the servers of one process share: making them takes long."""
+    """Return the routes, built once for all servers of a process: building them is slow."""
     app = FastAPI(
         dependencies=[Depends(require_media_type)],
         responses=describe_problems(*ANY_CALL),
@@ -61,7 +61,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         redoc_url=None,
     )
     for module in (
-        # First, for routes are tried in order and nothing is asked for as often as an upload.
+        # First: routes are tried in order, and uploads are the most frequent requests.
         sketches,
         studies,
         plans,
@@ -90,7 +90,7 @@ def create_interface(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        # A redirect would be built from the Host field, and lose what was sent.
+        # A redirect would trust the Host header, and lose the body.
         redirect_slashes=False,
         routes=list(_list_routes()),
     )

@@ -1,4 +1,4 @@
-"""Middleware: log, metrics, headers against misuse by browsers, queue, limit on bodies, HEAD."""
+"""Middleware: log, metrics, security headers, queue, limit on bodies, answers without a body."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from shared.errors import (
 )
 
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
-"""Answered even when the queue is full: they tell that it is."""
+"""Answered even when the queue is full, so that monitors see that it is."""
 _EVENTS = re.compile(r"^/v1/decodes/[^/]+/events$")
 _SKETCH = re.compile(r"^/v1/studies/([0-9a-f]{64})/sketches/[^/]+$")
 _RETRY_AFTER_S = 2.0
 _MOST_UPLOADING = 256
-"""Uploads worked on at once: they are stored many in one transaction, and hold no connection."""
+"""Uploads served at once: group commit stores many in one transaction on one connection."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -164,9 +164,9 @@ class RequestQueue:
     Parameters
     ----------
     most_running
-        Requests that are worked on at once; more would only wait for a database connection.
+        Requests served at once; more would only wait for a database connection.
     most_waiting
-        Requests that may wait for their turn, or whose body is still on its way.
+        Requests that may wait for their turn or for the rest of their body.
     """
 
     def __init__(self, *, most_running: int, most_waiting: int) -> None:
@@ -208,7 +208,7 @@ class RequestQueue:
 
 
 class Door:
-    """Refuse requests, before their body is read, while the queue is full or the database away."""
+    """Refuse requests, their body unread, while the queue is full or the database is away."""
 
     def __init__(self, app: ASGIApp, *, services: Services, queue: RequestQueue) -> None:
         self._app = app
@@ -238,7 +238,7 @@ class Door:
 class Turn:
     """Queue requests, first come first served, once their body has arrived.
 
-    So a slow sender holds a place in the queue, and never a turn.
+    A slow sender thus holds a place in the queue and never a turn.
     """
 
     def __init__(self, app: ASGIApp, *, queue: RequestQueue) -> None:
@@ -262,9 +262,9 @@ class Turn:
 
 
 class _Place:
-    """A place, held until the answer has ended or, for a stream of events, has begun.
+    """A place in the queue, held until the answer ends or, for a stream of events, begins.
 
-    A stream works for a moment now and then, and would keep its place for minutes.
+    A stream of events is idle most of the time, and would hold its place for minutes.
     """
 
     def __init__(self, leave: Callable[[], None]) -> None:
@@ -294,12 +294,12 @@ class BodyLimit:
 
     Bytes are counted as they arrive: Content-Length may be absent or wrong. A sketch may be as long
     as the payload of its study's plan and the envelope. Compressed bodies are refused unread: noise
-    does not compress, and what expands is the oldest bomb.
+    does not compress, and a small body could expand without limit.
 
     Parameters
     ----------
     services
-        The services, which know the limit of a study's sketches and count refusals.
+        They know the limit of a study's sketches, and count refusals.
     max_body_bytes
         The limit on other bodies.
     timeout_s

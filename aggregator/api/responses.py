@@ -1,4 +1,4 @@
-"""Answers as OpenAPI describes them, problems and links included; and conditional answers."""
+"""Answers with their headers, and their description in OpenAPI: problems and links."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def create_snapshot(
     responses=NOT_MODIFIED | {200: describe_links(TO_STUDY)},
 )
 async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
-    """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
+    """Show a snapshot with its exact sums, from which anyone can recompute the global sketch.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
     moments `first` and `second`, and the plan's amplitude A and alpha. Where numbers of records are

@@ -77,7 +77,7 @@ async def create_study(
 
     409 where a study of another name has the plan; the answer names that study. A device that takes
     part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
-    `warnings` states doubts about the plan, such as an epsilon that hardly protects.
+    `warnings` lists doubts about the plan, such as an epsilon that hardly protects.
     """
     summary, plan, is_new = await services.studies.create(
         body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
@@ -107,7 +107,7 @@ async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
     responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
 )
 async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> Any:
-    """Show a study; a device that signs the request sees the life cycle alone.
+    """Show a study; a device that signs the request sees only the life cycle.
 
     The ETag of a device's answer changes with the life cycle only, so that devices can poll often.
     """
@@ -218,7 +218,9 @@ async def get_utility(
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
     if device.study_id != study_id:
         raise ForbiddenError(
-            "is not enrolled in this study", field="device", fix="ask about the study of this key"
+            "is not enrolled in this study",
+            field="device",
+            fix="request the study that this key is enrolled in",
         )
 
 
@@ -253,7 +255,7 @@ def _version_in(if_match: str | None) -> int | None:
     """Return the life cycle's version in an ETag; an ETag that was never given is stale."""
     if if_match is None:
         raise UnreadVersionError(
-            "is missing, without which a change by somebody else could be undone unseen",
+            "is missing: without it this request could undo somebody else's change",
             field="If-Match",
             fix="read the study and send its ETag in If-Match, or `*` for any version",
         )

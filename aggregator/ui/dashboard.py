@@ -1,7 +1,7 @@
 """The page `/`: studies, their plans and devices, and decodes, for people with a browser.
 
 The page holds no data. Its scripts call the public interface as any client does, with the key that
-its reader pastes; the server hands out the same few files to everyone.
+its reader pastes. The server sends the same few files to everyone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# The files of this server and no inline script or style. Text never becomes markup either: browsers
-# that know trusted types refuse `innerHTML` and the like, whatever a script tries.
+# Files of this server, and no inline script or style. Text never becomes markup either: browsers
+# with trusted types refuse `innerHTML` and the like.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -68,7 +68,7 @@ def list_assets() -> frozenset[str]:
 
 @cache
 def _read(name: str) -> _Asset:
-    # When it is first asked for: a server that nobody looks at holds none of it.
+    # Read at the first request: a server without visitors keeps none of it in memory.
     content = (resources.files(__package__) / "assets" / name).read_bytes()
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
     return _Asset(content, media_type, f'"{sha256(content).hexdigest()[:32]}"')
@@ -78,7 +78,7 @@ def _answer(name: str) -> Response:
     asset = _read(name)
     headers = {
         "ETag": asset.etag,
-        # Kept, and asked about each time, so that page and scripts are of one release.
+        # Cached, and revalidated each time, so that page and scripts are of one release.
         "Cache-Control": "no-cache",
         "Content-Security-Policy": POLICY,
     }
