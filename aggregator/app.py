@@ -14,7 +14,7 @@ from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import Store, open_store
 from aggregator.ui import add_dashboard, add_reference
-from aggregator.worker import WorkerProcesses
+from aggregator.worker import run_workers
 
 
 def create_app(
@@ -45,7 +45,7 @@ def create_app(
                 tasks.append(asyncio.create_task(services.readiness.wait(stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
             tasks.append(asyncio.create_task(services.merger.run(stop)))
-            async with WorkerProcesses(settings, settings.n_workers):
+            async with run_workers(settings, settings.n_workers):
                 yield
         finally:
             stop.set()

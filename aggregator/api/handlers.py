@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from aggregator.api.dependencies import HEX_16
 from aggregator.logs import describe_cause
@@ -97,28 +97,6 @@ def add_problem_handlers(app: FastAPI) -> None:
         if error.status_code == 405:
             headers["Allow"] = ", ".join(_find_methods(request))
         return problem_response(_to_sketch_error(request, error), request.scope, headers=headers)
-
-
-class Unforeseen:
-    """Log an unforeseen error, and answer it without its details.
-
-    The framework would do so outside every other middleware; its answer would neither be logged nor
-    have the headers of every answer.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        try:
-            await self._app(scope, receive, send)
-        except Exception as error:
-            if scope["type"] != "http":
-                raise
-            log.error("unforeseen error", exc_info=error)
-            failure = SketchError("the server failed", fix="send the same again later")
-            await answer_problem(failure, scope, receive, send)
 
 
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}

@@ -25,7 +25,7 @@ from aggregator.api import (
 )
 from aggregator.api.dependencies import require_media_type
 from aggregator.api.events import EventStreams
-from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.handlers import add_problem_handlers
 from aggregator.api.middleware import (
     BodyLimit,
     Door,
@@ -34,6 +34,7 @@ from aggregator.api.middleware import (
     RequestQueue,
     SecurityHeaders,
     Turn,
+    Unforeseen,
 )
 from aggregator.api.responses import ANY_CALL, describe_problems
 from aggregator.metrics import Metrics

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection
+from typing import ClassVar
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -45,22 +47,38 @@ _UPLOAD = "/v1/studies/{study}/sketches/{sketch}"
 log = structlog.get_logger("aggregator.access")
 
 
-class Observe:
+class Middleware(ABC):
+    """Serves requests, and passes everything else on."""
+
+    left_out: ClassVar[Collection[str]] = ()
+    """Paths of requests that are passed on too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        is_served = scope["type"] == "http" and scope["path"] not in self.left_out
+        return (self._serve if is_served else self._app)(scope, receive, send)
+
+    @abstractmethod
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class Observe(Middleware):
     """Log each request when it is over, and count it; requests of monitors are left out.
 
     A line of the log has method, path, status and time, and never a header or a body. The status is
     0 if no answer began.
     """
 
+    left_out = OPEN_PATHS
+
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        self._app = app
+        super().__init__(app)
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
 
         async def note_status(message: Message) -> None:
@@ -91,20 +109,31 @@ class Observe:
             self._metrics.note_upload(status)
 
 
-class LeaveBodyOut:
+class Unforeseen(Middleware):
+    """Log an unforeseen error, and answer it without its details.
+
+    The framework would do so outside every other middleware; its answer would neither be logged nor
+    have the headers of every answer.
+    """
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            structlog.get_logger("aggregator.api").error("unforeseen error", exc_info=error)
+            failure = SketchError("the server failed", fix="send the same again later")
+            await answer_problem(failure, scope, receive, send)
+
+
+class LeaveBodyOut(Middleware):
     """Serve HEAD as GET without the body, and 304 where If-None-Match names the ETag (RFC 9110).
 
     A stream of events is not served to HEAD: it would be followed to its end.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        is_http = scope["type"] == "http"
-        is_head = is_http and scope["method"] == "HEAD" and not _EVENTS.match(scope["path"])
-        known = Headers(scope=scope).get("if-none-match") if is_http else None
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["method"] == "HEAD" and not _EVENTS.match(scope["path"])
+        known = Headers(scope=scope).get("if-none-match")
         if not is_head and (known is None or scope["method"] != "GET"):
             await self._app(scope, receive, send)
             return
@@ -122,7 +151,7 @@ class LeaveBodyOut:
             await send(message)
 
         # A copy: the server's own says HEAD still, so that it expects no body.
-        await self._app({**scope, "method": "GET"}, receive, send_on)
+        await self._app({**scope, "method": "GET"} if is_head else scope, receive, send_on)
 
 
 def _names(if_none_match: str | None, headers: Headers) -> bool:
@@ -132,18 +161,10 @@ def _names(if_none_match: str | None, headers: Headers) -> bool:
     return etag is not None and (etag in known or known == ["*"])
 
 
-class SecurityHeaders:
+class SecurityHeaders(Middleware):
     """Add security headers to every answer that does not set them itself."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -207,20 +228,18 @@ class RequestQueue:
             )
 
 
-class Door:
+class Door(Middleware):
     """Refuse requests, their body unread, while the queue is full or the database is away."""
 
+    left_out = OPEN_PATHS
+
     def __init__(self, app: ASGIApp, *, services: Services, queue: RequestQueue) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
         self._queue = queue
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = self._queue
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
         try:
             self._services.readiness.require_open()
             queue.require_room()
@@ -235,21 +254,19 @@ class Door:
             place.give_up()
 
 
-class Turn:
+class Turn(Middleware):
     """Queue requests, first come first served, once their body has arrived.
 
     A slow sender thus holds a place in the queue and never a turn.
     """
 
+    left_out = OPEN_PATHS
+
     def __init__(self, app: ASGIApp, *, queue: RequestQueue) -> None:
-        self._app = app
+        super().__init__(app)
         self._queue = queue
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = self._queue
         turns = queue.turns if study_of_upload(scope) is None else queue.uploads
         await turns.acquire()
@@ -289,7 +306,7 @@ class _Place:
         return send_on
 
 
-class BodyLimit:
+class BodyLimit(Middleware):
     """Read bodies up to a limit and pass them on whole; answer 413 to longer ones.
 
     Bytes are counted as they arrive: Content-Length may be absent or wrong. A sketch may be as long
@@ -309,16 +326,12 @@ class BodyLimit:
     def __init__(
         self, app: ASGIApp, *, services: Services, max_body_bytes: int, timeout_s: float
     ) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
         self._max_body_bytes = max_body_bytes
         self._timeout_s = timeout_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             messages = await self._read(scope, receive)
         except SketchError as error:

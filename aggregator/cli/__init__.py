@@ -110,7 +110,7 @@ def _serve(
         str | None,
         typer.Option(
             metavar="ADDRESSES",
-            help="Of that proxy, separated by commas; its X-Forwarded-... is trusted (127.0.0.1,::1).",
+            help="Of that proxy, by commas; its X-Forwarded-... is trusted (127.0.0.1,::1).",
         ),
     ] = None,
     n_workers: Annotated[
