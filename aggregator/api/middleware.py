@@ -7,6 +7,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import ExitStack
 from typing import ClassVar
 
 import structlog
@@ -246,12 +247,10 @@ class Door(Middleware):
         except TransportError as error:
             await answer_problem(error, scope, receive, send, close=True)
             return
-        place = _Place(queue.leave)
-        queue.n_inside += 1
-        try:
-            await self._app(scope, receive, place.follow(scope, send))
-        finally:
-            place.give_up()
+        with ExitStack() as place:
+            queue.n_inside += 1
+            place.callback(queue.leave)
+            await self._app(scope, receive, _release_early(place, scope, send))
 
 
 class Turn(Middleware):
@@ -270,40 +269,26 @@ class Turn(Middleware):
         queue = self._queue
         turns = queue.turns if study_of_upload(scope) is None else queue.uploads
         await turns.acquire()
-        queue.n_running += 1
-        place = _Place(lambda: queue.end_turn(turns))
-        try:
-            await self._app(scope, receive, place.follow(scope, send))
-        finally:
-            place.give_up()
+        with ExitStack() as place:
+            queue.n_running += 1
+            place.callback(queue.end_turn, turns)
+            await self._app(scope, receive, _release_early(place, scope, send))
 
 
-class _Place:
-    """A place in the queue, held until the answer ends or, for a stream of events, begins.
+def _release_early(place: ExitStack, scope: Scope, send: Send) -> Send:
+    """Return a ``send`` that gives a place up when a stream of events begins.
 
-    A stream of events is idle most of the time, and would hold its place for minutes.
+    A stream is idle most of the time, and would hold its place for minutes.
     """
+    if not _EVENTS.match(scope["path"]):
+        return send
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave: Callable[[], None] | None = leave
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            place.close()
+        await send(message)
 
-    def give_up(self) -> None:
-        """Give the place up; the second time nothing happens."""
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
-
-    def follow(self, scope: Scope, send: Send) -> Send:
-        """Return a ``send`` that gives the place up when a stream of events begins."""
-        if not _EVENTS.match(scope["path"]):
-            return send
-
-        async def send_on(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.give_up()
-            await send(message)
-
-        return send_on
+    return send_on
 
 
 class BodyLimit(Middleware):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
-from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
+from aggregator.storage.sums.dyadic import NO_LABELS, Node, homes, label_sets, widen_root
 from aggregator.storage.sums.summing import PayloadSum, Rest, Row
 from shared.plan import SketchPlan
 
@@ -77,7 +77,10 @@ def sum_up(
     StoreError
         A sum could leave 64 bits.
     """
-    new = grow_root(root, entries)
+    new = root
+    for entry in entries:
+        if entry.first_slot is not None and entry.last_slot is not None:
+            new = widen_root(new, entry.first_slot, entry.last_slot)
     return Addition(
         study_id=study_id,
         layout=layout,
@@ -98,14 +101,6 @@ def is_shown(label_set: str, selection: Selection) -> bool:
     if not selection.labels:
         return label_set == NO_LABELS
     return selection.matches_labels(json.loads(label_set))
-
-
-def grow_root(root: Node | None, entries: Iterable[Entry]) -> Node | None:
-    """Return the root over the present one and the slots of sketches."""
-    for entry in entries:
-        if entry.first_slot is not None and entry.last_slot is not None:
-            root = widen_root(root, entry.first_slot, entry.last_slot)
-    return root
 
 
 def roll_up(
@@ -134,10 +129,3 @@ def roll_up(
         total[key] = add_cells(cells, layout.n_coordinates)
         rest()
     return total
-
-
-def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:
-    """Return the cells of the nodes above an old root: copies of the cells of that root."""
-    return {
-        (node, labels): cell for (_, labels), cell in cells.items() for node in between(old, new)
-    }
