@@ -6,13 +6,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import (
-    OPERATOR,
-    KeyIdentity,
-    Operator,
-    Page,
-    ServicesDep,
-)
+from aggregator.api.dependencies import OPERATOR, KeyIdentity, Operator, Page, ServicesDep
 from aggregator.api.responses import (
     TO_KEY,
     WITH_BODY,

@@ -6,12 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from aggregator.api.dependencies import (
-    ANALYST,
-    Identity,
-    Page,
-    ServicesDep,
-)
+from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE

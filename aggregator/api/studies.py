@@ -7,14 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from aggregator.api.dependencies import (
-    ANALYST,
-    Identity,
-    Operator,
-    Page,
-    Reader,
-    ServicesDep,
-)
+from aggregator.api.dependencies import ANALYST, Identity, Operator, Page, Reader, ServicesDep
 from aggregator.api.responses import (
     CONDITIONAL,
     NOT_MODIFIED,

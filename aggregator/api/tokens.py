@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import (
-    OPERATOR,
-    Enroller,
-    Identity,
-    Operator,
-    Page,
-    ServicesDep,
-)
+from aggregator.api.dependencies import OPERATOR, Enroller, Identity, Operator, Page, ServicesDep
 from aggregator.api.responses import (
     OF_STUDY,
     TO_TOKEN,

@@ -18,19 +18,9 @@ from aggregator.services.keys import hash_secret
 from aggregator.services.plans import require_study
 from aggregator.services.service import Service
 from aggregator.storage import Transaction
-from shared.errors import (
-    AccessError,
-    ConfigError,
-    NotFoundError,
-    StoreError,
-    StudyClosedError,
-)
+from shared.errors import AccessError, ConfigError, NotFoundError, StoreError, StudyClosedError
 from shared.plan import SketchPlan
-from shared.wire import (
-    device_id_of,
-    encode_proof_input,
-    verify_proof,
-)
+from shared.wire import device_id_of, encode_proof_input, verify_proof
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32

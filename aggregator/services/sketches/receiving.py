@@ -15,12 +15,7 @@ from aggregator.services.sketches.batching import Batcher
 from aggregator.services.sketches.plausibility import require_plausible
 from aggregator.services.sketches.storing import Upload, UploadWriter, require_author
 from aggregator.storage import Store
-from shared.errors import (
-    MalformedMessageError,
-    SignatureError,
-    SketchError,
-    TransportError,
-)
+from shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
 from shared.wire import SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048

@@ -14,13 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
 
 from aggregator.records import Selection, SketchTotals
-from aggregator.storage.models import (
-    CellRoot,
-    CellSum,
-    Device,
-    PendingSketch,
-    Sketch,
-)
+from aggregator.storage.models import CellRoot, CellSum, Device, PendingSketch, Sketch
 from aggregator.storage.statements.entries import (
     EntryRows,
     order_of,
