@@ -101,22 +101,22 @@ async def stream_events(
     carries the decode when it has ended, or `problem`, which says why the stream ends: the key was
     revoked, for instance. A stream without either ended for another reason: open it again.
     """
-    told = found
+    shown = found
     end = asyncio.get_running_loop().time() + seconds
-    with services.watch.follow(told, key):
-        yield _to_event(told, "state")
-        while told.finished is None:
+    with services.watch.follow(shown, key):
+        yield _to_event(shown, "state")
+        while shown.finished is None:
             try:
-                now = await services.watch.next(told, key, until=end)
+                now = await services.watch.next(shown, key, until=end)
             except SketchError as error:
                 # The answer has begun, so its status can no longer change.
                 yield ServerSentEvent(event="problem", data=problem_document(error))
                 return
             if now is None:
                 return
-            yield _to_event(now, "progress" if now.state == told.state else "state")
-            told = now
-    yield ServerSentEvent(event="result", data=to_body(told))
+            yield _to_event(now, "progress" if now.state == shown.state else "state")
+            shown = now
+    yield ServerSentEvent(event="result", data=to_body(shown))
 
 
 def _to_event(decode: DecodeRecord, name: str) -> ServerSentEvent:

@@ -33,7 +33,7 @@ from shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"
-"""Key in a request's scope of the slug of the problem that it was answered with."""
+"""Key of the problem's slug in the scope of a refused request."""
 
 log = structlog.get_logger("aggregator.api")
 
@@ -105,7 +105,7 @@ _WHERE_IDS_ARE = {
     "device": "`sfumato device list STUDY` shows the ids of devices",
     "key": "`sfumato key list` shows the ids of keys",
 }
-"""By the last part of a field."""
+"""The fix for an invalid identity, by the last part of its field."""
 
 
 def _to_config_error(found: Any) -> ConfigError:
@@ -132,7 +132,7 @@ def _to_config_error(found: Any) -> ConfigError:
 
 
 def _find_methods(request: Request) -> list[str]:
-    """Return the methods of an address, each of which is a route."""
+    """Return the methods that the routes of an address accept."""
     described = request.app.openapi()["paths"]
     found = {
         method.upper()

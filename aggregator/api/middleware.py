@@ -151,12 +151,12 @@ class LeaveBodyOut(Middleware):
                 message = {**message, "body": b""}
             await send(message)
 
-        # A copy: the server's own says HEAD still, so that it expects no body.
+        # A copy: the server's own scope still says HEAD, so that it expects no body.
         await self._app({**scope, "method": "GET"} if is_head else scope, receive, send_on)
 
 
 def _names(if_none_match: str | None, headers: Headers) -> bool:
-    """Return whether If-None-Match names the ETag; compared weakly, as RFC 9110 asks."""
+    """Return whether If-None-Match names the ETag, by the weak comparison of RFC 9110."""
     known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     etag = headers.get("etag")
     return etag is not None and (etag in known or known == ["*"])
