@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aggregator.records import DecodeRecord
-from aggregator.services.answers import describe_solution
-from aggregator.services.jobs import MAX_ATTEMPTS, Job
+from aggregator.services.results.answers import describe_solution
+from aggregator.services.results.jobs import MAX_ATTEMPTS, Job
 from aggregator.worker import Worker
 from learning.decoding.solution import Solution
 from shared.errors import DecodingError

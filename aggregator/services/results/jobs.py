@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from aggregator.records import Clock, DecodeRecord, SnapshotRecord
-from aggregator.services.answers import build_problem, describe_solution
-from aggregator.services.decodes import exhausted_problem
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store
+from aggregator.records import DecodeRecord, SnapshotRecord
+from aggregator.services.plans import require_study
+from aggregator.services.results.answers import build_problem, describe_solution
+from aggregator.services.results.decodes import exhausted_problem
+from aggregator.services.service import Service
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.registry import create_solver
 from learning.decoding.solution import Solution
@@ -63,13 +63,8 @@ class Job:
         return solution
 
 
-class JobService:
+class JobService(Service):
     """Leases decodes to workers."""
-
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
 
     async def take(self, *, lease_s: float) -> Job | None:
         """Lease the oldest decode that is queued or whose lease has expired.
