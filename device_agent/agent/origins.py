@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from device_agent.sources import Position
 from device_agent.sources.settings import StreamSettings
-from device_agent.store.positions import StoredPosition
 from shared.file_identity import identify
 from shared.privacy import Origin
 
@@ -35,7 +35,7 @@ def find_origins(stream: StreamSettings) -> set[Origin]:
     return found
 
 
-def read_from(stream: StreamSettings, positions: Iterable[StoredPosition]) -> set[Origin]:
+def read_from(stream: StreamSettings, positions: Iterable[Position]) -> set[Origin]:
     """Return the files of some positions as origins."""
     return {
         _to_origin(p.source, stream.source.disjoint)

@@ -134,6 +134,11 @@ class SourceSettings:
         """Origins of the records, as far as the settings tell."""
         return (self._origin("other", self.kind),)
 
+    @property
+    def identity(self) -> str | None:
+        """The field that only ever grows, where a kind of source has the setting `id`."""
+        return getattr(self, "id", None)
+
     def _origin(self, kind: str, name: str) -> Origin:
         return Origin(kind=kind, name=name, part=self.disjoint)
 

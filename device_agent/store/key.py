@@ -1,4 +1,8 @@
-"""The device's Ed25519 key, in a file of mode 0600."""
+"""Secrets of a study's folder, in files of mode 0600: the signing key, and that of digests.
+
+Without the secret of digests nobody who finds a position can try out which records it was made
+from. It is erased when the device is forgotten, and then nobody can check a digest.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ import base64
 import binascii
 import hashlib
 import os
+import secrets
 import stat
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from device_agent.store.disk import naming_file, replace_file, sync_folder
-from shared.errors import ConfigError
+from shared.errors import ConfigError, StoreError
 
 KEY_NAME = "device.key"
 KEY_FOLDERS = "study-"
 """Prefix of the names of the folders of keys, one for each study."""
 NEXT_KEY_NAME = "device.key.next"
 """The key that the server is asked to take in the place of the other."""
+DIGEST_KEY_NAME = "digest.key"
+_SECRET_BYTES = 32
 
 # PKCS #8 of an Ed25519 key is these octets and the 32 of the key (RFC 8410, section 7). The library
 # would load all that it knows of other keys to read them, a megabyte.
@@ -131,3 +138,54 @@ def _decode_pem(data: bytes) -> bytes | None:
 
 def _refuse(path: Path, rule: str, fix: str) -> ConfigError:
     return ConfigError(rule, field=str(path), fix=fix)
+
+
+def load_digest_key(folder: Path) -> bytes:
+    """Return the secret of a study's folder, 32 bytes; make it if it is missing.
+
+    A damaged one is made anew: files are known by their identity then, and no old digest is
+    believed.
+
+    Raises
+    ------
+    ConfigError
+        Others may read it.
+    StoreError
+        It cannot be read or made.
+    """
+    path = folder / DIGEST_KEY_NAME
+    try:
+        found = _read_secret(path)
+        return found if found is not None else _create_secret(path)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be read or written ({error.strerror})",
+            field=str(path),
+            fix="free space on the disk, or make the folder writable for this user",
+        ) from error
+
+
+def _read_secret(path: Path) -> bytes | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        if os.fstat(file).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigError(
+                "can be read by others", field=str(path), fix=f"run `chmod 600 {path}`"
+            )
+        data = os.read(file, _SECRET_BYTES + 1)
+    finally:
+        os.close(file)
+    return data if len(data) == _SECRET_BYTES else None
+
+
+def _create_secret(path: Path) -> bytes:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    # Where two make it at the same moment the last one stays: digests under the other are believed
+    # by nobody, which harms nothing.
+    replace_file(path, secrets.token_bytes(_SECRET_BYTES), part=f"{os.getpid()}.part")
+    found = _read_secret(path)
+    assert found is not None
+    return found

@@ -22,7 +22,7 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
-from device_agent.store.disk import naming_file, sync_folder
+from device_agent.store.disk import lock_folder, naming_file, sync_folder
 from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from device_agent.store.journal import (
     JOURNAL_NAME,
@@ -36,8 +36,7 @@ from device_agent.store.journal import (
 )
 from device_agent.store.key import key_folder
 from device_agent.store.key_change import note_moved_key
-from device_agent.store.lock import lock_folder
-from device_agent.store.places import PLACES_NAME, Places, read_places
+from device_agent.store.positions import PLACES_NAME, Places, read_places
 from device_agent.store.rebuild import build_database
 from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
 from shared.errors import LedgerError, StoreError

@@ -129,7 +129,7 @@ def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
     source = reader.open()
     assert reader.poll(source) == []
     assert 1 <= source.pause_s <= 120
-    assert "answered 503; will be tried again" in source.report.describe()[0]
+    assert "answered 503; the agent tries again" in source.report.describe()[0]
     feed.headers = {"Retry-After": "7"}
     assert reader.poll(source) == []
     assert source.pause_s == 7
@@ -301,6 +301,6 @@ def test_another_address_is_not_read_on_under_the_name_of_the_first(feed: Feed) 
         other.records = feed.records
         moved = make_reader(other)
         moved.known = reader.known
-        with pytest.raises(LedgerError, match="the stream has read localhost:"):
+        with pytest.raises(LedgerError, match="cannot follow localhost:"):
             moved.open()
     assert other.asked == []

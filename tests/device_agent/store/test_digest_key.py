@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store.digest_key import load_digest_key
-from device_agent.store.forgetting import erase_key
+from device_agent.store.identity import erase_key
+from device_agent.store.key import load_digest_key
 from shared.errors import ConfigError, StoreError
 
 
