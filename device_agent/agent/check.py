@@ -14,7 +14,6 @@ from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
-from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
     describe_budget,
@@ -24,7 +23,7 @@ from device_agent.agent.policy import (
 )
 from device_agent.agent.reading.slots import plan_slots
 from device_agent.agent.reading.windows import open_stream_source
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources import RecordBatch
@@ -141,7 +140,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         for stream in settings.streams:
             event = make_event(settings.study, plan, stream.name, 0)
             require_within_budget((), event, settings.limits)
-            require_in_shared_budget(settings, None, event, find_origins(stream))
+            require_in_shared_budget(settings, None, event, stream.find_origins())
     except SketchError as error:
         yield Finding(error=error)
         return

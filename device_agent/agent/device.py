@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
@@ -80,7 +79,7 @@ class Device:
 
     def _find_origins(self, stream: str) -> set[Origin]:
         settings = [s for s in self.settings.streams if s.name == stream]
-        return find_origins(settings[0]) if settings else set()
+        return settings[0].find_origins() if settings else set()
 
     def _require_within_budget(
         self, before: list[PrivacyEvent], event: PrivacyEvent, read: Iterable[Origin]

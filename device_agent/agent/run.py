@@ -17,11 +17,17 @@ from types import FrameType
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.exchange.network import BackgroundNetwork, Call
 from device_agent.agent.exchange.study import Study
-from device_agent.agent.log import LOG, report_event, start_log
-from device_agent.agent.monitoring import Metric, Notifier, write_metrics
+from device_agent.agent.monitoring import (
+    LOG,
+    Metric,
+    Notifier,
+    report_event,
+    start_log,
+    write_metrics,
+)
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.agent.reading.worker import StreamWorker
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import check_folder

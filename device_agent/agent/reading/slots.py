@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Device, make_event
-from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading.release import release_window
 from device_agent.agent.reading.windows import (
     StreamSummary,
@@ -69,7 +68,7 @@ class SlotReader:
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
-        self._origins = find_origins(stream)
+        self._origins = stream.find_origins()
         self._event = make_event(
             device.identity.study, device.plan, stream.name, self._state.next_sequence
         )
@@ -118,7 +117,7 @@ class SlotReader:
             # Of every file that is known, for those that gave a record would tell where one was.
             known = load_positions(self._device.connection)
             own = [k.position for k in known if k.stream == self._stream.name]
-            self._origins |= read_from(self._stream, own)
+            self._origins |= self._stream.read_from(own)
             note_origins(self._device.connection, self._stream.name, self._origins)
 
     def _add_batch(

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading.release import release_window
 from device_agent.sources import (
     Position,
@@ -368,7 +367,7 @@ class WindowReader:
         self.note_changes()
 
     def _find_origins(self) -> set[Origin]:
-        return find_origins(self._stream) | read_from(self._stream, self._positions.values())
+        return self._stream.find_origins() | self._stream.read_from(self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
         state = self._state

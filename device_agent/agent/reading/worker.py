@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.log import LOG, describe_defect, warn_of_values
+from device_agent.agent.monitoring import LOG, describe_defect, warn_of_values
 from device_agent.agent.reading.windows import OUTBOX_IS_FULL, ReadCounts, WindowReader
 from device_agent.sources.settings import StreamSettings
 from device_agent.windows import Clocks

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.settings.agent_settings import load_settings
 from device_agent.settings.owner_tables import TlsSettings
 from shared.errors import ConfigError
