@@ -150,7 +150,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     yield from _describe_limits(settings, plan)
     yield Finding(
         error=ConfigError(
-            f"{settings.state_dir} holds no enrolled device",
+            f"{settings.state_dir} must hold an enrolled device",
             field="state_dir",
             fix="run `sfumato-agent init`, then check again",
         )
@@ -173,7 +173,7 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
     plan = client.fetch_plan(device.identity.study)
     if plan.plan_bytes != device.identity.plan_bytes:
         raise PlanMismatchError(
-            "is not the one that this device enrolled for",
+            "must be the plan that this device enrolled for",
             field="plan",
             fix="ask the study's operator; nothing was sent",
         )

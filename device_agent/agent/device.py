@@ -214,7 +214,7 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
         for name in stream.columns:
             if name not in dimensions:
                 raise ConfigError(
-                    "is not a dimension of the plan",
+                    "must be a dimension of the plan",
                     field=f"streams[{i}].columns.{name}",
                     fix=f"use: {', '.join(dimensions)}",
                 )
@@ -248,11 +248,11 @@ def _require_labels(settings: Settings, plan: SketchPlan) -> None:
     for name in settings.labels:
         if name not in declared:
             raise ConfigError(
-                "is not a label that the plan declares",
+                "must be a label that the plan declares",
                 field=f"labels.{name}",
                 fix=f"use: {', '.join(declared)}" if declared else "remove it",
             )
     for name, values in declared.items():
         if settings.labels.get(name) not in values:
-            what = "is not a declared value" if name in settings.labels else "is missing"
+            what = "must be a declared value" if name in settings.labels else "is missing"
             raise ConfigError(what, field=f"labels.{name}", fix=f"use one of: {', '.join(values)}")

@@ -175,9 +175,9 @@ def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:
     """
     plan = decode_plan(answer.plan_bytes)
     if compute_plan_digest(plan).hex() != answer.plan_digest:
-        raise _mismatch("plan_digest", "is not the digest of the plan that the server sent")
+        raise _mismatch("plan_digest", "must be the digest of the plan that the server sent")
     if compute_study_id(answer.name, plan) != study:
-        raise _mismatch("study", "is not the identity of the study that the server sent")
+        raise _mismatch("study", "must be the identity of the study that the server sent")
     return plan
 
 
@@ -192,9 +192,9 @@ def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey
         key, next_key = load_keys(folder, identity)
         if next_key is not None:
             raise ConfigError(
-                "a change of keys was begun and is not finished",
+                "cannot be enrolled while a change of keys is unfinished",
                 field="state_dir",
-                fix="run `sfumato-agent rotate-key`, which finishes it",
+                fix="run `sfumato-agent rotate-key` to finish it",
             )
         return key, identity
     return load_key(folder) or create_key(folder), None
@@ -204,10 +204,10 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
     if identity is None:
         return
     if identity.plan_bytes != answer.plan_bytes:
-        raise _mismatch("plan", "is not the one that this device enrolled for")
+        raise _mismatch("plan", "must be the plan that this device enrolled for")
     if dict(identity.labels) != dict(settings.labels):
         raise ConfigError(
-            "are not those that this device enrolled with, and they are fixed",
+            "must stay those that this device enrolled with",
             field="labels",
             fix="put them back, or enrol a new device with another state_dir",
         )
@@ -245,9 +245,8 @@ def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
 
 def _keep(error: SketchError, folder: Path) -> _MaybeKnownError:
     return _MaybeKnownError(
-        f"{error}. The server may have enrolled this device all the same, so its key stays in "
-        f"{folder}",
-        fix="run the same command again, which completes it and costs no other token",
+        f"{error}. The server may have enrolled this device anyway, so its key stays in {folder}",
+        fix="run the same command again; it completes the enrolment and needs no other token",
     )
 
 
@@ -264,7 +263,7 @@ def _offer(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
     )
     if stated != key.key_id.hex():
         raise TransportError(
-            "device_id of the answer is not this device's",
+            "must answer with this device's id, and answered with another",
             field="server",
             fix="check the address; something else may be answering there",
         )
@@ -287,7 +286,7 @@ def load_settings_with_code(path: Path, code: EnrolmentCode) -> Settings:
     settings = load_settings(path, absent=known)
     if settings.study != code.study:
         raise ConfigError(
-            "is not the study of the code",
+            "must be the study of the code",
             field="study",
             fix="use another configuration and state_dir, or remove the line to take the code's",
         )

@@ -81,7 +81,7 @@ def export_sketch(
         if sketch.offered_at is None:
             if sketch.problem == COPIED:
                 raise LedgerError(
-                    "stays here: another copy of this state has released the same window",
+                    "cannot be exported: another copy of this state has released the same window",
                     field=f"sketch {sequence} of stream {stream}",
                     fix="see `sfumato-agent status` and `budget`",
                 )

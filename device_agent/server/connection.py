@@ -61,7 +61,7 @@ def _require_variables() -> None:
         value = os.environ.get(name)
         if value and not Path(value).exists():
             raise ConfigError(
-                f"names {value}, which is not there",
+                f"must name an existing file or folder, and {value} does not exist",
                 field=name,
                 fix="correct it, or remove it from the environment",
             )

@@ -75,8 +75,8 @@ class FolderSettings(LineFileSettings):
             )
         if self.released != "keep" and not self.whole:
             raise ConfigError(
-                "needs whole = true: otherwise lines that are written to a file later would be "
-                "deleted with it",
+                "cannot be combined with whole = false: lines that are written to a file later "
+                "would be deleted with it",
                 field="released",
                 fix="let files appear whole, by renaming them into the folder, and add "
                 "whole = true",

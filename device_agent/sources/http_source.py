@@ -218,7 +218,7 @@ class HttpSource(RecordSource):
             if moves and before.has_passed(following):
                 # What is new on this page is handed out first; its position leads here again.
                 moves = False
-                self._error = self._make_error("gave a cursor again that it gave before")
+                self._error = self._make_error("gave a cursor that it gave before")
             if moves:
                 self._page, self._index = before.follow(following), 0
             else:
@@ -306,7 +306,7 @@ class HttpSource(RecordSource):
         try:
             return httpx.URL(self._settings.url)
         except httpx.InvalidURL as error:
-            raise self._make_error("is no address") from error
+            raise self._make_error("must be an address") from error
 
     def _make_headers(self) -> dict[str, str]:
         path = self._settings.token_file

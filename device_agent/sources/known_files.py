@@ -61,14 +61,14 @@ class KnownFiles:
         """
         if (other := self._others.get(source)) is not None:
             raise LedgerError(
-                f"its records were already sketched in stream {other!r}; nothing was released",
+                f"cannot be read: stream {other!r} has sketched its records; nothing was released",
                 field=name,
                 fix=f"name the stream {other!r}, or remove it here",
             )
         position = self._own.get(source)
         if position is not None and key not in position.place:
             raise LedgerError(
-                "was read as another kind of source; nothing was released",
+                "must be read as the kind of source that it was before; nothing was released",
                 field=name,
                 fix="state the kind that it had, or give new records a file of their own",
             )

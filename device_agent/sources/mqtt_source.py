@@ -89,7 +89,7 @@ class MqttSettings(TextSettings):
         super().__post_init__()
         if self.format == "csv" and not self.header:
             raise ConfigError(
-                "is missing, and CSV messages have no header line",
+                "is missing: CSV messages have no header line",
                 field="header",
                 fix='add header = ["time", "x", "y"]',
             )
@@ -200,7 +200,7 @@ class MqttSource(RecordSource):
             status = self._client.loop(timeout=_QUIET_S / 4)
             if self._refused is not None:
                 raise RecordError(
-                    f"the broker refused: {self._refused}",
+                    f"was refused by the broker: {self._refused}",
                     field=self._name,
                     fix="correct username, password_file or topic in [streams.source]",
                 )

@@ -126,7 +126,7 @@ class PageReader:
             case _At.RECORDS, b"[":
                 self._begin(_At.RECORD, is_first=True)
             case _At.RECORDS, _:
-                raise PageError("gave records that are no list")
+                raise PageError("gave records that are not a list")
             case _At.BEHIND_RECORDS, b",":
                 self._begin(_At.KEY)
             case _At.BEHIND_RECORDS, b"}":
@@ -232,7 +232,7 @@ def _read_cursor(item: bytes) -> str | None:
         return None
     # JSON can name halves of characters, which nothing can send or store.
     if isinstance(value, bool) or not isinstance(value, int | str) or not _is_text(str(value)):
-        raise PageError("gave a cursor that is no text")
+        raise PageError("gave a cursor that is not text")
     return str(value)
 
 

@@ -176,7 +176,7 @@ def resume(
 def refuse_changed(name: str) -> LedgerError:
     """Return the error for a file that changed before the place that was read."""
     return LedgerError(
-        "the part that was already read has changed, or the file has become shorter; "
+        "cannot be read on: the part that was read has changed, or the file is shorter; "
         "nothing was released",
         field=name,
         fix="put the file back as it was and only append to it, or give new records another file "
@@ -188,7 +188,7 @@ def refuse_changed(name: str) -> LedgerError:
 def refuse_replaced(name: str) -> LedgerError:
     """Return the error for another file at the path of one that was read."""
     return LedgerError(
-        "is another file than the one that was read: its records may have been counted already; "
+        "must be the file that was read: the records of another one may have been counted already; "
         "nothing was released",
         field=name,
         fix='put the file back; or state replaced = "join_successors" if files are rotated by '

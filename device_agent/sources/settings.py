@@ -210,7 +210,9 @@ class TextSettings(SourceSettings):
     def __post_init__(self) -> None:
         for name, is_stated in (("delimiter", self.delimiter != ","), ("header", self.header)):
             if is_stated and self.format != "csv":
-                raise ConfigError("is only for CSV", field=name, fix="remove it")
+                raise ConfigError(
+                    "cannot be combined with a format other than CSV", field=name, fix="remove it"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,7 +158,7 @@ class SqliteSource(LocalSource):
             # Two rows of one key might be torn apart by the end of a batch.
             if type(key) is not type(before) or key <= before:
                 raise RecordError(
-                    "must be a whole number or text that grows from row to row, never empty",
+                    "must be a whole number or text that grows from row to row, and never empty",
                     field=self._settings.key,
                     fix="use a unique key, WHERE it is > :last, and ORDER BY it; "
                     'with keys of text state first = ""',

@@ -47,13 +47,13 @@ def describe_failure(
     if not _may_pass(error):
         return StoreError(f"cannot be read or written ({text})", field=field, fix=fix)
     if not _is_full(error, folder):
-        fix = "see whether the disk is sound and may be written; nothing is lost, so try again then"
+        fix = "check that the disk is sound and writable, then try again; nothing is lost"
         return DiskError(f"cannot be written now ({text})", field=field, fix=fix)
     where = "" if folder is None else f" of {folder}"
     return DiskError(
         f"cannot be written: the disk is full ({text})",
         field=field,
-        fix=f"free space on the disk{where}; nothing is lost, and it goes on then",
+        fix=f"free space on the disk{where}; then the agent continues, and nothing is lost",
     )
 
 
@@ -137,9 +137,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise LedgerError(
-                f"another sfumato-agent is at work in {folder}",
+                f"{folder} cannot be used by two sfumato-agents at once",
                 field="state_dir",
-                fix="wait until it has ended, or stop it",
+                fix="wait until the other one has ended, or stop it",
             ) from error
         yield
     finally:

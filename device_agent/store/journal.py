@@ -201,7 +201,7 @@ class Journal:
                 raise StoreError(
                     f"was damaged while the agent ran: {noted.damage}",
                     field=str(self._path),
-                    fix="start the agent anew, which sets it aside",
+                    fix="restart the agent, which sets it aside",
                 )
             if noted.is_torn:
                 # Half a line that a power cut left: what it was to say is in the database.

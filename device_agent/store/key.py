@@ -69,7 +69,7 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
     path = folder / name
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refuse(path, "can be read by others", f"run `chmod 600 {path}`")
+            raise _refuse(path, "must not be readable by others", f"run `chmod 600 {path}`")
         data = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -77,7 +77,7 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
         raise _refuse(path, "cannot be read", "restore it from where you keep it") from error
     key = _decode_pem(data)
     if key is None:
-        raise _refuse(path, "is not an Ed25519 key", "restore it from where you keep it")
+        raise _refuse(path, "must be an Ed25519 key", "restore it from where you keep it")
     return DeviceKey(Ed25519PrivateKey.from_private_bytes(key))
 
 
@@ -173,7 +173,7 @@ def _read_secret(path: Path) -> bytes | None:
     try:
         if os.fstat(file).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ConfigError(
-                "can be read by others", field=str(path), fix=f"run `chmod 600 {path}`"
+                "must not be readable by others", field=str(path), fix=f"run `chmod 600 {path}`"
             )
         data = os.read(file, _SECRET_BYTES + 1)
     finally:

@@ -172,7 +172,7 @@ def _find_other_identity(noted: Meta, held: Meta) -> str | None:
         is_other = bool(found) and {key: found.get(key) for key in fixed} != fixed
         if is_other or (not found and held.keys() - noted.keys()):
             raise LedgerError(
-                f"belongs to another device or study than {JOURNAL_NAME} beside it",
+                f"must belong to the same device and study as {JOURNAL_NAME} beside it",
                 field=DATABASE_NAME,
                 fix="put back the one that belongs to this device's key",
             )

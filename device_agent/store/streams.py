@@ -236,9 +236,9 @@ def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
     stored = load_stream(connection, state.name)
     if state.next_sequence < stored.next_sequence:
         raise StoreError(
-            "was released behind the back of what is to be saved; nothing was saved",
+            "cannot be saved: a later window was released meanwhile; nothing was saved",
             field=f"stream {state.name}",
-            fix="start the agent anew, which goes on behind the release",
+            fix="restart the agent; it continues after the release",
         )
     # Not the state's suspension: an answer may have suspended the stream since it was loaded.
     _write_row(connection, state, stored.suspended)

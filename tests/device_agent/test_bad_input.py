@@ -104,7 +104,7 @@ def test_a_file_that_is_missing_at_the_start_is_an_error_or_awaited(
     enrolled.config.write_text(f'{text}\nmissing = "{setting}"\n')
     enrolled.records.unlink()
     report = enrolled.once(status=status)
-    assert any("is not there yet" in text for text in report["messages"]) == (setting == "wait")
+    assert any("does not exist yet" in text for text in report["messages"]) == (setting == "wait")
     enrolled.records.write_text("time,x,y\n")
     enrolled.append(0, lines=5)
     assert enrolled.once()["released"] == 1
@@ -158,7 +158,7 @@ def test_two_agents_on_one_state_are_told_of_each_other(enrolled: Agent) -> None
         log = enrolled.folder / "daemon.log"
         wait_until(lambda: "started with" in log.read_text())
         assert enrolled.run("once") == 3
-        assert "another sfumato-agent is at work" in enrolled.err
+        assert "cannot be used by two sfumato-agents" in enrolled.err
         assert stop(process) == 0
 
 

@@ -90,7 +90,7 @@ def require_sole_reader(device: Device, stream: StreamSettings) -> None:
     others = sorted(name for of, name in device.find_near(stream.name) if of == study)
     if others:
         raise LedgerError(
-            f"may give records that were already sketched in stream {others[0]!r}",
+            f"cannot read records that stream {others[0]!r} may have sketched already",
             field=f"stream {stream.name}",
             fix=f"name the stream {others[0]!r}, or remove it here; where the two share no record, "
             'say so with a different `disjoint = "NAME"` in the source of each',

@@ -151,7 +151,7 @@ class StreamWorker:
                 self._is_over = True
                 LOG.info("the source has ended", extra={"stream": self.name})
         if self.problem is not None:
-            LOG.info("goes on", extra={"stream": self.name})
+            LOG.info("the source can be read again", extra={"stream": self.name})
         self.problem, self._retry_s = None, _FIRST_RETRY_S
         if self._is_over:
             self._reads_at = float("inf")

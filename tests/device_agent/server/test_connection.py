@@ -29,7 +29,10 @@ def test_a_wrong_variable_is_a_refused_setting(
 ) -> None:
     monkeypatch.setenv(variable, "/nowhere/ca.pem")
     assert enrolled.run(command) == 2
-    assert f"{variable}: names /nowhere/ca.pem, which is not there" in enrolled.err
+    assert (
+        f"{variable}: must name an existing file or folder, and /nowhere/ca.pem does not exist"
+        in enrolled.err
+    )
 
 
 def test_authorities_and_certificate_are_read_beside_the_configuration(tmp_path: Path) -> None:
