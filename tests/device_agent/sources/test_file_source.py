@@ -216,7 +216,7 @@ def test_whether_a_file_is_known_does_not_depend_on_whether_it_held_a_record(
         reader.once()
         (tmp_path / "new").write_text(HEADER + lines(2))
         (tmp_path / "new").rename(path)
-        with pytest.raises(LedgerError, match="is another file"):
+        with pytest.raises(LedgerError, match="must be the file that was read"):
             reader.once()
 
 
