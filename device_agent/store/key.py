@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from device_agent.store.disk import naming_file, replace_file, sync_folder
-from shared.errors import ConfigError, StoreError
+from shared.errors import ConfigError
 
 KEY_NAME = "device.key"
 KEY_FOLDERS = "study-"
@@ -68,13 +68,11 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
     """
     path = folder / name
     try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refuse(path, "must not be readable by others", f"run `chmod 600 {path}`")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
+        data = _read_private(path)
     except OSError as error:
         raise _refuse(path, "cannot be read", "restore it from where you keep it") from error
+    if data is None:
+        return None
     key = _decode_pem(data)
     if key is None:
         raise _refuse(path, "must be an Ed25519 key", "restore it from where you keep it")
@@ -154,38 +152,23 @@ def load_digest_key(folder: Path) -> bytes:
         It cannot be read or made.
     """
     path = folder / DIGEST_KEY_NAME
-    try:
-        found = _read_secret(path)
-        return found if found is not None else _create_secret(path)
-    except OSError as error:
-        raise StoreError(
-            f"cannot be read or written ({error.strerror})",
-            field=str(path),
-            fix="free space on the disk, or make the folder writable for this user",
-        ) from error
+    with naming_file(path):
+        found = _read_private(path)
+        if found is None or len(found) != _SECRET_BYTES:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # Where two make it at the same moment the last one stays: digests under the other are
+            # believed by nobody, which harms nothing.
+            replace_file(path, secrets.token_bytes(_SECRET_BYTES), part=f"{os.getpid()}.part")
+            found = _read_private(path)
+            assert found is not None
+        return found
 
 
-def _read_secret(path: Path) -> bytes | None:
+def _read_private(path: Path) -> bytes | None:
+    """Return the bytes of a file that nobody else may read; None if it is missing."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise _refuse(path, "must not be readable by others", f"run `chmod 600 {path}`")
+        return path.read_bytes()
     except FileNotFoundError:
         return None
-    try:
-        if os.fstat(file).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigError(
-                "must not be readable by others", field=str(path), fix=f"run `chmod 600 {path}`"
-            )
-        data = os.read(file, _SECRET_BYTES + 1)
-    finally:
-        os.close(file)
-    return data if len(data) == _SECRET_BYTES else None
-
-
-def _create_secret(path: Path) -> bytes:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    # Where two make it at the same moment the last one stays: digests under the other are believed
-    # by nobody, which harms nothing.
-    replace_file(path, secrets.token_bytes(_SECRET_BYTES), part=f"{os.getpid()}.part")
-    found = _read_secret(path)
-    assert found is not None
-    return found

@@ -171,7 +171,7 @@ def test_two_devices_on_one_source_are_told_of_each_other(enrolled: Agent) -> No
         enrolled.server.tokens[TOKEN] = 1
         enrolled.init()
         assert enrolled.once(status=3)["records_read"] == 0
-        assert "records.csv: is read by another sfumato-agent" in enrolled.err
+        assert "records.csv: cannot be read by two sfumato-agents" in enrolled.err
         assert query(enrolled.folder / "other", "SELECT COUNT(*) FROM events") == [(0,)]
         # Whoever only looks may look, and does not get in the way of who reads.
         assert enrolled.run("check") == 0
