@@ -14,7 +14,6 @@ from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
-from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
     describe_budget,
@@ -24,7 +23,7 @@ from device_agent.agent.policy import (
 )
 from device_agent.agent.reading.slots import plan_slots
 from device_agent.agent.reading.windows import open_stream_source
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources import RecordBatch
@@ -141,7 +140,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         for stream in settings.streams:
             event = make_event(settings.study, plan, stream.name, 0)
             require_within_budget((), event, settings.limits)
-            require_in_shared_budget(settings, None, event, find_origins(stream))
+            require_in_shared_budget(settings, None, event, stream.find_origins())
     except SketchError as error:
         yield Finding(error=error)
         return
@@ -151,7 +150,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     yield from _describe_limits(settings, plan)
     yield Finding(
         error=ConfigError(
-            f"{settings.state_dir} holds no enrolled device",
+            f"{settings.state_dir} must hold an enrolled device",
             field="state_dir",
             fix="run `sfumato-agent init`, then check again",
         )
@@ -174,7 +173,7 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
     plan = client.fetch_plan(device.identity.study)
     if plan.plan_bytes != device.identity.plan_bytes:
         raise PlanMismatchError(
-            "is not the one that this device enrolled for",
+            "must be the plan that this device enrolled for",
             field="plan",
             fix="ask the study's operator; nothing was sent",
         )

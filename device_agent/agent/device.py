@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
@@ -80,7 +79,7 @@ class Device:
 
     def _find_origins(self, stream: str) -> set[Origin]:
         settings = [s for s in self.settings.streams if s.name == stream]
-        return find_origins(settings[0]) if settings else set()
+        return settings[0].find_origins() if settings else set()
 
     def _require_within_budget(
         self, before: list[PrivacyEvent], event: PrivacyEvent, read: Iterable[Origin]
@@ -215,7 +214,7 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
         for name in stream.columns:
             if name not in dimensions:
                 raise ConfigError(
-                    "is not a dimension of the plan",
+                    "must be a dimension of the plan",
                     field=f"streams[{i}].columns.{name}",
                     fix=f"use: {', '.join(dimensions)}",
                 )
@@ -249,11 +248,11 @@ def _require_labels(settings: Settings, plan: SketchPlan) -> None:
     for name in settings.labels:
         if name not in declared:
             raise ConfigError(
-                "is not a label that the plan declares",
+                "must be a label that the plan declares",
                 field=f"labels.{name}",
                 fix=f"use: {', '.join(declared)}" if declared else "remove it",
             )
     for name, values in declared.items():
         if settings.labels.get(name) not in values:
-            what = "is not a declared value" if name in settings.labels else "is missing"
+            what = "must be a declared value" if name in settings.labels else "is missing"
             raise ConfigError(what, field=f"labels.{name}", fix=f"use one of: {', '.join(values)}")

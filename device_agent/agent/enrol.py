@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +20,11 @@ from device_agent.agent.device import (
 )
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import require_no_copy
-from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.server.messages import DeviceAnswer, PlanAnswer
 from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings
+from device_agent.settings.agent_settings import Settings, find_absent, load_settings
 from device_agent.store.database import (
     check_folder,
     create_database,
@@ -51,7 +53,9 @@ from shared.errors import (
 )
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import require_within_budget
-from shared.wire import compute_study_id, encode_proof_input
+from shared.wire import EnrolmentCode, compute_study_id, encode_proof_input
+
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +175,9 @@ def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:
     """
     plan = decode_plan(answer.plan_bytes)
     if compute_plan_digest(plan).hex() != answer.plan_digest:
-        raise _mismatch("plan_digest", "is not the digest of the plan that the server sent")
+        raise _mismatch("plan_digest", "must be the digest of the plan that the server sent")
     if compute_study_id(answer.name, plan) != study:
-        raise _mismatch("study", "is not the identity of the study that the server sent")
+        raise _mismatch("study", "must be the identity of the study that the server sent")
     return plan
 
 
@@ -188,9 +192,9 @@ def _load(connection: sqlite3.Connection, settings: Settings) -> tuple[DeviceKey
         key, next_key = load_keys(folder, identity)
         if next_key is not None:
             raise ConfigError(
-                "a change of keys was begun and is not finished",
+                "cannot be enrolled while a change of keys is unfinished",
                 field="state_dir",
-                fix="run `sfumato-agent rotate-key`, which finishes it",
+                fix="run `sfumato-agent rotate-key` to finish it",
             )
         return key, identity
     return load_key(folder) or create_key(folder), None
@@ -200,10 +204,10 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
     if identity is None:
         return
     if identity.plan_bytes != answer.plan_bytes:
-        raise _mismatch("plan", "is not the one that this device enrolled for")
+        raise _mismatch("plan", "must be the plan that this device enrolled for")
     if dict(identity.labels) != dict(settings.labels):
         raise ConfigError(
-            "are not those that this device enrolled with, and they are fixed",
+            "must stay those that this device enrolled with",
             field="labels",
             fix="put them back, or enrol a new device with another state_dir",
         )
@@ -215,9 +219,9 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
     for stream in settings.streams:
         next_sequence = load_stream(connection, stream.name).next_sequence
         event = make_event(settings.study, plan, stream.name, next_sequence)
-        near = find_near(connection, event.reader, find_origins(stream))
+        near = find_near(connection, event.reader, stream.find_origins())
         require_within_budget(spent, event, settings.limits, readers=near)
-        require_in_shared_budget(settings, connection, event, find_origins(stream))
+        require_in_shared_budget(settings, connection, event, stream.find_origins())
 
 
 def _is_known(client: ServerClient) -> bool:
@@ -241,9 +245,8 @@ def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
 
 def _keep(error: SketchError, folder: Path) -> _MaybeKnownError:
     return _MaybeKnownError(
-        f"{error}. The server may have enrolled this device all the same, so its key stays in "
-        f"{folder}",
-        fix="run the same command again, which completes it and costs no other token",
+        f"{error}. The server may have enrolled this device anyway, so its key stays in {folder}",
+        fix="run the same command again; it completes the enrolment and needs no other token",
     )
 
 
@@ -260,7 +263,64 @@ def _offer(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
     )
     if stated != key.key_id.hex():
         raise TransportError(
-            "device_id of the answer is not this device's",
+            "must answer with this device's id, and answered with another",
             field="server",
             fix="check the address; something else may be answering there",
         )
+
+
+def load_settings_with_code(path: Path, code: EnrolmentCode) -> Settings:
+    """Load a configuration, and write server and study into it if it lacks them.
+
+    A server that the configuration names takes precedence over the code's: a device may reach it by
+    another address. The owner's policy on servers holds for both.
+
+    Raises
+    ------
+    ConfigError
+        The configuration is wrong, is of another study, or cannot be written; nothing was changed.
+    PrivacyError
+        The owner does not allow this server; nothing was changed.
+    """
+    known = {"server": code.server, "study": code.study.hex()}
+    settings = load_settings(path, absent=known)
+    if settings.study != code.study:
+        raise ConfigError(
+            "must be the study of the code",
+            field="study",
+            fix="use another configuration and state_dir, or remove the line to take the code's",
+        )
+    require_server_allowed(settings)
+    absent = find_absent(path, known)
+    if absent:
+        # The address holds neither spaces nor control characters, so JSON writes it as TOML does.
+        _put_first(path, [f"{key} = {json.dumps(known[key])}" for key in absent])
+    return settings
+
+
+def _put_first(path: Path, lines: Sequence[str]) -> None:
+    """Put lines before the first table; a crash leaves the old file or the new one."""
+    target = path.resolve()
+    text = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        status = target.stat()
+        text += target.read_bytes().removeprefix(_BOM)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+                os.fchmod(handle, status.st_mode & 0o7777)
+                if (os.geteuid(), os.getegid()) != (status.st_uid, status.st_gid):
+                    os.fchown(handle, status.st_uid, status.st_gid)
+                file.flush()
+                os.fsync(handle)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written ({error.strerror})",
+            field="--config",
+            fix=f"put at its top: {', '.join(lines)}",
+        ) from error

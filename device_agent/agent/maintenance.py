@@ -12,16 +12,18 @@ from device_agent.agent.device import Clock
 from device_agent.agent.exchange.comparing import COPIED
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, open_database, sum_ledger, transaction
-from device_agent.store.forgetting import (
+from device_agent.store.disk import lock_folder
+from device_agent.store.identity import (
     erase_database,
     erase_device,
     erase_key,
     erase_set_aside,
     is_forgotten,
+    list_studies,
+    load_identity,
+    require_identity,
 )
-from device_agent.store.identity import list_studies, load_identity, require_identity
 from device_agent.store.key import KEY_FOLDERS, key_folder
-from device_agent.store.lock import lock_folder
 from device_agent.store.outbox import OutboxSketch, count_sketches, find_sketch, offer_sketch
 from device_agent.store.repair import holding, repair
 from device_agent.store.streams import list_streams, load_stream, resume_stream
@@ -79,7 +81,7 @@ def export_sketch(
         if sketch.offered_at is None:
             if sketch.problem == COPIED:
                 raise LedgerError(
-                    "stays here: another copy of this state has released the same window",
+                    "cannot be exported: another copy of this state has released the same window",
                     field=f"sketch {sequence} of stream {stream}",
                     fix="see `sfumato-agent status` and `budget`",
                 )

@@ -33,7 +33,8 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
     n_streams, most_streams = len(settings.streams), plan.most_streams_per_device
     if n_streams > most_streams:
         raise PlanMismatchError(
-            f"are {n_streams}, and the study's plan takes {most_streams} of one device",
+            f"must be at most {most_streams} of one device under the study's plan, "
+            f"and are {n_streams}",
             field="streams",
             fix="divide them between devices, or ask the study's operator for a plan with more",
         )

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from device_agent.agent.origins import find_origins
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
 from device_agent.store.identity import Identity, load_identity, require_identity
@@ -169,7 +168,7 @@ def report_budget(settings: Settings) -> BudgetReport:
     with closing(open_database(settings.state_dir, settings.study)) as connection:
         entries = tuple(load_entries(connection))
         events = sum_ledger(connection)
-        origins = {(settings.study, s.name): find_origins(s) for s in settings.streams}
+        origins = {(settings.study, s.name): s.find_origins() for s in settings.streams}
         readers = {event.reader for event in events} | origins.keys()
         readers |= {(settings.study, name) for name in list_streams(connection)}
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}

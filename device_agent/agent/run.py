@@ -17,11 +17,17 @@ from types import FrameType
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.exchange.network import BackgroundNetwork, Call
 from device_agent.agent.exchange.study import Study
-from device_agent.agent.log import LOG, report_event, start_log
-from device_agent.agent.monitoring import Metric, Notifier, write_metrics
+from device_agent.agent.monitoring import (
+    LOG,
+    Metric,
+    Notifier,
+    report_event,
+    start_log,
+    write_metrics,
+)
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.agent.reading.worker import StreamWorker
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import check_folder
@@ -85,8 +91,8 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
                 daemon.run()
             except _OutOfTimeError:
                 LOG.warning(
-                    "stopped without saving the stream that took too long: what it has not saved "
-                    "is read again, or lost where that cannot be"
+                    "stopped without saving a slow stream: its unsaved records are read again, or "
+                    "lost if the source cannot repeat them"
                 )
 
 
@@ -94,7 +100,7 @@ def _require_different_studies(every: Sequence[Settings]) -> None:
     places = [(settings.state_dir.resolve(), settings.study) for settings in every]
     if len(set(places)) < len(places):
         raise ConfigError(
-            "is that of another configuration too",
+            "must differ from the study of every other configuration",
             field="study",
             fix="name each study's configuration once",
         )
@@ -103,8 +109,8 @@ def _require_different_studies(every: Sequence[Settings]) -> None:
 def _require_runnable(device: Device) -> None:
     if device.plan.releases_count:
         raise ConfigError(
-            "hides how many records there are, and a process that reads all the time shows when "
-            "they come",
+            "cannot be run by the daemon: it hides how many records there are, and a process that "
+            "reads all the time shows when they come",
             field="plan",
             fix="start `sfumato-agent once` by a timer instead, at times that no record decides",
         )
@@ -327,10 +333,10 @@ class _RunningStudy(Study):
         for state in ("waiting", "sent", "shelved"):
             name, text = f"sketches_{state}", f"Sketches that are {state}."
             yield Metric(name, "gauge", text, [(None, getattr(counts, state))])
-        text = "When the server last said what it knows of this device; 0 for never."
+        text = "Time of the server's last answer about this device; 0 for never."
         answered_at = self.poller.answered_at or 0.0
         yield Metric("server_answered_timestamp_seconds", "gauge", text, [(None, answered_at)])
-        text = "Whether the study is open, as far as is known; else nothing is released."
+        text = "Whether the study is open, as far as known; otherwise nothing is released."
         is_open = float(self.poller.notice.may_release)
         yield Metric("study_open", "gauge", text, [(None, is_open)])
         samples = [(w.name, float(w.problem is None)) for w in self._workers]

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_DEFECT
     except Exception as error:
-        from device_agent.agent.log import describe_defect
+        from device_agent.agent.monitoring import describe_defect
 
         return _complain(describe_defect(error), EXIT_DEFECT)
 

@@ -49,8 +49,7 @@ def _print_config(options: SimpleNamespace) -> int:
 
 
 def _init(options: SimpleNamespace) -> int:
-    from device_agent.agent.code import load_settings_with_code
-    from device_agent.agent.enrol import enrol_device
+    from device_agent.agent.enrol import enrol_device, load_settings_with_code
     from device_agent.agent.policy import describe_budget, describe_policy
     from device_agent.settings.agent_settings import find_absent
     from shared.plan import make_statement

@@ -15,14 +15,16 @@ from typing import Any, Self
 
 import httpx
 
-from device_agent.server.answers import ANSWERS, read_device, read_study
-from device_agent.server.deadline import Deadline
+from device_agent.server.connection import Deadline
 from device_agent.server.messages import (
+    ANSWERS,
     DeviceAnswer,
     KeyOffer,
     PlanAnswer,
     StudyAnswer,
     UploadOutcome,
+    read_device,
+    read_study,
 )
 from shared import __version__
 from shared.errors import SignatureError, SketchError, TransportError

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    Position,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-    SourceChanges,
-)
+from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from device_agent.sources.mapping import ReadingReport
+from device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from device_agent.sources.settings import StreamSettings, find_source
 
 __all__ = [

@@ -1,12 +1,14 @@
-"""Addresses of servers and brokers, and one spelling for each."""
+"""Addresses of servers and brokers, one spelling for each, and the secrets that they ask for."""
 
 from __future__ import annotations
 
 import socket
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from shared.errors import RecordError
 from shared.structure import Rule
 
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
@@ -50,3 +52,27 @@ def normalise_host(host: str) -> str:
     with suppress(UnicodeError):
         name = name.encode("idna").decode()
     return name
+
+
+def read_secret(path: Path, *, encoding: str = "ascii") -> str:
+    """Return the one line of a file; messages never show it.
+
+    Raises
+    ------
+    RecordError
+        It cannot be read, or holds anything else.
+    """
+    try:
+        text = path.read_bytes().decode(encoding).strip()
+        reason = None if text.isprintable() else "it has more than one line"
+    except OSError as error:
+        reason = error.strerror
+    except UnicodeDecodeError:
+        reason = f"it is not {encoding.upper()}"
+    if reason is not None:
+        raise RecordError(
+            f"cannot be used ({reason})",
+            field=str(path),
+            fix="name a file with the token or password of this client alone",
+        )
+    return text

@@ -7,33 +7,13 @@ can only end the reading.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
-from device_agent.sources.digests import DigestKey
-from device_agent.sources.file_places import (
-    FilePlace,
-    begin,
-    refuse_changed,
-    refuse_replaced,
-    resume,
-)
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    Position,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-    SourceChanges,
-)
-from device_agent.sources.known_files import KnownFiles
-from device_agent.sources.line_file import FileCutError, LineFile
-from device_agent.sources.locking import SharedLock
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.rotation import find_between, find_present, find_renamed
-from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
+from device_agent.sources.interface import Guarantee, RecordBatch
+from device_agent.sources.known_files import find_between, find_present, find_renamed
+from device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
+from device_agent.sources.positions import FilePlace, Position, begin, refuse_replaced, resume
 from shared.file_identity import identify
 from shared.privacy import Origin
 from shared.reading import naming, open_regular
@@ -56,7 +36,7 @@ def _resolve_folder(path: Path) -> Path:
 
 
 @declared
-class FileSettings(LocalSettings, TextSettings):
+class FileSettings(LineFileSettings):
     """Settings of one file that grows."""
 
     path: Annotated[Path, _resolve_folder] = member("The file, relative to the configuration.")
@@ -82,7 +62,7 @@ class FileSettings(LocalSettings, TextSettings):
         return tuple(self._origin("path", name) for name in sorted(found))
 
 
-class FileSource(RecordSource):
+class FileSource(LineFileSource):
     """The new records of one CSV or JSON-lines file; see ``RecordSource``.
 
     Raises
@@ -94,31 +74,15 @@ class FileSource(RecordSource):
     """
 
     settings = FileSettings
+    _settings: FileSettings
+    _last: Position | None = None  # of the file that was read last at this path
+    _current: LineFile | None = None
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        assert isinstance(stream.source, FileSettings)
-        self.report = ReadingReport()
-        self._settings = stream.source
-        self._path = stream.source.path
-        self._mapping = RecordMapping(stream, dimensions)
-        self._known = KnownFiles(stream.name, known)
-        self._key = DigestKey(digest_key)
-        self._last: Position | None = None  # of the file that was read last at this path
-        self._current: LineFile | None = None
-        self._lock: SharedLock | None = None
+    def _open(self) -> None:
+        self._path = self._settings.path
         self._find_last()
-        try:
-            with naming(self._path):
-                self._open_first()
-        except BaseException:
-            self.close()
-            raise
+        with naming(self._path):
+            self._open_first()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -130,22 +94,6 @@ class FileSource(RecordSource):
         """See ``RecordSource``."""
         return self._current.caveats if self._current else []
 
-    def take_changes(self) -> SourceChanges:
-        """See ``RecordSource``."""
-        return self._known.take_changes()
-
-    def close(self) -> None:
-        """See ``RecordSource``."""
-        if self._current is not None:
-            self._current.close()
-            self._current = None
-        self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         with naming(self._path):
@@ -153,7 +101,7 @@ class FileSource(RecordSource):
                 if self._current is None:
                     self._open_first()
                 if self._current is None:
-                    self._note(f"{self._path} is not there yet; it is awaited")
+                    self.report.note(f"{self._path} does not exist yet; the agent waits for it")
                     return None
                 batch = self._read_current(self._current)
                 if batch is not None:
@@ -168,38 +116,31 @@ class FileSource(RecordSource):
                     if batch is not None:
                         return batch
                 self._leave(self._current)
-                self._open(following)
+                self._open_file(following)
 
     def _read_current(self, file: LineFile, *, finish: bool = False) -> RecordBatch | None:
-        try:
-            batch = file.read_batch(finish=finish)
-        except FileCutError:
-            raise refuse_changed(str(self._path)) from None
+        batch = file.read_batch(finish=finish)
         self._note_begun(file)
         return batch
 
     def _note_end(self, file: LineFile) -> None:
         self.report.unfinished_line = None
-        if file.line == 0 and file.size == 0:
-            self._note("the file is empty")
+        if file.line == 0 and file.status.st_size == 0:
+            self.report.note("the file is empty")
         elif file.line == 0 and self._settings.format == "csv" and not self._settings.header:
-            self._note("the header line has no end yet")
+            self.report.note("the header line has no end yet")
         elif file.has_partial_line:
             self.report.unfinished_line = file.line + 1
 
-    def _note(self, note: str) -> None:
-        if note not in self.report.notes:
-            self.report.notes.append(note)
-
     def _find_last(self) -> None:
-        at_path = self._known.list_at(str(self._path))
+        at_path = self._files.list_at(str(self._path))
         if not at_path:
             return
         match self._settings.replaced:
             case "rewritten":
                 # A new version goes on where the longest of those before ended.
                 self._last = max(at_path, key=_line_of)
-                self._known.drop([p.source for p in at_path if p is not self._last])
+                self._files.drop([p.source for p in at_path if p is not self._last])
             case "join_successors":
                 self._last = at_path[-1]
                 self._drop_gone(frozenset(p.source for p in at_path[:-1]))
@@ -209,26 +150,28 @@ class FileSource(RecordSource):
     def _drop_gone(self, earlier: frozenset[str]) -> None:
         """Forget files that were at the path and have left its folder."""
         if earlier and self._path.parent.exists():
-            kept = set(self._known.sources - earlier) | find_present(self._path, earlier)
-            self._known.drop_gone(kept, device=self._path.parent.stat().st_dev)
+            kept = set(self._files.sources - earlier) | find_present(self._path, earlier)
+            self._files.drop_gone(kept, device=self._path.parent.stat().st_dev)
 
     def _open_first(self) -> None:
         path = self._choose_first()
         if path is not None:
-            self._open(path)
+            self._open_file(path)
 
     def _choose_first(self) -> Path | None:
         """Return the file to begin with; None while the path is awaited."""
         last, path = self._last, self._path
         at_path = identify(path).source if path.exists() else None
         joins = self._settings.replaced == "join_successors"
-        if last is not None and joins and at_path not in self._known.sources:
+        if last is not None and joins and at_path not in self._files.sources:
             renamed = find_renamed(path, last.source)
             if renamed is not None:
                 return renamed
             if at_path is not None:
-                self._note(f"another file is at {path}; the unread rest of the one before is lost")
-                known = self._known.sources
+                self.report.note(
+                    f"another file is at {path}; the unread rest of the one before is lost"
+                )
+                known = self._files.sources
                 return find_between(path, last.source, since_ns=None, known=known) or path
         return None if at_path is None and self._settings.missing == "wait" else path
 
@@ -248,17 +191,17 @@ class FileSource(RecordSource):
         between = find_between(
             self._path,
             file.source,
-            since_ns=file.modified_ns,
-            known=self._known.sources,
+            since_ns=file.status.st_mtime_ns,
+            known=self._files.sources,
         )
         return between or self._path
 
-    def _open(self, path: Path) -> None:
+    def _open_file(self, path: Path) -> None:
         """Open a file at its known position; a new file begins as ``replaced`` says."""
-        file = open_regular(path)
         try:
+            file = self._resources.enter_context(open_regular(path))
             source = identify(file.fileno()).source
-            position = self._known.find(source, PLACE_KEY, name=str(path))
+            position = self._files.find(source, PLACE_KEY, name=str(path))
             if position is not None:
                 place = resume(file, position, self._key, name=str(path))
                 generation = generation_of(position)
@@ -267,10 +210,14 @@ class FileSource(RecordSource):
             else:
                 place = self._begin_other(file, self._last)
                 generation = generation_of(self._last) + 1
-            self._use(file, path, place, generation)
+            self._hold_lock(path, file.fileno())
+            self._current = self._read_lines(
+                file, place, name=str(path), path=str(self._path), generation=generation
+            )
         except BaseException:
-            file.close()
+            self.close()
             raise
+        self._note_begun(self._current)
 
     def _begin_other(self, file: BinaryIO, last: Position) -> FilePlace:
         """Return the first place of a new file that follows another."""
@@ -282,41 +229,22 @@ class FileSource(RecordSource):
             case _:
                 raise refuse_replaced(str(self._path))
 
-    def _use(self, file: BinaryIO, path: Path, place: FilePlace, generation: int) -> None:
-        if self._settings.lock:
-            self._lock = SharedLock(path, file.fileno())
-            if self._lock.note:
-                self._note(self._lock.note)
-        self._current = LineFile(
-            file,
-            name=str(path),
-            path=str(self._path),
-            place=place,
-            parser=self._mapping.make_parser(self._settings),
-            mapping=self._mapping,
-            report=self.report,
-            key=self._key,
-            generation=generation,
-        )
-        self._note_begun(self._current)
-
     def _note_begun(self, file: LineFile) -> None:
         """Note a file once its header is read; until then another file may replace it."""
         if not file.is_begun or (self._last is not None and self._last.source == file.source):
             return
-        self._known.note(file.first_position)
+        self._files.note(file.first_position)
         if self._settings.replaced == "rewritten" and self._last is not None:
-            self._known.drop([self._last.source])
+            self._files.drop([self._last.source])
         self._last = file.first_position
 
     def _leave(self, file: LineFile) -> None:
         """Close the current file and keep its position."""
         if file.is_begun:
             self._last = file.position
-            self._known.note(self._last)
+            self._files.note(self._last)
         self._current = None
-        file.close()
-        self._unlock()
+        self.close()
 
 
 def generation_of(position: Position) -> int:

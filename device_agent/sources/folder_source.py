@@ -7,33 +7,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
-from device_agent.sources.digests import DigestKey
-from device_agent.sources.file_places import (
+from device_agent.sources.file_source import PLACE_KEY
+from device_agent.sources.interface import Guarantee, RecordBatch
+from device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
+from device_agent.sources.positions import (
     FilePlace,
+    Position,
     begin,
     refuse_changed,
     refuse_replaced,
     resume,
 )
-from device_agent.sources.file_source import PLACE_KEY
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    Position,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-    SourceChanges,
-)
-from device_agent.sources.known_files import KnownFiles
-from device_agent.sources.line_file import FileCutError, LineFile
-from device_agent.sources.locking import SharedLock
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.settings import LocalSettings, StreamSettings, TextSettings
 from shared.errors import ConfigError, SketchError
 from shared.file_identity import FileIdentity, identify
 from shared.privacy import Origin
@@ -46,7 +34,7 @@ _MOST_PLACES = 64
 
 
 @declared
-class FolderSettings(LocalSettings, TextSettings):
+class FolderSettings(LineFileSettings):
     """Settings of the files of a folder."""
 
     format: Literal["csv", "jsonl"] = member("`csv` or `jsonl`.", default="csv")
@@ -78,8 +66,8 @@ class FolderSettings(LocalSettings, TextSettings):
             )
         if self.released != "keep" and not self.whole:
             raise ConfigError(
-                "needs whole = true: otherwise lines that are written to a file later would be "
-                "deleted with it",
+                "cannot be combined with whole = false: lines that are written to a file later "
+                "would be deleted with it",
                 field="released",
                 fix="let files appear whole, by renaming them into the folder, and add "
                 "whole = true",
@@ -96,7 +84,7 @@ class FolderSettings(LocalSettings, TextSettings):
         return (self._origin("folder", str(self.path)),)
 
 
-class FolderSource(RecordSource):
+class FolderSource(LineFileSource):
     """The new records of every file that matches; see ``RecordSource``.
 
     Files are read in the order of their names. One that grows, or is renamed, goes on behind what
@@ -110,25 +98,14 @@ class FolderSource(RecordSource):
     """
 
     settings = FolderSettings
+    _settings: FolderSettings
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        assert isinstance(stream.source, FolderSettings)
-        self.report = ReadingReport()
-        self._settings = stream.source
-        self._mapping = RecordMapping(stream, dimensions)
-        self._key = DigestKey(digest_key)
-        self._known = KnownFiles(stream.name, known)
+    def _open(self) -> None:
         # What was stored before: the next release holds it, or did.
         self._consumed = {
             k.position.source: int(k.position.place[PLACE_KEY])
-            for k in known
-            if k.stream == stream.name and PLACE_KEY in k.position.place
+            for k in self._known
+            if k.stream == self._stream and PLACE_KEY in k.position.place
         }
         self._identities: dict[Path, tuple[_Stamp, FileIdentity]] = {}
         self._looked: dict[str, _Stamp] = {}  # by source, as all below
@@ -137,17 +114,10 @@ class FolderSource(RecordSource):
         self._waiting: list[Path] = []
         self._current: LineFile | None = None
         self._caveats: list[str] = []
-        self._lock: SharedLock | None = None
-        if self._settings.lock:
-            with naming(self._settings.path):
-                self._lock = SharedLock(self._settings.path)
-            if self._lock.note:
-                self._note(self._lock.note)
-        try:
-            self._list()
-        except BaseException:
-            self.close()
-            raise
+        self._resources.callback(self._leave)
+        with naming(self._settings.path):
+            self._hold_lock(self._settings.path)
+        self._list()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -162,16 +132,6 @@ class FolderSource(RecordSource):
     def caveats(self) -> list[str]:
         """See ``RecordSource``; of the files that were read."""
         return list(self._caveats)
-
-    def take_changes(self) -> SourceChanges:
-        """See ``RecordSource``."""
-        return self._known.take_changes()
-
-    def close(self) -> None:
-        """See ``RecordSource``."""
-        self._leave()
-        if self._lock is not None:
-            self._lock.close()
 
     def _leave(self) -> None:
         """Close the file that is being read."""
@@ -193,11 +153,11 @@ class FolderSource(RecordSource):
             try:
                 with naming(path):
                     if self._current is None:
-                        self._current = self._open(path)
+                        self._current = self._open_file(path)
                     batch = self._read_current()
             except SketchError as error:
                 self._leave()
-                self._note(str(error))
+                self.report.note(str(error))
                 continue
             if batch is not None:
                 return batch
@@ -241,7 +201,7 @@ class FolderSource(RecordSource):
                     found.append(path)
         self._identities, self._paths = identities, present
         self._looked = {s: stamp for s, stamp in self._looked.items() if s in present}
-        self._known.drop_gone(present, device=device)
+        self._files.drop_gone(present, device=device)
         return found
 
     def _identify(self, path: Path) -> tuple[_Stamp, FileIdentity] | None:
@@ -256,7 +216,7 @@ class FolderSource(RecordSource):
         except FileNotFoundError:
             return None
 
-    def _open(self, path: Path) -> LineFile | None:
+    def _open_file(self, path: Path) -> LineFile | None:
         try:
             file = open_regular(path)
         except FileNotFoundError:
@@ -264,26 +224,17 @@ class FolderSource(RecordSource):
         try:
             source = identify(file.fileno()).source
             self._looked[source] = _stamp_of(os.fstat(file.fileno()))
-            place = self._find_place(file, path, source)
-            return LineFile(
-                file,
-                name=str(path),
-                path=str(path),
-                place=place,
-                parser=self._mapping.make_parser(self._settings),
-                mapping=self._mapping,
-                report=self.report,
-                key=self._key,
-            )
+            place = self._choose_place(file, path, source)
+            return self._read_lines(file, place, name=str(path), path=str(path))
         except BaseException:
             file.close()
             raise
 
-    def _find_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
+    def _choose_place(self, file: BinaryIO, path: Path, source: str) -> FilePlace:
         """Return the place in a file to resume from."""
-        position = self._known.find(source, PLACE_KEY, name=str(path))
+        position = self._files.find(source, PLACE_KEY, name=str(path))
         if position is None:
-            at_path = {p.source for p in self._known.list_at(str(path))}
+            at_path = {p.source for p in self._files.list_at(str(path))}
             if self._settings.refuses_others and at_path - self._paths.keys():
                 raise refuse_replaced(str(path))
             return begin(self._key)
@@ -299,27 +250,20 @@ class FolderSource(RecordSource):
         file = self._current
         if file is None:
             return None
-        try:
-            batch = file.read_batch(finish=self._settings.whole)
-        except FileCutError:
-            raise refuse_changed(file.name) from None
-        if file.is_begun and file.source not in self._known.sources:
-            self._known.note(file.first_position)
+        batch = file.read_batch(finish=self._settings.whole)
+        if file.is_begun and file.source not in self._files.sources:
+            self._files.note(file.first_position)
         if batch is None:
             if file.is_begun:
-                self._known.note(file.position)
+                self._files.note(file.position)
                 self._places[file.source] = (file.place, file.tail)
             while len(self._places) > _MOST_PLACES:
                 del self._places[next(iter(self._places))]
             if file.has_partial_line:
-                self._note(f"{file.name}: its last line has no end yet and was left")
+                self.report.note(f"{file.name}: its last line has no end yet and is read later")
             self._caveats += [text for text in file.caveats if text not in self._caveats]
             self._leave()
         return batch
-
-    def _note(self, note: str) -> None:
-        if note not in self.report.notes:
-            self.report.notes.append(note)
 
     def _is_whole(self, source: str, offset: int) -> bool:
         """Return whether a file is unchanged since it was listed, and ends at an offset."""
@@ -340,7 +284,7 @@ class FolderSource(RecordSource):
                 path.replace(_free_name(self._settings.move_to / path.name))
         except OSError as error:
             # The release is stored, and the file stays known: it is only in the way.
-            self._note(f"{path}: {self._settings.released} failed ({error.strerror})")
+            self.report.note(f"{path}: {self._settings.released} failed ({error.strerror})")
 
 
 def _free_name(path: Path) -> Path:

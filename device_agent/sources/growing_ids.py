@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.interface import KnownPosition, Position, RecordBatch
+from device_agent.sources.interface import RecordBatch
+from device_agent.sources.positions import Position
 from shared.reading import RecordTable
 from shared.reading.records import NAN
 
@@ -25,24 +26,17 @@ class GrowingIds:
     ----------
     source
         The source of the positions.
-    stream
-        The stream that reads it.
-    known
-        Positions that were stored.
+    place
+        The place that was stored, or none.
     in_use
         Whether records carry an id.
     """
 
-    def __init__(
-        self, source: str, stream: str, known: Sequence[KnownPosition], *, in_use: bool
-    ) -> None:
+    def __init__(self, source: str, place: Mapping[str, int | str], *, in_use: bool) -> None:
         self._source = source
         self._in_use = in_use
-        places = [
-            k.position.place for k in known if (k.stream, k.position.source) == (stream, source)
-        ]
-        self._last = max((int(p.get("id", -1)) for p in places), default=-1)
-        self._n_records = max((int(p.get("records", 0)) for p in places), default=0)
+        self._last = int(place.get("id", -1))
+        self._n_records = int(place.get("records", 0))
         self.n_dropped = 0
         self.n_unknown = 0
 

@@ -7,7 +7,7 @@ records of its page were read; a page without a next cursor is asked for again, 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,22 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from device_agent.sources.addresses import address_rule, normalise_host
-from device_agent.sources.digests import DigestKey
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    Position,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-    require_same_source,
-)
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.page_fetcher import PageFetcher
-from device_agent.sources.page_reader import PageError, PageReader
-from device_agent.sources.secrets import read_secret
-from device_agent.sources.settings import SourceSettings, StreamSettings
+from device_agent.sources.addresses import address_rule, normalise_host, read_secret
+from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from device_agent.sources.mapping import ReadingReport
+from device_agent.sources.pages import PageError, PageFetcher, PageReader
+from device_agent.sources.positions import DigestKey, Position
+from device_agent.sources.settings import SourceSettings
 from shared.errors import RecordError
 from shared.privacy import Origin
 from shared.reading import RecordTable, join_tables
@@ -141,40 +131,32 @@ class HttpSource(RecordSource):
     """
 
     settings = HttpSettings
+    _settings: HttpSettings
+    _parser: JsonLinesParser
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        assert isinstance(stream.source, HttpSettings)
-        self.report = ReadingReport()
-        self._settings = stream.source
-        self._mapping = RecordMapping(stream, dimensions)
+    def _open(self) -> None:
+        settings = self._settings
         self._parser = JsonLinesParser(self._mapping.fields)
         # However the address is spelt, and whatever is asked of it: it is one source.
-        (origin,) = stream.source.origins
+        (origin,) = settings.origins
         self._source = f"http:{origin.name}"
-        require_same_source(self._source, stream.name, known, kind="http", name=self._source)
-        self._name = stream.source.url.partition("?")[0]  # the rest may be a secret
+        self._name = settings.url.partition("?")[0]  # the rest may be a secret
+        place = self._find_place(self._source, name=self._source)
+        self._page = (
+            _Page.of_place(place, self._key)
+            if place
+            else _Page(cursor=settings.first, key=self._key)
+        )
+        self._index = int(place.get("index", 0))
         self._url = self._read_url()
-        key = DigestKey(digest_key)
-        self._page, self._index = _Page(cursor=stream.source.first, key=key), 0
-        for k in known:
-            if (k.stream, k.position.source) == (stream.name, self._source):
-                self._page = _Page.of_place(k.position.place, key)
-                self._index = int(k.position.place["index"])
         self._error: RecordError | None = None
         self._n_failures = 0
         self._wait_s: float | None = None
         self._n_read = 0
         self._fetcher = PageFetcher(
-            headers=self._make_headers(),
-            timeout_s=stream.source.timeout_s,
-            read=self._read_content,
+            headers=self._make_headers(), timeout_s=settings.timeout_s, read=self._read_content
         )
+        self._resources.callback(self._fetcher.close)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -197,15 +179,6 @@ class HttpSource(RecordSource):
         return random.uniform(
             _SHORTEST_PAUSE_S, max(_SHORTEST_PAUSE_S, min(most, _LONGEST_PAUSE_S))
         )
-
-    @property
-    def caveats(self) -> list[str]:
-        """See ``RecordSource``."""
-        return self._parser.caveats
-
-    def close(self) -> None:
-        """See ``RecordSource``."""
-        self._fetcher.close()
 
     def read(self) -> Iterator[RecordBatch]:
         """Yield the new records; waits for the server."""
@@ -231,7 +204,7 @@ class HttpSource(RecordSource):
             if moves and before.has_passed(following):
                 # What is new on this page is handed out first; its position leads here again.
                 moves = False
-                self._error = self._make_error("gave a cursor again that it gave before")
+                self._error = self._make_error("gave a cursor that it gave before")
             if moves:
                 self._page, self._index = before.follow(following), 0
             else:
@@ -250,9 +223,7 @@ class HttpSource(RecordSource):
                 return following.to_position(self._source, 0)
             return page.to_position(self._source, first + i + 1)
 
-        return RecordBatch(
-            values=table.to_matrix(), timestamps=table.timestamps, position_after=position_after
-        )
+        return RecordBatch.of_table(table, position_after)
 
     def _read_content(self, chunks: Iterator[bytes]) -> _PageContent:
         """Read a page as it comes; in the thread, while nothing here changes."""
@@ -321,7 +292,7 @@ class HttpSource(RecordSource):
         try:
             return httpx.URL(self._settings.url)
         except httpx.InvalidURL as error:
-            raise self._make_error("is no address") from error
+            raise self._make_error("must be an address") from error
 
     def _make_headers(self) -> dict[str, str]:
         path = self._settings.token_file
@@ -329,9 +300,7 @@ class HttpSource(RecordSource):
 
     def _fail(self, what: str) -> None:
         self._n_failures += 1
-        note = f"{self._name} {what}; will be tried again"
-        if note not in self.report.notes:
-            self.report.notes.append(note)
+        self.report.note(f"{self._name} {what}; the agent tries again")
 
     def _make_error(self, what: str) -> RecordError:
         return RecordError(

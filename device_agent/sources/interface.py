@@ -1,7 +1,7 @@
 """The interface of every source of records.
 
-A kind of source is a class with ``settings``, ``read_batch``, ``guarantee`` and ``close``. This
-one yields the numbers below a limit, ten at a time, and can go on where it stopped:
+A kind of source is a class with ``settings``, ``guarantee``, ``_open`` and ``read_batch``. This one
+yields the numbers below a limit, ten at a time, and can go on where it stopped:
 
 >>> @dataclass(frozen=True, kw_only=True)
 ... class CountingSettings(SourceSettings):
@@ -10,15 +10,12 @@ one yields the numbers below a limit, ten at a time, and can go on where it stop
 ...     settings = CountingSettings
 ...     guarantee = Guarantee(delivery="exactly once", loses="nothing")
 ...
-...     def __init__(self, stream, dimensions, known, digest_key):
-...         self.report = ReadingReport()
-...         self._limit = stream.source.limit
-...         self._source = f"counting:{self._limit}"
-...         places = [k.position.place for k in known if k.position.source == self._source]
-...         self._next = max((int(place["next"]) for place in places), default=0)
+...     def _open(self):
+...         self._source = f"counting:{self._settings.limit}"
+...         self._next = int(self._find_place(self._source, name="counting").get("next", 0))
 ...
 ...     def read_batch(self):
-...         first, self._next = self._next, min(self._next + 10, self._limit)
+...         first, self._next = self._next, min(self._next + 10, self._settings.limit)
 ...         n_records = self._next - first
 ...         if n_records == 0:
 ...             return None
@@ -29,9 +26,6 @@ one yields the numbers below a limit, ten at a time, and can go on where it stop
 ...                 source=self._source, place={"next": first + i + 1}
 ...             ),
 ...         )
-...
-...     def close(self):
-...         pass
 
 It is registered as an entry point, ``sfumato.sources``: ``counting = "my_package:Counting"``, and
 configured with ``kind = "counting"`` and ``limit = 25`` in ``[streams.source]``. A kind of this
@@ -42,60 +36,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from device_agent.sources.mapping import ReadingReport, RecordMapping
+from device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
 from device_agent.sources.settings import SourceSettings, StreamSettings
 from shared.errors import LedgerError
-
-SHOWN_LINES = 5
-"""Number of places of unusable records that a report names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Position:
-    """A place in a source, behind the records that were read.
-
-    Parameters
-    ----------
-    source
-        Identity of the source: a file's identity (``file_identity``), or a name such as ``stdin``.
-    place
-        State that finds the next record and detects another source. Digests in it are keyed,
-        because it is stored and may be stolen.
-    """
-
-    source: str
-    place: Mapping[str, int | str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownPosition:
-    """A stored position, and the stream whose sketches hold the records before it."""
-
-    stream: str
-    position: Position
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceChanges:
-    """Changes of a source to be stored apart from its records.
-
-    Parameters
-    ----------
-    gone
-        Sources whose positions can be forgotten.
-    seen
-        Positions of files that were opened, even without a record. They are stored unless a later
-        place of their source is known: whether a file is known must not depend on whether it holds
-        a record.
-    """
-
-    gone: tuple[str, ...] = ()
-    seen: tuple[Position, ...] = ()
+from shared.reading import LineParser, RecordTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,85 +69,12 @@ class RecordBatch:
     timestamps: NDArray[np.float64]
     position_after: Callable[[int], Position]
 
-
-@dataclass(kw_only=True)
-class ReadingReport:
-    """Events of reading: counts, and places without any value.
-
-    Parameters
-    ----------
-    n_unusable, unusable
-        The number of records that cannot be sketched, and the first few as (line, field).
-    n_untimed, untimed
-        The same of records whose time cannot be read.
-    bytes_read
-        Bytes of the records read.
-    unfinished_line
-        The number of a last line without an end, which was left for the next time.
-    notes
-        Anything else that the owner should know.
-    """
-
-    n_unusable: int = 0
-    unusable: list[tuple[int, str]] = field(default_factory=list)
-    n_untimed: int = 0
-    untimed: list[tuple[int, str]] = field(default_factory=list)
-    bytes_read: int = 0
-    unfinished_line: int | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def add_unusable(self, line: int, name: str) -> None:
-        """Note a record that cannot be sketched."""
-        self.n_unusable += 1
-        if len(self.unusable) < SHOWN_LINES:
-            self.unusable.append((line, name))
-
-    def add_untimed(self, line: int, name: str) -> None:
-        """Note a record without a readable time."""
-        self.n_untimed += 1
-        if len(self.untimed) < SHOWN_LINES:
-            self.untimed.append((line, name))
-
-    def include(self, other: ReadingReport) -> None:
-        """Add the events of another report."""
-        for name in ("unusable", "untimed"):
-            shown = getattr(self, name)
-            shown += getattr(other, name)[: SHOWN_LINES - len(shown)]
-        self.n_unusable += other.n_unusable
-        self.n_untimed += other.n_untimed
-        self.bytes_read += other.bytes_read
-
-    def describe(self) -> list[str]:
-        """Return messages for the owner; they name lines and fields, never a value."""
-        return [*self.describe_reading(), *self.describe_values()]
-
-    def describe_values(self) -> list[str]:
-        """Return messages that depend on values: for the owner's eyes, never for a log."""
-        if not self.n_unusable:
-            return []
-        return [
-            f"{self.n_unusable} record(s) could not be sketched and count as zero: "
-            + _show_places(self.unusable, self.n_unusable)
-        ]
-
-    def describe_reading(self) -> list[str]:
-        """Return messages that depend on no value."""
-        messages = list(self.notes)
-        if self.n_untimed:
-            messages.append(
-                f"{self.n_untimed} record(s) have no readable time and join the open window: "
-                + _show_places(self.untimed, self.n_untimed)
-            )
-        if self.unfinished_line is not None:
-            messages.append(
-                f"line {self.unfinished_line} has no end yet and was left for the next time"
-            )
-        return messages
-
-
-def _show_places(places: list[tuple[int, str]], total: int) -> str:
-    shown = ", ".join(f"line {line} ({name})" for line, name in places)
-    return f"{shown} and {total - len(places)} more" if total > len(places) else shown
+    @classmethod
+    def of_table(cls, table: RecordTable, position_after: Callable[[int], Position]) -> RecordBatch:
+        """Return the records of a table."""
+        return cls(
+            values=table.to_matrix(), timestamps=table.timestamps, position_after=position_after
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,29 +100,17 @@ class Guarantee:
         return f"each record is read {self.delivery}; can be lost: {self.loses}"
 
 
-def require_same_source(
-    source: str, stream: str, known: Sequence[KnownPosition], *, kind: str, name: str
-) -> None:
-    """Refuse a source other than the one that the stream has read, with a ``LedgerError``.
-
-    Another address may have the same records, which would then be in two windows.
-    """
-    for k in known:
-        other = k.position.source
-        if k.stream == stream and other.startswith(f"{kind}:") and other != source:
-            raise LedgerError(
-                f"the stream has read {other.removeprefix(f'{kind}:')} before",
-                field=name,
-                fix="name that source, or give this one to a stream with another name",
-            )
-
-
 class RecordSource(ABC):
     """Reads the records that were not read before, each once.
 
     The agent calls ``read_batch`` until it returns None, then again after ``pause_s`` seconds; it
     stores the position behind the last record of a window in the transaction that releases it, and
     calls ``released`` behind that.
+
+    Parameters
+    ----------
+    stream, dimensions, known, digest_key
+        See ``device_agent.sources.open_source``.
 
     Guarantees
     ----------
@@ -255,17 +122,33 @@ class RecordSource(ABC):
 
     settings: ClassVar[type[SourceSettings]] = SourceSettings
     """The declaration of ``[streams.source]``."""
-    report: ReadingReport
-    """The events so far."""
+    _settings: SourceSettings
+    _parser: LineParser | None = None
 
-    @abstractmethod
     def __init__(
         self,
         stream: StreamSettings,
         dimensions: Sequence[str],
         known: Sequence[KnownPosition],
         digest_key: bytes,
-    ) -> None: ...
+    ) -> None:
+        self.report = ReadingReport()
+        """The events so far."""
+        self._stream = stream.name
+        self._settings = stream.source
+        self._mapping = RecordMapping(stream, dimensions)
+        self._known = known
+        self._key = DigestKey(digest_key)
+        self._resources = ExitStack()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Find the first record that was not read; what is open goes into ``_resources``."""
 
     @property
     @abstractmethod
@@ -285,7 +168,7 @@ class RecordSource(ABC):
     @property
     def caveats(self) -> list[str]:
         """Warnings for the owner about fields that can disturb the time or id of their record."""
-        return []
+        return [] if self._parser is None else self._parser.caveats
 
     @abstractmethod
     def read_batch(self) -> RecordBatch | None:
@@ -313,6 +196,27 @@ class RecordSource(ABC):
         """Return the changes since the last call, which are stored apart from records."""
         return SourceChanges()
 
-    @abstractmethod
     def close(self) -> None:
         """Close all files and connections."""
+        self._resources.close()
+
+    def _find_place(self, source: str, *, name: str) -> Mapping[str, int | str]:
+        """Return the place that the stream has reached in a source named ``KIND:NAME``; or none.
+
+        Raises
+        ------
+        LedgerError
+            The stream has read another source of this kind, which may have had the same records:
+            they would then be in two windows.
+        """
+        kind, _, _ = source.partition(":")
+        own = {k.position.source: k.position.place for k in self._known if k.stream == self._stream}
+        for other in own:
+            if other.startswith(f"{kind}:") and other != source:
+                raise LedgerError(
+                    f"cannot follow {other.removeprefix(f'{kind}:')}, which the stream has read "
+                    "before",
+                    field=name,
+                    fix="name that source, or give this one to a stream with another name",
+                )
+        return own.get(source, {})

@@ -1,12 +1,19 @@
-"""Registry of the files that this device has seen, by identity."""
+"""Registry of the files that this device has seen, and the search for rotated ones.
+
+A file is known by its identity: inode, device and birth time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence, Set
+import os
+import re
+import stat
+from collections.abc import Container, Iterator, Sequence, Set
+from pathlib import Path
 
-from device_agent.sources.interface import KnownPosition, Position, SourceChanges
+from device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from shared.errors import LedgerError
-from shared.file_identity import birth_of, device_of, inode_of
+from shared.file_identity import FileIdentity, birth_of, device_of, identify, inode_of
 
 MOST_GONE = 1000
 """Number of files that stay known when they are gone, so that none is read again."""
@@ -54,14 +61,14 @@ class KnownFiles:
         """
         if (other := self._others.get(source)) is not None:
             raise LedgerError(
-                f"its records were already sketched in stream {other!r}; nothing was released",
+                f"cannot be read: stream {other!r} has sketched its records; nothing was released",
                 field=name,
                 fix=f"name the stream {other!r}, or remove it here",
             )
         position = self._own.get(source)
         if position is not None and key not in position.place:
             raise LedgerError(
-                "was read as another kind of source; nothing was released",
+                "must be read as the kind of source that it was before; nothing was released",
                 field=name,
                 fix="state the kind that it had, or give new records a file of their own",
             )
@@ -110,3 +117,74 @@ class KnownFiles:
         changes = SourceChanges(seen=tuple(self._seen), gone=tuple(self._gone))
         self._seen, self._gone = [], []
         return changes
+
+
+def find_renamed(path: Path, source: str) -> Path | None:
+    """Return the present path of a file that was at a path, in the same folder."""
+    for found, identity in _iterate_files(path, {inode_of(source)}):
+        if identity.source == source:
+            return found
+    return None
+
+
+def find_present(path: Path, sources: frozenset[str]) -> set[str]:
+    """Return the sources whose files are in the folder of a path."""
+    inodes = {inode_of(source) for source in sources}
+    return {identity.source for _, identity in _iterate_files(path, inodes)} & sources
+
+
+def find_between(
+    path: Path, source: str, *, since_ns: int | None, known: Container[str]
+) -> Path | None:
+    """Return the first file that followed another at a path and was renamed unread.
+
+    Parameters
+    ----------
+    path
+        The path of both; the names of files in between begin with it.
+    source
+        The source of the other file.
+    since_ns
+        The time of its last write, for file systems without birth times; None where it is gone.
+    known
+        Sources of the files that were seen.
+    """
+    pattern = re.compile(re.escape(path.name) + r"[.-]\d[\d.T_:-]*")
+    birth_ns = birth_of(source)
+    at_path = _identify_if_there(path)
+    found: list[tuple[int, int, str]] = []
+    for beside, identity in _iterate_files(path, None):
+        if not pattern.fullmatch(beside.name) or identity == at_path or identity.source in known:
+            continue
+        written_ns = beside.stat().st_mtime_ns
+        if birth_ns is not None and identity.birth_ns is not None:
+            if identity.birth_ns >= birth_ns:
+                found.append((identity.birth_ns, written_ns, beside.name))
+        elif since_ns is not None and written_ns >= since_ns:
+            found.append((written_ns, written_ns, beside.name))
+    return path.with_name(min(found)[2]) if found else None
+
+
+def _iterate_files(
+    path: Path, inodes: Container[int | None] | None
+) -> Iterator[tuple[Path, FileIdentity]]:
+    """Yield the files beside a path and beside what it links to, of these inodes if any."""
+    for folder in dict.fromkeys((path.parent, path.resolve().parent)):
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if inodes is not None and not entry.is_symlink() and entry.inode() not in inodes:
+                continue
+            found = Path(entry.path)
+            identity = _identify_if_there(found)
+            if identity is not None:
+                yield found, identity
+
+
+def _identify_if_there(path: Path) -> FileIdentity | None:
+    try:
+        return identify(path) if stat.S_ISREG(path.stat().st_mode) else None
+    except OSError:
+        return None

@@ -1,17 +1,25 @@
-"""One open file of lines, read in batches of whole lines."""
+"""Batches of whole lines, and one open file that they are read from."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.digests import DigestKey
-from device_agent.sources.file_places import TAIL_BYTES, FilePlace
-from device_agent.sources.interface import Position, ReadingReport, RecordBatch
-from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.interface import RecordBatch
+from device_agent.sources.local_source import LocalSource
+from device_agent.sources.mapping import ReadingReport, RecordMapping
+from device_agent.sources.positions import (
+    TAIL_BYTES,
+    DigestKey,
+    FilePlace,
+    Position,
+    refuse_changed,
+)
+from device_agent.sources.settings import LocalSettings, TextSettings
 from shared.file_identity import identify
 from shared.reading import (
     BOM,
@@ -22,35 +30,106 @@ from shared.reading import (
     RecordTable,
     join_tables,
 )
+from shared.structure import declared
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
 
 
-class FileCutError(Exception):
-    """The file is shorter than what was read, or differs before the place of reading."""
+class LineBatcher:
+    """Batches of lines: full with ``BATCH_RECORDS`` records, or all that there are now.
+
+    How long lines are decides nothing.
+
+    Parameters
+    ----------
+    parser, mapping
+        Parse the lines; the parser is for this file alone.
+    report
+        Where to count.
+    name
+        What messages call the file.
+    offset, line
+        Bytes and lines before the first that is read.
+    """
+
+    def __init__(
+        self,
+        parser: LineParser,
+        mapping: RecordMapping,
+        report: ReadingReport,
+        *,
+        name: str,
+        offset: int = 0,
+        line: int = 0,
+    ) -> None:
+        self.parser = parser
+        self.offset, self.line = offset, line
+        """Bytes and lines that were handed out, the header among them."""
+        self.name = name
+        self._mapping = mapping
+        self._report = report
+        self._block: Block | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if every line was handed out."""
+        return self._block is None
+
+    def read(
+        self, fetch: Callable[[], Block | None]
+    ) -> tuple[RecordTable, NDArray[np.int64]] | None:
+        """Return the next records and the offset behind each, or None when there are none.
+
+        Parameters
+        ----------
+        fetch
+            Returns further whole lines; None if there are none now.
+
+        Raises
+        ------
+        RecordError
+            The header lacks a column.
+        """
+        tables: list[RecordTable] = []
+        offsets: list[NDArray[np.int64]] = []
+        n_records = 0
+        while n_records < BATCH_RECORDS:
+            self._block = self._block or fetch()
+            if self._block is None:
+                break
+            if self.parser.needs_header:
+                part = self._block.part(0, 1)
+                self.parser.read_header(part.data, self.name)
+            else:
+                part = self._block.part(0, min(BATCH_RECORDS - n_records, self._block.n_lines))
+                tables.append(self._mapping.parse(self.parser, part, self._report))
+                offsets.append(part.start + part.ends)
+                n_records += part.n_lines
+                self._report.bytes_read += int(offsets[-1][-1]) - self.offset
+            self._take(self._block, part)
+        return (join_tables(tables), np.concatenate(offsets)) if tables else None
+
+    def _take(self, block: Block, part: Block) -> None:
+        self.offset = part.start + int(part.ends[-1])
+        self.line += part.n_lines
+        has_more = part.n_lines < block.n_lines
+        self._block = block.part(part.n_lines, block.n_lines) if has_more else None
 
 
 class LineFile:
     """The new records of one open file.
 
-    A batch is full with ``BATCH_RECORDS`` records, or ends where the file does: how long lines are
-    decides nothing.
-
     Parameters
     ----------
     file
         The file; kept open, so that what is read is the file that was verified. Closed with this.
-    name
-        What messages call it.
-    path
-        What its positions call it.
+    lines
+        Batches of its lines, from the place on.
     place
         Where to begin.
-    parser, mapping
-        Parse its lines; the parser is for this file alone.
-    report
-        Where to count.
+    path
+        What its positions call it.
     key
         Of the digests in its positions.
     generation
@@ -60,76 +139,60 @@ class LineFile:
     def __init__(
         self,
         file: BinaryIO,
-        *,
-        name: str,
-        path: str,
+        lines: LineBatcher,
         place: FilePlace,
-        parser: LineParser,
-        mapping: RecordMapping,
-        report: ReadingReport,
+        *,
+        path: str,
         key: DigestKey,
         generation: int = 0,
     ) -> None:
-        self.name = name
-        self.identity = identify(file.fileno())
+        self.name = lines.name
+        self.source = identify(file.fileno()).source
+        """The source of its positions."""
         self._path = path
         self._generation = generation
         self._file = file
-        self._parser = parser
-        self._mapping = mapping
-        self._report = report
+        self._lines = lines
         self._key = key
         self._place = place  # up to which bytes were digested: at most what was handed out
-        self._offset, self._line = place.offset, place.line  # behind what was handed out
         self._cutter = LineCutter(offset=place.offset, n_lines=place.line)
-        self._block: Block | None = None  # whole lines that were not handed out
         self._end = place.offset  # behind what was read of the file
         self._tail = self.tail
         self.first_position = self.position
         """Where it was when it was opened."""
-        if parser.needs_header and place.offset:
+        if lines.parser.needs_header and place.offset:
             self._reread_header()
-
-    @property
-    def source(self) -> str:
-        """The source of its positions."""
-        return self.identity.source
 
     @property
     def is_begun(self) -> bool:
         """True if it is a file of records: if its header, where it needs one, was read."""
-        return not self._parser.needs_header
+        return not self._lines.parser.needs_header
 
     @property
     def place(self) -> FilePlace:
         """The place behind the last line that was handed out."""
-        return self._advance(self._offset, self._line)
+        return self._advance(self._lines.offset, self.line)
 
     @property
     def position(self) -> Position:
         """The position there."""
-        return self._make_position(self._offset, self._line)
+        return self._make_position(self._lines.offset, self.line)
 
     @property
     def tail(self) -> bytes:
         """The last bytes before that place."""
-        n_bytes = min(TAIL_BYTES, self._offset)
-        return os.pread(self._file.fileno(), n_bytes, self._offset - n_bytes)
+        n_bytes = min(TAIL_BYTES, self._lines.offset)
+        return os.pread(self._file.fileno(), n_bytes, self._lines.offset - n_bytes)
 
     @property
     def line(self) -> int:
         """Number of lines that were handed out, the header among them."""
-        return self._line
+        return self._lines.line
 
     @property
-    def size(self) -> int:
-        """Its present size in bytes."""
-        return os.fstat(self._file.fileno()).st_size
-
-    @property
-    def modified_ns(self) -> int:
-        """When it was last written, ns."""
-        return os.fstat(self._file.fileno()).st_mtime_ns
+    def status(self) -> os.stat_result:
+        """Its present size and times."""
+        return os.fstat(self._file.fileno())
 
     @property
     def has_partial_line(self) -> bool:
@@ -139,7 +202,7 @@ class LineFile:
     @property
     def caveats(self) -> list[str]:
         """See ``LineParser``."""
-        return self._parser.caveats
+        return self._lines.parser.caveats
 
     def close(self) -> None:
         """Close the file."""
@@ -155,63 +218,33 @@ class LineFile:
 
         Raises
         ------
-        FileCutError
+        LedgerError
             It was cut. Nothing of what it holds now was handed out.
         RecordError
             Its header lacks a column.
         """
-        first = self._line
-        tables: list[RecordTable] = []
-        ends: list[NDArray[np.int64]] = []
-        n_records = 0
-        while n_records < BATCH_RECORDS and (block := self._next_block(finish)) is not None:
-            if self._parser.needs_header:
-                self._parser.read_header(block.part(0, 1).data, self.name)
-                self._take(block, 1)
-                first = self._line
-                continue
-            part = block.part(0, min(BATCH_RECORDS - n_records, block.n_lines))
-            tables.append(self._mapping.parse(self._parser, part, self._report))
-            ends.append(part.start + part.ends)
-            n_records += part.n_lines
-            before = self._offset
-            self._take(block, part.n_lines)
-            self._report.bytes_read += self._offset - before
-        if not tables:
+        found = self._lines.read(lambda: self._fetch(finish))
+        if found is None:
             return None
-        table = join_tables(tables)
-        offsets = ends[0] if len(ends) == 1 else np.concatenate(ends)
-        return RecordBatch(
-            values=table.to_matrix(),
-            timestamps=table.timestamps,
-            position_after=lambda i: self._make_position(int(offsets[i]), first + i + 1),
+        table, offsets = found
+        first = self.line - len(offsets)
+        return RecordBatch.of_table(
+            table, lambda i: self._make_position(int(offsets[i]), first + i + 1)
         )
 
-    def _next_block(self, finish: bool) -> Block | None:
-        """Return the lines that are whole and were not handed out; None if there are none."""
-        while self._block is None:
-            data = self._read_on()
-            if not data:
-                # Without its end a header may have half a name.
-                self._block = (
-                    self._cutter.finish() if finish and not self._parser.needs_header else None
-                )
-                break
-            self._block = self._cutter.feed(data)
-        return self._block
-
-    def _take(self, block: Block, n_lines: int) -> None:
-        self._offset = block.start + int(block.ends[n_lines - 1])
-        self._line += n_lines
-        n_left = block.n_lines - n_lines
-        self._block = block.part(n_lines, block.n_lines) if n_left else None
+    def _fetch(self, finish: bool) -> Block | None:
+        while data := self._read_on():
+            if (block := self._cutter.feed(data)) is not None:
+                return block
+        # Without its end a header may have half a name.
+        return self._cutter.finish() if finish and self.is_begun else None
 
     def _read_on(self) -> bytes:
         n_tail = len(self._tail)
         # The bytes before are read again with the new ones: they differ if the file was cut.
         chunk = os.pread(self._file.fileno(), n_tail + _CHUNK_BYTES, self._end - n_tail)
         if chunk[:n_tail] != self._tail:
-            raise FileCutError
+            raise refuse_changed(self.name)
         data = chunk[n_tail:]
         self._end += len(data)
         self._tail = chunk[-TAIL_BYTES:]
@@ -234,4 +267,28 @@ class LineFile:
     def _reread_header(self) -> None:
         """Read the header of a file that was read before."""
         data = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0)
-        self._parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)
+        self._lines.parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)
+
+
+@declared
+class LineFileSettings(LocalSettings, TextSettings):
+    """Settings of a source that reads files of lines."""
+
+
+class LineFileSource(LocalSource):
+    """Source that reads files of lines, one after the other; see ``RecordSource``."""
+
+    _settings: LineFileSettings
+
+    def _read_lines(
+        self, file: BinaryIO, place: FilePlace, *, name: str, path: str, generation: int = 0
+    ) -> LineFile:
+        lines = LineBatcher(
+            self._mapping.make_parser(self._settings),
+            self._mapping,
+            self.report,
+            name=name,
+            offset=place.offset,
+            line=place.line,
+        )
+        return LineFile(file, lines, place, path=path, key=self._key, generation=generation)

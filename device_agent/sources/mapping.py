@@ -1,19 +1,105 @@
-"""From the fields of a source to the plan's dimensions: names, times and units."""
+"""Mapping from the fields of a source to the plan's dimensions, and the report of reading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
-from device_agent.sources.interface import ReadingReport
 from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings, find_zone
 from shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
 from shared.reading.records import NAN
 
+SHOWN_LINES = 5
+"""Number of places of unusable records that a report names."""
 _UNIX_SCALES = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}
+
+
+@dataclass(kw_only=True)
+class ReadingReport:
+    """Events of reading: counts, and places without any value.
+
+    Parameters
+    ----------
+    n_unusable, unusable
+        The number of records that cannot be sketched, and the first few as (line, field).
+    n_untimed, untimed
+        The same of records whose time cannot be read.
+    bytes_read
+        Bytes of the records read.
+    unfinished_line
+        The number of a last line without an end, which was left for the next time.
+    notes
+        Anything else that the owner should know.
+    """
+
+    n_unusable: int = 0
+    unusable: list[tuple[int, str]] = field(default_factory=list)
+    n_untimed: int = 0
+    untimed: list[tuple[int, str]] = field(default_factory=list)
+    bytes_read: int = 0
+    unfinished_line: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def add_unusable(self, line: int, name: str) -> None:
+        """Note a record that cannot be sketched."""
+        self.n_unusable += 1
+        if len(self.unusable) < SHOWN_LINES:
+            self.unusable.append((line, name))
+
+    def add_untimed(self, line: int, name: str) -> None:
+        """Note a record without a readable time."""
+        self.n_untimed += 1
+        if len(self.untimed) < SHOWN_LINES:
+            self.untimed.append((line, name))
+
+    def note(self, note: str) -> None:
+        """Add a note, once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def include(self, other: ReadingReport) -> None:
+        """Add the events of another report."""
+        for name in ("unusable", "untimed"):
+            shown = getattr(self, name)
+            shown += getattr(other, name)[: SHOWN_LINES - len(shown)]
+        self.n_unusable += other.n_unusable
+        self.n_untimed += other.n_untimed
+        self.bytes_read += other.bytes_read
+
+    def describe(self) -> list[str]:
+        """Return messages for the owner; they name lines and fields, never a value."""
+        return [*self.describe_reading(), *self.describe_values()]
+
+    def describe_values(self) -> list[str]:
+        """Return messages that depend on values: for the owner's eyes, never for a log."""
+        if not self.n_unusable:
+            return []
+        return [
+            f"{self.n_unusable} record(s) could not be sketched and count as zero: "
+            + _show_places(self.unusable, self.n_unusable)
+        ]
+
+    def describe_reading(self) -> list[str]:
+        """Return messages that depend on no value."""
+        messages = list(self.notes)
+        if self.n_untimed:
+            messages.append(
+                f"{self.n_untimed} record(s) have no readable time and join the open window: "
+                + _show_places(self.untimed, self.n_untimed)
+            )
+        if self.unfinished_line is not None:
+            messages.append(
+                f"line {self.unfinished_line} has no end yet and was left for the next time"
+            )
+        return messages
+
+
+def _show_places(places: list[tuple[int, str]], total: int) -> str:
+    shown = ", ".join(f"line {line} ({name})" for line, name in places)
+    return f"{shown} and {total - len(places)} more" if total > len(places) else shown
 
 
 class RecordMapping:
@@ -25,18 +111,14 @@ class RecordMapping:
         The stream's settings.
     dimensions
         The plan's dimensions, in order.
-    identity
-        The field that only ever grows, or None.
     """
 
-    def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str], identity: str | None = None
-    ) -> None:
+    def __init__(self, stream: StreamSettings, dimensions: Sequence[str]) -> None:
         columns = [stream.find_field(name) for name in dimensions]
         self.fields = Fields(
             values=tuple(column.name for column in columns),
             time=_make_time_field(stream.source),
-            identity=identity,
+            identity=stream.source.identity,
             are_chosen=[column.name for column in columns] != list(dimensions),
             advice="correct the header, or name the column in [streams.columns] or "
             "[streams.source]; check encoding and delimiter too",

@@ -9,29 +9,19 @@ from __future__ import annotations
 import random
 import ssl
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from device_agent.sources.addresses import address_rule, normalise_host
+from device_agent.sources.addresses import address_rule, normalise_host, read_secret
 from device_agent.sources.growing_ids import GrowingIds
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-    require_same_source,
-)
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.secrets import read_secret
-from device_agent.sources.settings import StreamSettings, TextSettings
+from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from device_agent.sources.settings import TextSettings
 from shared.errors import ConfigError, RecordError
 from shared.privacy import Origin
-from shared.reading import MAX_LINE_BYTES, Block
+from shared.reading import MAX_LINE_BYTES, Block, LineParser
 from shared.structure import Rule, Text, declared, member
 
 try:
@@ -87,7 +77,7 @@ class MqttSettings(TextSettings):
         super().__post_init__()
         if self.format == "csv" and not self.header:
             raise ConfigError(
-                "is missing, and CSV messages have no header line",
+                "is missing: CSV messages have no header line",
                 field="header",
                 fix='add header = ["time", "x", "y"]',
             )
@@ -134,31 +124,24 @@ class MqttSource(RecordSource):
     """
 
     settings = MqttSettings
+    _settings: MqttSettings
+    _parser: LineParser
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        assert isinstance(stream.source, MqttSettings)
-        self.report = ReadingReport()
-        self._settings = stream.source
-        self._name = f"{stream.source.host}:{stream.source.port}/{stream.source.topic}"
-        self._mapping = RecordMapping(stream, dimensions, stream.source.id)
-        self._parser = self._mapping.make_parser(stream.source)
-        in_use = stream.source.id is not None
+    def _open(self) -> None:
+        settings = self._settings
+        self._name = f"{settings.host}:{settings.port}/{settings.topic}"
+        self._parser = self._mapping.make_parser(settings)
         # However the broker is spelt: ids that were read before must be known again.
-        (origin,) = stream.source.origins
+        (origin,) = settings.origins
         source = f"mqtt:{origin.name}"
-        require_same_source(source, stream.name, known, kind="mqtt", name=self._name)
-        self._ids = GrowingIds(source, stream.name, known, in_use=in_use)
+        place = self._find_place(source, name=self._name)
+        self._ids = GrowingIds(source, place, in_use=settings.id is not None)
         self._messages: list[bytes] = []
         self._are_doubtful: list[bool] = []
         self._n_messages = 0
         self._n_doubtful = 0
         self._client: mqtt.Client | None = None
+        self._resources.callback(self._disconnect)
         self._subscribed = False
         self._refused: str | None = None
         self._n_failures = 0
@@ -179,13 +162,8 @@ class MqttSource(RecordSource):
         # Full jitter: all clients of a broker lose it at the same moment.
         return random.uniform(1.0, min(float(2 << min(self._n_failures, 10)), _LONGEST_PAUSE_S))
 
-    @property
-    def caveats(self) -> list[str]:
-        """See ``RecordSource``."""
-        return self._parser.caveats
-
-    def close(self) -> None:
-        """See ``RecordSource``; the broker keeps the session and what comes meanwhile."""
+    def _disconnect(self) -> None:
+        # The broker keeps the session and what comes meanwhile.
         if self._client is not None:
             self._client.disconnect()
             self._client = None
@@ -210,7 +188,7 @@ class MqttSource(RecordSource):
             status = self._client.loop(timeout=_QUIET_S / 4)
             if self._refused is not None:
                 raise RecordError(
-                    f"the broker refused: {self._refused}",
+                    f"was refused by the broker: {self._refused}",
                     field=self._name,
                     fix="correct username, password_file or topic in [streams.source]",
                 )
@@ -286,9 +264,8 @@ class MqttSource(RecordSource):
 
     def _fail(self, reason: str = "the connection was lost") -> None:
         self._n_failures += 1
-        note = f"{self._settings.host}:{self._settings.port}: {reason}; will be tried again"
-        if note not in self.report.notes:
-            self.report.notes.append(note)
+        broker = f"{self._settings.host}:{self._settings.port}"
+        self.report.note(f"{broker}: {reason}; the agent tries again")
         self._client = None
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:

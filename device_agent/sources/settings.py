@@ -6,7 +6,10 @@ Each kind declares its own settings beside its code; ``shared.structure`` reads 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from importlib import import_module
@@ -15,12 +18,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from device_agent.sources.units import Conversion, find_conversion
 from shared.errors import ConfigError
+from shared.file_identity import identify
 from shared.privacy import Origin
 from shared.structure import Rule, Short, Tagged, Text, declared, member
 from shared.wire import STREAM_NAME_RULE, is_stream_name
 
 if TYPE_CHECKING:
     from device_agent.sources.interface import RecordSource
+    from device_agent.sources.positions import Position
 
 ENTRY_POINTS = "sfumato.sources"
 """Group of entry points where other distributions register kinds of sources."""
@@ -37,6 +42,7 @@ KINDS = {
 }
 """The registry. A module is imported when a configuration names its kind, never before."""
 
+_FILE = "file:"
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
 _ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
 
@@ -128,6 +134,11 @@ class SourceSettings:
         """Origins of the records, as far as the settings tell."""
         return (self._origin("other", self.kind),)
 
+    @property
+    def identity(self) -> str | None:
+        """The field that only ever grows, where a kind of source has the setting `id`."""
+        return getattr(self, "id", None)
+
     def _origin(self, kind: str, name: str) -> Origin:
         return Origin(kind=kind, name=name, part=self.disjoint)
 
@@ -179,7 +190,9 @@ class TextSettings(SourceSettings):
     def __post_init__(self) -> None:
         for name, is_stated in (("delimiter", self.delimiter != ","), ("header", self.header)):
             if is_stated and self.format != "csv":
-                raise ConfigError("is only for CSV", field=name, fix="remove it")
+                raise ConfigError(
+                    "cannot be combined with a format other than CSV", field=name, fix="remove it"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,3 +258,25 @@ class StreamSettings:
         """Return the field that a dimension is read from."""
         column = self.columns.get(dimension, Column())
         return FieldSettings(name=column.field or dimension, conversion=column.conversion)
+
+    def find_origins(self) -> set[Origin]:
+        """Return the origins of the records: those in the settings, and the files' identities.
+
+        A path alone is not enough: a file, folder or database that was renamed is the same one.
+        """
+        found = set(self.source.origins)
+        for origin in self.source.origins:
+            with suppress(OSError):
+                if origin.kind in ("path", "folder"):
+                    found.add(self._identify(identify(Path(origin.name)).source))
+                # A file that the shell has put there is that file.
+                elif origin.kind == "stdin" and stat.S_ISREG(os.fstat(0).st_mode):
+                    found.add(self._identify(identify(0).source))
+        return found
+
+    def read_from(self, positions: Iterable[Position]) -> set[Origin]:
+        """Return the files of some positions as origins."""
+        return {self._identify(p.source) for p in positions if p.source.startswith(_FILE)}
+
+    def _identify(self, source: str) -> Origin:
+        return Origin(kind="file", name=source.removeprefix(_FILE), part=self.source.disjoint)

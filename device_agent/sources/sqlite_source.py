@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from device_agent.sources.interface import (
-    Guarantee,
-    KnownPosition,
-    Position,
-    ReadingReport,
-    RecordBatch,
-    RecordSource,
-)
-from device_agent.sources.locking import SharedLock
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.settings import LocalSettings, StreamSettings
+from device_agent.sources.interface import Guarantee, RecordBatch
+from device_agent.sources.local_source import LocalSource
+from device_agent.sources.positions import Position
+from device_agent.sources.settings import LocalSettings
 from shared.errors import LedgerError, RecordError
 from shared.structure import Rule, Seconds, Text, declared, member
 
@@ -59,7 +51,7 @@ class SqliteSettings(LocalSettings):
     poll_s: Seconds = member("Seconds between looks.", default=10.0)
 
 
-class SqliteSource(RecordSource):
+class SqliteSource(LocalSource):
     """The new rows of a query; see ``RecordSource``. The file is opened for reading alone.
 
     Raises
@@ -71,27 +63,19 @@ class SqliteSource(RecordSource):
     """
 
     settings = SqliteSettings
+    _settings: SqliteSettings
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        assert isinstance(stream.source, SqliteSettings)
-        self.report = ReadingReport()
-        self._settings = stream.source
-        self._mapping = RecordMapping(stream, dimensions)
-        self._source = f"sqlite:{stream.source.path}"
-        self._last = self._find_last(stream.name, known)
+    def _open(self) -> None:
+        self._source = f"sqlite:{self._settings.path}"
+        self._last = self._find_last()
         self._n_read = 0
-        self._lock = self._hold() if stream.source.lock else None
-        try:
-            self._connection = self._connect()
-        except BaseException:
-            self._unlock()
-            raise
+        # What cannot be opened is for SQLite to complain about.
+        with suppress(OSError):
+            # Released behind the connection: closing a descriptor of the file would take SQLite's
+            # own locks.
+            self._hold_lock(self._settings.path)
+        self._connection = self._connect()
+        self._resources.callback(self._connection.close)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -105,12 +89,6 @@ class SqliteSource(RecordSource):
         """See ``RecordSource``."""
         return self._settings.poll_s
 
-    def close(self) -> None:
-        """See ``RecordSource``."""
-        self._connection.close()
-        # Behind it: closing a descriptor of the file would take SQLite's own locks.
-        self._unlock()
-
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         try:
@@ -121,7 +99,9 @@ class SqliteSource(RecordSource):
             keys, fields = self._take_fields(cursor, header)
         except sqlite3.Error as error:
             if _is_busy(error):
-                self._note(f"{self._settings.path} is locked by its writer; will be tried again")
+                self.report.note(
+                    f"{self._settings.path} is locked by its writer; the agent tries again"
+                )
                 return None
             raise self._make_error(error) from error
         if not keys:
@@ -131,10 +111,9 @@ class SqliteSource(RecordSource):
         table = self._mapping.convert(self._mapping.fields.make_table(fields), self.report, places)
         self._last = keys[-1]
         self._n_read += len(keys)
-        return RecordBatch(
-            values=table.to_matrix(),
-            timestamps=table.timestamps,
-            position_after=lambda i: Position(
+        return RecordBatch.of_table(
+            table,
+            lambda i: Position(
                 source=self._source, place={"key": keys[i], "column": self._settings.key}
             ),
         )
@@ -166,47 +145,24 @@ class SqliteSource(RecordSource):
             # Two rows of one key might be torn apart by the end of a batch.
             if type(key) is not type(before) or key <= before:
                 raise RecordError(
-                    "must be a whole number or text that grows from row to row, never empty",
+                    "must be a whole number or text that grows from row to row, and never empty",
                     field=self._settings.key,
                     fix="use a unique key, WHERE it is > :last, and ORDER BY it; "
                     'with keys of text state first = ""',
                 )
             before = key
 
-    def _find_last(self, stream: str, known: Sequence[KnownPosition]) -> int | str:
-        for k in known:
-            if k.stream != stream or not k.position.source.startswith("sqlite:"):
-                continue
-            if k.position.source != self._source:
-                raise LedgerError(
-                    f"the stream has read {k.position.source.removeprefix('sqlite:')} before",
-                    field=str(self._settings.path),
-                    fix="name that file, or give this one to a stream with another name",
-                )
-            column = k.position.place.get("column", self._settings.key)
-            if column != self._settings.key:
-                raise LedgerError(
-                    f"was {column!r} when the rows before were read, and says nothing of another "
-                    "column",
-                    field="streams.source.key",
-                    fix=f'write key = "{column}", or give the rows to a stream with another name '
-                    "and a part of its own",
-                )
-            return k.position.place["key"]
-        return self._settings.first
-
-    def _hold(self) -> SharedLock | None:
-        # What cannot be opened is for SQLite to complain about.
-        with suppress(OSError):
-            lock = SharedLock(self._settings.path)
-            if lock.note:
-                self.report.notes.append(lock.note)
-            return lock
-        return None
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
+    def _find_last(self) -> int | str:
+        place = self._find_place(self._source, name=str(self._settings.path))
+        column = place.get("column", self._settings.key)
+        if column != self._settings.key:
+            raise LedgerError(
+                f"must stay {column!r}, in whose order the rows before were read",
+                field="streams.source.key",
+                fix=f'write key = "{column}", or give the rows to a stream with another name and a '
+                "part of its own",
+            )
+        return place.get("key", self._settings.first)
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -225,10 +181,6 @@ class SqliteSource(RecordSource):
             connection.close()
             raise self._make_error(error) from error
         return connection
-
-    def _note(self, note: str) -> None:
-        if note not in self.report.notes:
-            self.report.notes.append(note)
 
     def _make_error(self, error: sqlite3.Error) -> RecordError:
         # The name of the error alone: its text may quote a value.

@@ -94,7 +94,7 @@ def find_conversion(rule: str, *, field: str) -> Conversion:
     )
     if quantity != other:
         raise ConfigError(
-            f"converts a {quantity} into a {other}",
+            f"cannot convert a {quantity} into a {other}",
             field=field,
             fix=f"use one of: {', '.join(_QUANTITIES[quantity])}; or state scale and offset",
         )
@@ -107,7 +107,7 @@ def _find_unit(name: str, field: str) -> tuple[str, tuple[float, float]]:
             return quantity, units[name]
     known = ", ".join(unit for units in _QUANTITIES.values() for unit in units)
     raise ConfigError(
-        f"{name!r} is not a known unit",
+        f"must name known units, and {name!r} is not known",
         field=field,
         fix=f"state scale and offset instead, or use one of: {known}",
     )

@@ -121,7 +121,9 @@ def open_database(folder: Path, study: bytes = b"") -> Connection:
     path = folder / DATABASE_NAME
     if not path.exists() or not path.stat().st_size:
         raise ConfigError(
-            f"{folder} holds no enrolled device", field="state_dir", fix="run `sfumato-agent init`"
+            f"{folder} must hold an enrolled device",
+            field="state_dir",
+            fix="run `sfumato-agent init`",
         )
     connection = connect(path)
     with _closing_on_error(connection):
@@ -256,12 +258,12 @@ def require_version(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file of another program or version, with a ``StoreError``."""
     if _pragma(connection, "application_id") != schema.APPLICATION_ID:
         raise StoreError(
-            "is not the state of an agent", field=str(path), fix="name another state_dir"
+            "must be the state of an agent", field=str(path), fix="name another state_dir"
         )
     version = _pragma(connection, "user_version")
     if version != schema.VERSION:
         raise StoreError(
-            f"is of version {version} and this release knows version {schema.VERSION}",
+            f"must be of version {schema.VERSION}, and is of version {version}",
             field=str(path),
             fix="update this software"
             if version > schema.VERSION

@@ -1,15 +1,16 @@
-"""Files of the state: written whole, with errors that say whether they may pass."""
+"""Files of the state: written whole, locked by one agent, with errors that say if they may pass."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.errors import DiskError, StoreError
+from shared.errors import DiskError, LedgerError, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PASSING = (errno.EIO, errno.EROFS, errno.EBUSY, errno.ENFILE, errno.EMFILE)
@@ -22,6 +23,7 @@ _SQLITE_PASSING = (
     sqlite3.SQLITE_LOCKED,
 )
 _LEAST_FREE = 1 << 16
+LOCK_NAME = "lock"
 
 
 def describe_failure(
@@ -45,13 +47,13 @@ def describe_failure(
     if not _may_pass(error):
         return StoreError(f"cannot be read or written ({text})", field=field, fix=fix)
     if not _is_full(error, folder):
-        fix = "see whether the disk is sound and may be written; nothing is lost, so try again then"
+        fix = "check that the disk is sound and writable, then try again; nothing is lost"
         return DiskError(f"cannot be written now ({text})", field=field, fix=fix)
     where = "" if folder is None else f" of {folder}"
     return DiskError(
         f"cannot be written: the disk is full ({text})",
         field=field,
-        fix=f"free space on the disk{where}; nothing is lost, and it goes on then",
+        fix=f"free space on the disk{where}; then the agent continues, and nothing is lost",
     )
 
 
@@ -115,3 +117,30 @@ def sync_folder(folder: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the system lets go of it when the process ends, however it ends.
+
+    Raises
+    ------
+    LedgerError
+        Another process holds it.
+    StoreError
+        It cannot be made.
+    """
+    with naming_file(folder / LOCK_NAME):
+        file = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LedgerError(
+                f"{folder} cannot be used by two sfumato-agents at once",
+                field="state_dir",
+                fix="wait until the other one has ended, or stop it",
+            ) from error
+        yield
+    finally:
+        os.close(file)

@@ -9,7 +9,7 @@ noted here too, after its commit and before a byte of it is sent::
 Therefore a ledger that lacks what the journal holds has lost something, and from a journal without
 a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one before and
 this JSON. No sum stands in it, no value of a record, no number that is secret, and no history of
-how far sources were read (see ``device_agent.store.places``).
+how far sources were read (see ``device_agent.store.positions``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from device_agent.store.disk import naming_file, sync_folder
-from device_agent.store.places import (
+from device_agent.store.positions import (
     Places,
     collect_places,
     read_places,
@@ -201,7 +201,7 @@ class Journal:
                 raise StoreError(
                     f"was damaged while the agent ran: {noted.damage}",
                     field=str(self._path),
-                    fix="start the agent anew, which sets it aside",
+                    fix="restart the agent, which sets it aside",
                 )
             if noted.is_torn:
                 # Half a line that a power cut left: what it was to say is in the database.

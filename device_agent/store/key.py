@@ -1,4 +1,8 @@
-"""The device's Ed25519 key, in a file of mode 0600."""
+"""Secrets of a study's folder, in files of mode 0600: the signing key, and that of digests.
+
+Without the secret of digests nobody who finds a position can try out which records it was made
+from. It is erased when the device is forgotten, and then nobody can check a digest.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -19,6 +24,8 @@ KEY_FOLDERS = "study-"
 """Prefix of the names of the folders of keys, one for each study."""
 NEXT_KEY_NAME = "device.key.next"
 """The key that the server is asked to take in the place of the other."""
+DIGEST_KEY_NAME = "digest.key"
+_SECRET_BYTES = 32
 
 # PKCS #8 of an Ed25519 key is these octets and the 32 of the key (RFC 8410, section 7). The library
 # would load all that it knows of other keys to read them, a megabyte.
@@ -61,16 +68,14 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
     """
     path = folder / name
     try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refuse(path, "can be read by others", f"run `chmod 600 {path}`")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
+        data = _read_private(path)
     except OSError as error:
         raise _refuse(path, "cannot be read", "restore it from where you keep it") from error
+    if data is None:
+        return None
     key = _decode_pem(data)
     if key is None:
-        raise _refuse(path, "is not an Ed25519 key", "restore it from where you keep it")
+        raise _refuse(path, "must be an Ed25519 key", "restore it from where you keep it")
     return DeviceKey(Ed25519PrivateKey.from_private_bytes(key))
 
 
@@ -131,3 +136,39 @@ def _decode_pem(data: bytes) -> bytes | None:
 
 def _refuse(path: Path, rule: str, fix: str) -> ConfigError:
     return ConfigError(rule, field=str(path), fix=fix)
+
+
+def load_digest_key(folder: Path) -> bytes:
+    """Return the secret of a study's folder, 32 bytes; make it if it is missing.
+
+    A damaged one is made anew: files are known by their identity then, and no old digest is
+    believed.
+
+    Raises
+    ------
+    ConfigError
+        Others may read it.
+    StoreError
+        It cannot be read or made.
+    """
+    path = folder / DIGEST_KEY_NAME
+    with naming_file(path):
+        found = _read_private(path)
+        if found is None or len(found) != _SECRET_BYTES:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # Where two make it at the same moment the last one stays: digests under the other are
+            # believed by nobody, which harms nothing.
+            replace_file(path, secrets.token_bytes(_SECRET_BYTES), part=f"{os.getpid()}.part")
+            found = _read_private(path)
+            assert found is not None
+        return found
+
+
+def _read_private(path: Path) -> bytes | None:
+    """Return the bytes of a file that nobody else may read; None if it is missing."""
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise _refuse(path, "must not be readable by others", f"run `chmod 600 {path}`")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

@@ -147,7 +147,7 @@ def _note_successor(connection: sqlite3.Connection, folder: Path, keys: KeyState
 
 def _missing(name: str) -> LedgerError:
     return LedgerError(
-        f"the ledger belongs to a device whose key is not here ({name})",
+        f"must hold {name}, the key of the device that the ledger belongs to",
         field="state_dir",
         fix="put the key back where it was, or use another state_dir",
     )

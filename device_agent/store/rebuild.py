@@ -15,8 +15,7 @@ from device_agent.store.disk import sync_folder
 from device_agent.store.identity import write_meta
 from device_agent.store.journal import Noted, untag
 from device_agent.store.ledger import append_origins
-from device_agent.store.places import Places
-from device_agent.store.positions import insert_positions
+from device_agent.store.positions import Places, insert_positions
 from device_agent.store.streams import write_stream
 from shared.privacy import Origin
 

@@ -22,7 +22,7 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
-from device_agent.store.disk import naming_file, sync_folder
+from device_agent.store.disk import lock_folder, naming_file, sync_folder
 from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from device_agent.store.journal import (
     JOURNAL_NAME,
@@ -36,8 +36,7 @@ from device_agent.store.journal import (
 )
 from device_agent.store.key import key_folder
 from device_agent.store.key_change import note_moved_key
-from device_agent.store.lock import lock_folder
-from device_agent.store.places import PLACES_NAME, Places, read_places
+from device_agent.store.positions import PLACES_NAME, Places, read_places
 from device_agent.store.rebuild import build_database
 from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
 from shared.errors import LedgerError, StoreError
@@ -173,7 +172,7 @@ def _find_other_identity(noted: Meta, held: Meta) -> str | None:
         is_other = bool(found) and {key: found.get(key) for key in fixed} != fixed
         if is_other or (not found and held.keys() - noted.keys()):
             raise LedgerError(
-                f"belongs to another device or study than {JOURNAL_NAME} beside it",
+                f"must belong to the same device and study as {JOURNAL_NAME} beside it",
                 field=DATABASE_NAME,
                 fix="put back the one that belongs to this device's key",
             )

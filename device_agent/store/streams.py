@@ -1,20 +1,21 @@
-"""Streams, their open windows, and the transaction that releases a window."""
+"""Streams, their open windows or slots, and the transaction that releases one."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from device_agent.sources import Position
 from device_agent.store.database import note_later, transaction, truncate_log
 from device_agent.store.ledger import append_event, append_origins, load_copied, study_of
 from device_agent.store.outbox import insert_sketch
-from device_agent.store.positions import StoredPosition, write_positions
+from device_agent.store.positions import write_positions
 from device_agent.store.schema import compute_seal
-from device_agent.store.slots import erase_slot, erase_slots_before
 from device_agent.windows import WindowState
 from shared.errors import LedgerError, StoreError
 from shared.privacy import Origin, PrivacyEvent
@@ -62,6 +63,16 @@ class StreamState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotSum:
+    """Number and sum, shape ``(2 m,)``, of one slot's records so far. Not private."""
+
+    slot: int
+    n_records: int = field(repr=False)
+    # Kept out of messages and tracebacks, as is the number.
+    sums: NDArray[np.int64] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewRelease:
     """Content of the transaction that releases a window.
 
@@ -89,7 +100,7 @@ class NewRelease:
     event: PrivacyEvent
     released_at: float
     state: StreamState
-    positions: tuple[StoredPosition, ...]
+    positions: tuple[Position, ...]
     origins: tuple[Origin, ...]
 
 
@@ -130,14 +141,14 @@ def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
 def checkpoint(
     connection: sqlite3.Connection,
     state: StreamState,
-    positions: Iterable[StoredPosition],
+    positions: Iterable[Position],
     origins: Iterable[Origin],
 ) -> None:
     """Checkpoint an open window: its sums, the positions after its last record, its origins."""
     with transaction(connection):
         note_origins(connection, state.name, origins)
         _write_state(connection, state)
-        write_positions(connection, positions)
+        write_positions(connection, state.name, positions)
         _write_open_window(connection, state)
     truncate_log(connection)
 
@@ -165,7 +176,7 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
         append_event(connection, release.event, release.released_at)
         append_origins(connection, release.event.reader, release.origins)
         _write_state(connection, release.state)
-        write_positions(connection, release.positions)
+        write_positions(connection, release.event.stream, release.positions)
         _write_open_window(connection, release.state)
         if release.n_records is None and release.slots is not None:
             erase_slot(connection, release.event.stream, release.slots[1])
@@ -225,9 +236,9 @@ def _write_state(connection: sqlite3.Connection, state: StreamState) -> None:
     stored = load_stream(connection, state.name)
     if state.next_sequence < stored.next_sequence:
         raise StoreError(
-            "was released behind the back of what is to be saved; nothing was saved",
+            "cannot be saved: a later window was released meanwhile; nothing was saved",
             field=f"stream {state.name}",
-            fix="start the agent anew, which goes on behind the release",
+            fix="restart the agent; it continues after the release",
         )
     # Not the state's suspension: an answer may have suspended the stream since it was loaded.
     _write_row(connection, state, stored.suspended)
@@ -267,4 +278,51 @@ def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> No
         " (study, stream, n_records, n_unsketchable, first_slot, last_slot, sums, seal)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (*row, compute_seal(*row)),
+    )
+
+
+def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum | None:
+    """Load the sum of a slot; None if it has no records."""
+    row = connection.execute(
+        "SELECT n_records, sums FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
+        (study_of(connection), stream, slot),
+    ).fetchone()
+    if row is None:
+        return None
+    sums = np.frombuffer(row["sums"], dtype="<i8").astype(np.int64)
+    return SlotSum(slot=slot, n_records=row["n_records"], sums=sums)
+
+
+@contextmanager
+def adding_to_slots(connection: sqlite3.Connection) -> Iterator[None]:
+    """Add records to slots and note their positions: all of it happens, or nothing."""
+    with transaction(connection):
+        yield
+    truncate_log(connection)
+
+
+def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> None:
+    """Write the sum of a slot; to be called inside :func:`adding_to_slots` only."""
+    sums = slot.sums.astype("<i8").tobytes()
+    row = (study_of(connection), stream, slot.slot, slot.n_records, sums)
+    connection.execute(
+        "INSERT OR REPLACE INTO open_slots (study, stream, slot, n_records, sums, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (*row, compute_seal(*row)),
+    )
+
+
+def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:
+    """Erase the sum of a slot; to be called inside the release transaction only."""
+    connection.execute(
+        "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
+        (study_of(connection), stream, slot),
+    )
+
+
+def erase_slots_before(connection: sqlite3.Connection, stream: str, slot: int) -> None:
+    """Erase the sums of the slots before one; to be called inside a transaction."""
+    connection.execute(
+        "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot < ?",
+        (study_of(connection), stream, slot),
     )

@@ -104,7 +104,7 @@ def test_a_file_that_is_missing_at_the_start_is_an_error_or_awaited(
     enrolled.config.write_text(f'{text}\nmissing = "{setting}"\n')
     enrolled.records.unlink()
     report = enrolled.once(status=status)
-    assert any("is not there yet" in text for text in report["messages"]) == (setting == "wait")
+    assert any("does not exist yet" in text for text in report["messages"]) == (setting == "wait")
     enrolled.records.write_text("time,x,y\n")
     enrolled.append(0, lines=5)
     assert enrolled.once()["released"] == 1
@@ -158,7 +158,7 @@ def test_two_agents_on_one_state_are_told_of_each_other(enrolled: Agent) -> None
         log = enrolled.folder / "daemon.log"
         wait_until(lambda: "started with" in log.read_text())
         assert enrolled.run("once") == 3
-        assert "another sfumato-agent is at work" in enrolled.err
+        assert "cannot be used by two sfumato-agents" in enrolled.err
         assert stop(process) == 0
 
 
@@ -171,7 +171,7 @@ def test_two_devices_on_one_source_are_told_of_each_other(enrolled: Agent) -> No
         enrolled.server.tokens[TOKEN] = 1
         enrolled.init()
         assert enrolled.once(status=3)["records_read"] == 0
-        assert "records.csv: is read by another sfumato-agent" in enrolled.err
+        assert "records.csv: cannot be read by two sfumato-agents" in enrolled.err
         assert query(enrolled.folder / "other", "SELECT COUNT(*) FROM events") == [(0,)]
         # Whoever only looks may look, and does not get in the way of who reads.
         assert enrolled.run("check") == 0

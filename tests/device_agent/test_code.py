@@ -64,7 +64,7 @@ def test_a_code_of_another_study_is_refused_and_changes_nothing(agent: Agent) ->
     remove(agent, "server")
     text = agent.config.read_text()
     assert agent.run("init", "--code", make_code(agent, study=b"x" * 32)) == 2
-    assert "study: is not the study of the code" in agent.err
+    assert "study: must be the study of the code" in agent.err
     assert agent.config.read_text() == text
     assert not agent.server.requests
 

@@ -140,7 +140,7 @@ def test_labels_are_those_that_the_plan_declares_and_then_fixed(
         assert "labels.site: is missing" in agent.err
         label('site = "east"')
         assert agent.run("init", "--token", TOKEN) == 2
-        assert "labels.site: is not a declared value" in agent.err
+        assert "labels.site: must be a declared value" in agent.err
         label('site = "north"')
         agent.init()
         ((_, labels),) = server.devices.values()
@@ -175,7 +175,7 @@ def test_a_ledger_without_its_key_is_refused(enrolled: Agent, fate: str) -> None
             file.write_bytes(data)
     for arguments in (("once",), ("init", "--token", TOKEN)):
         assert enrolled.run(*arguments) == 3
-        assert "whose key is not here" in enrolled.err
+        assert "the key of the device that the ledger belongs to" in enrolled.err
     assert key.exists() == (fate == "other")
 
 
@@ -183,7 +183,7 @@ def test_a_ledger_without_its_key_is_refused(enrolled: Agent, fate: str) -> None
     ("statement", "status", "message"),
     [
         ("PRAGMA user_version = 2", 2, "update this software"),
-        ("PRAGMA application_id = 7", 2, "not the state of an agent"),
+        ("PRAGMA application_id = 7", 2, "must be the state of an agent"),
     ],
 )
 def test_a_later_or_foreign_database_is_refused(

@@ -101,7 +101,7 @@ def test_the_printed_configuration_is_one(
     for text in (agent.out, examples):
         agent.config.write_text(text)
         agent.run("status")
-        assert "holds no enrolled device" in agent.err or "cannot be used" in agent.err
+        assert "must hold an enrolled device" in agent.err or "cannot be used" in agent.err
 
 
 def _with_examples(sample: str) -> str:
@@ -124,5 +124,5 @@ def test_more_streams_than_the_plan_takes_of_a_device_are_refused_before_anythin
         second = config[start:].replace('"meter"', '"other"').replace("records.csv", "other.csv")
         agent.config.write_text(config + "\n" + second)
         assert agent.run("init", "--token", TOKEN) == 2
-        assert "streams: are 2, and the study's plan takes 1 of one device" in agent.err
+        assert "streams: must be at most 1 of one device" in agent.err
         assert not server.devices

@@ -277,7 +277,7 @@ def test_without_the_next_key_nothing_is_released_until_it_is_back(enrolled: Age
     kept = path.rename(enrolled.folder / "kept")
     enrolled.append(0, lines=5)
     assert enrolled.run("once") == 3
-    assert f"whose key is not here ({NEXT_KEY_NAME})" in enrolled.err
+    assert f"must hold {NEXT_KEY_NAME}" in enrolled.err
     kept.rename(path)
     assert enrolled.once()["sent"] == 1
 
@@ -357,7 +357,7 @@ def test_the_daemon_finishes_an_open_change_before_it_sends(enrolled: Agent) -> 
         enrolled.append(2, lines=5)
         wait_until(lambda: len(enrolled.server.stored) == 3)
         assert enrolled.run("rotate-key") == 3
-        assert "another sfumato-agent is at work" in enrolled.err
+        assert "cannot be used by two sfumato-agents" in enrolled.err
         assert stop(process) == 0
     _by_number(enrolled.server)[2].verify(public_key(enrolled))
     assert query(enrolled.state, "SELECT COUNT(*) FROM outbox WHERE state = 'shelved'") == [(0,)]

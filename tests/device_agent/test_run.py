@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.log import LOG
+from device_agent.agent.monitoring import LOG
 from shared.errors import AccessError, DuplicateUploadError
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.metadata import EntryPoint, EntryPoints
 
@@ -12,13 +12,10 @@ from device_agent.agent.reading.worker import StreamWorker
 from device_agent.settings.agent_settings import load_settings
 from device_agent.sources import (
     Guarantee,
-    KnownPosition,
     Position,
-    ReadingReport,
     RecordBatch,
     RecordSource,
 )
-from device_agent.sources.settings import StreamSettings
 from device_agent.store.positions import load_positions
 from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks
@@ -38,16 +35,8 @@ class Breaking(RecordSource):
     guarantee = Guarantee(delivery="exactly once", loses="nothing")
     breaks_at: BaseException | None = None
 
-    def __init__(
-        self,
-        stream: StreamSettings,
-        dimensions: Sequence[str],
-        known: Sequence[KnownPosition],
-        digest_key: bytes,
-    ) -> None:
-        self.report = ReadingReport()
-        self._n_dimensions = len(dimensions)
-        self._next = max((int(k.position.place["next"]) for k in known), default=0)
+    def _open(self) -> None:
+        self._next = int(self._find_place("breaking", name="breaking").get("next", 0))
 
     def read_batch(self) -> RecordBatch:
         first, self._next = self._next, self._next + 10
@@ -59,13 +48,10 @@ class Breaking(RecordSource):
             return Position(source="breaking", place={"next": first + i + 1})
 
         return RecordBatch(
-            values=np.ones((10, self._n_dimensions)),
+            values=np.ones((10, len(self._mapping.fields.values))),
             timestamps=np.full(10, time.time()),
             position_after=position_after,
         )
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -92,7 +78,7 @@ def make_worker(device: Device) -> StreamWorker:
 
 def is_whole(device: Device) -> bool:
     """Tell whether the stored sum is that of the records before the stored position."""
-    places = [position.place["next"] for position in load_positions(device.connection)]
+    places = [known.position.place["next"] for known in load_positions(device.connection)]
     accumulator = SketchAccumulator(make_statistic(device, device.settings.streams[0]))
     accumulator.add(np.ones((int(max(places, default=0)), device.plan.n_dimensions)))
     sums = load_stream(device.connection, "meter").sums

@@ -32,8 +32,7 @@ from device_agent.sources.settings import StreamSettings
 from device_agent.store import schema
 from device_agent.store.database import Connection
 from device_agent.store.key import DeviceKey
-from device_agent.store.slots import load_slot
-from device_agent.store.streams import NewRelease, commit_release
+from device_agent.store.streams import NewRelease, commit_release, load_slot
 from device_agent.windows import Clocks
 from shared.core.engines import default_engine
 from shared.core.quantise import STEPS

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from device_agent.agent.device import Device
-from device_agent.store.positions import StoredPosition
+from device_agent.sources import Position
 from device_agent.store.streams import NewRelease, StreamState, commit_release
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
@@ -26,7 +26,7 @@ def release_window(
     *,
     closed: WindowState,
     following: WindowState,
-    positions: tuple[StoredPosition, ...],
+    positions: tuple[Position, ...],
     origins: set[Origin],
     event: PrivacyEvent,
     now: float,

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Device, make_event
-from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading.release import release_window
 from device_agent.agent.reading.windows import (
     StreamSummary,
@@ -26,9 +25,15 @@ from device_agent.agent.reading.windows import (
 )
 from device_agent.sources import Position, RecordBatch
 from device_agent.sources.settings import StreamSettings
-from device_agent.store.positions import StoredPosition, load_positions, write_positions
-from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
-from device_agent.store.streams import load_stream, note_origins
+from device_agent.store.positions import load_positions, write_positions
+from device_agent.store.streams import (
+    SlotSum,
+    adding_to_slots,
+    load_slot,
+    load_stream,
+    note_origins,
+    write_slot,
+)
 from device_agent.windows import Clocks, SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError
@@ -63,7 +68,7 @@ class SlotReader:
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
-        self._origins = find_origins(stream)
+        self._origins = stream.find_origins()
         self._event = make_event(
             device.identity.study, device.plan, stream.name, self._state.next_sequence
         )
@@ -107,16 +112,12 @@ class SlotReader:
                 position = batch.position_after(len(slots) - 1)
                 positions[position.source] = position
             self._write(opened, keep=0)
-            stored = [
-                StoredPosition(stream=self._stream.name, source=p.source, place=p.place)
-                for p in positions.values()
-            ]
-            write_positions(self._device.connection, stored)
+            write_positions(self._device.connection, self._stream.name, positions.values())
             store_changes(self._device, self._stream, source.take_changes())
             # Of every file that is known, for those that gave a record would tell where one was.
             known = load_positions(self._device.connection)
-            own = [p for p in known if p.stream == self._stream.name]
-            self._origins |= read_from(self._stream, own)
+            own = [k.position for k in known if k.stream == self._stream.name]
+            self._origins |= self._stream.read_from(own)
             note_origins(self._device.connection, self._stream.name, self._origins)
 
     def _add_batch(

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.origins import find_origins, read_from
 from device_agent.agent.reading.release import release_window
 from device_agent.sources import (
-    KnownPosition,
     Position,
     RecordBatch,
     RecordSource,
@@ -22,10 +20,9 @@ from device_agent.sources import (
 )
 from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import transaction
-from device_agent.store.digest_key import load_digest_key
-from device_agent.store.key import key_folder
+from device_agent.store.key import key_folder, load_digest_key
 from device_agent.store.outbox import count_waiting_bytes
-from device_agent.store.positions import StoredPosition, load_positions, note_source_changes
+from device_agent.store.positions import load_positions, note_source_changes
 from device_agent.store.streams import checkpoint, load_stream
 from device_agent.windows import (
     Clocks,
@@ -93,7 +90,7 @@ def require_sole_reader(device: Device, stream: StreamSettings) -> None:
     others = sorted(name for of, name in device.find_near(stream.name) if of == study)
     if others:
         raise LedgerError(
-            f"may give records that were already sketched in stream {others[0]!r}",
+            f"cannot read records that stream {others[0]!r} may have sketched already",
             field=f"stream {stream.name}",
             fix=f"name the stream {others[0]!r}, or remove it here; where the two share no record, "
             'say so with a different `disjoint = "NAME"` in the source of each',
@@ -109,10 +106,7 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
         As ``open_source``, and as :func:`require_sole_reader`.
     """
     require_sole_reader(device, stream)
-    known = [
-        KnownPosition(stream=p.stream, position=Position(source=p.source, place=p.place))
-        for p in load_positions(device.connection)
-    ]
+    known = load_positions(device.connection)
     key = load_digest_key(key_folder(device.settings.state_dir, device.identity.study))
     return open_source(stream, [d.name for d in device.plan.dimensions], known, key)
 
@@ -123,11 +117,7 @@ def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges
     All records that the source gave before must be stored: a file that took another's place is
     noted as read up to where the other was.
     """
-    note_source_changes(
-        device.connection,
-        [(stream.name, source) for source in changes.gone],
-        [StoredPosition(stream=stream.name, source=p.source, place=p.place) for p in changes.seen],
-    )
+    note_source_changes(device.connection, stream.name, changes)
 
 
 def restore_accumulator(
@@ -189,7 +179,7 @@ class WindowReader:
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
         # Behind the last record added of each of the source's files, those of this window alone.
-        self._positions: dict[str, StoredPosition] = {}
+        self._positions: dict[str, Position] = {}
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
         self._n_judged = 0
         self._affordable: int | None = None
@@ -306,9 +296,7 @@ class WindowReader:
             self.require_affordable()
             self._accumulator.add(batch.values[cut.start : cut.stop])
             position = batch.position_after(cut.stop - 1)
-            self._positions[position.source] = StoredPosition(
-                stream=self._stream.name, source=position.source, place=position.place
-            )
+            self._positions[position.source] = position
             self.n_unsaved += cut.stop - cut.start
         if cut.closed is not None:
             self._release(cut.closed, cut.state)
@@ -379,7 +367,7 @@ class WindowReader:
         self.note_changes()
 
     def _find_origins(self) -> set[Origin]:
-        return find_origins(self._stream) | read_from(self._stream, self._positions.values())
+        return self._stream.find_origins() | self._stream.read_from(self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
         state = self._state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_agent.agent.device import Clock, Device
-from device_agent.agent.log import LOG, describe_defect, warn_of_values
+from device_agent.agent.monitoring import LOG, describe_defect, warn_of_values
 from device_agent.agent.reading.windows import OUTBOX_IS_FULL, ReadCounts, WindowReader
 from device_agent.sources.settings import StreamSettings
 from device_agent.windows import Clocks
@@ -151,7 +151,7 @@ class StreamWorker:
                 self._is_over = True
                 LOG.info("the source has ended", extra={"stream": self.name})
         if self.problem is not None:
-            LOG.info("goes on", extra={"stream": self.name})
+            LOG.info("the source can be read again", extra={"stream": self.name})
         self.problem, self._retry_s = None, _FIRST_RETRY_S
         if self._is_over:
             self._reads_at = float("inf")

@@ -137,10 +137,10 @@ def test_a_label_or_column_that_the_plan_does_not_know_is_refused(agent: Agent) 
     text = agent.config.read_text()
     agent.config.write_text(text + '\n[streams.columns]\nz = "x"\n')
     assert agent.run("init", "--token", "sfe_test") == 2
-    assert "streams[0].columns.z: is not a dimension" in agent.err
+    assert "streams[0].columns.z: must be a dimension" in agent.err
     agent.config.write_text(text.replace("[budget]", '[labels]\nsite = "a"\n[budget]'))
     assert agent.run("init", "--token", "sfe_test") == 2
-    assert "labels.site: is not a label" in agent.err
+    assert "labels.site: must be a label" in agent.err
     agent.config.write_text(text.replace('timestamp = "time"\n', ""))
     assert agent.run("init", "--token", "sfe_test") == 2
     assert "streams[0].source.timestamp: is missing" in agent.err

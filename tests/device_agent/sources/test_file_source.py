@@ -113,7 +113,7 @@ def test_a_link_that_points_elsewhere_is_not_passed_over_in_silence(
     source = reader.open()
     assert reader.poll(source) == [1]
     point(path, "day2.csv")
-    with pytest.raises(LedgerError, match="is another file than the one that was read"):
+    with pytest.raises(LedgerError, match="must be the file that was read"):
         source.read_batch()
     source.close()
 
@@ -202,7 +202,7 @@ def test_another_file_at_the_path_is_refused_whatever_it_holds(
     (tmp_path / "new").write_text(HEADER + lines(*numbers))
     (tmp_path / "new").rename(path)
     for _ in range(2):
-        with pytest.raises(LedgerError, match="is another file than the one that was read"):
+        with pytest.raises(LedgerError, match="must be the file that was read"):
             reader.once() if stopped else source.read_batch()
     source.close()
 
@@ -216,7 +216,7 @@ def test_whether_a_file_is_known_does_not_depend_on_whether_it_held_a_record(
         reader.once()
         (tmp_path / "new").write_text(HEADER + lines(2))
         (tmp_path / "new").rename(path)
-        with pytest.raises(LedgerError, match="is another file"):
+        with pytest.raises(LedgerError, match="must be the file that was read"):
             reader.once()
 
 

@@ -84,7 +84,7 @@ def test_another_file_under_a_known_name_is_left_alone_unless_names_are_used_aga
         if stopped:
             source = reader.open()
         assert reader.poll(source) == expected
-        said = "a.csv: is another file than the one that was read" in str(source.report.describe())
+        said = "a.csv: must be the file that was read" in str(source.report.describe())
         assert said is not bool(expected)
         put(folder, ".new", 1, 2).rename(folder / "a.csv")
 
@@ -144,7 +144,7 @@ def test_a_bad_file_does_not_hold_up_the_others(folder: Path) -> None:
     put(folder, "b.csv", 7, 8)
     put(folder, "c.csv", 2)
     assert reader.once() == [2]
-    assert "b.csv: the part that was already read has changed" in reader.messages[1]
+    assert "b.csv: cannot be read on: the part that was read has changed" in reader.messages[1]
 
 
 def test_a_last_line_without_an_end_waits_unless_files_appear_whole(folder: Path) -> None:
@@ -205,7 +205,10 @@ def test_a_file_that_changed_since_it_was_read_is_not_deleted(folder: Path) -> N
     tell_released(reader, source)
     assert (folder / "a.csv").exists()
     assert reader.poll(source) == []
-    assert "a.csv: the part that was already read has changed" in source.report.describe()[0]
+    assert (
+        "a.csv: cannot be read on: the part that was read has changed"
+        in source.report.describe()[0]
+    )
     source.close()
 
 

@@ -129,7 +129,7 @@ def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
     source = reader.open()
     assert reader.poll(source) == []
     assert 1 <= source.pause_s <= 120
-    assert "answered 503; will be tried again" in source.report.describe()[0]
+    assert "answered 503; the agent tries again" in source.report.describe()[0]
     feed.headers = {"Retry-After": "7"}
     assert reader.poll(source) == []
     assert source.pause_s == 7
@@ -158,9 +158,9 @@ def test_a_server_that_is_gone_is_asked_again_later() -> None:
         (302, b"", "answered 302"),
         (200, b"987654", "gave no JSON object"),
         (200, b"{}", "gave no JSON object"),
-        (200, b'{"records": 987654}', "gave records that are no list"),
-        (200, b'{"records": [], "next": [1]}', "gave a cursor that is no text"),
-        (200, b'{"records": [], "next": "\\ud800"}', "gave a cursor that is no text"),
+        (200, b'{"records": 987654}', "gave records that are not a list"),
+        (200, b'{"records": [], "next": [1]}', "gave a cursor that is not text"),
+        (200, b'{"records": [], "next": "\\ud800"}', "gave a cursor that is not text"),
         (200, b'{"records": [], "records": []}', "gave 'records' twice"),
         (200, b'{"records": [{"x": 1}', "gave no JSON object"),
         (200, b'{"records": [{"x": 1}]} {}', "gave no JSON object"),
@@ -241,10 +241,10 @@ def test_pages_in_a_circle_are_counted_once(feed: Feed) -> None:
         batch = next(batches)
         assert batch.values[:, 0].tolist() == [expected]
         reader.remember(batch.position_after, 0)
-    with pytest.raises(RecordError, match="gave a cursor again"):
+    with pytest.raises(RecordError, match="gave a cursor that it gave before"):
         next(batches)
     # Nor is it forgotten by who reads on from there.
-    with pytest.raises(RecordError, match="gave a cursor again"):
+    with pytest.raises(RecordError, match="gave a cursor that it gave before"):
         reader.once()
 
 
@@ -252,7 +252,7 @@ def test_empty_pages_in_a_circle_do_not_hold_it_up(feed: Feed) -> None:
     feed.answer = lambda query: json.dumps(  # type: ignore[method-assign]
         {"records": [], "next": "A" if query.endswith("=B") else "B"}
     ).encode()
-    with pytest.raises(RecordError, match="gave a cursor again"):
+    with pytest.raises(RecordError, match="gave a cursor that it gave before"):
         make_reader(feed).once()
 
 
@@ -301,6 +301,6 @@ def test_another_address_is_not_read_on_under_the_name_of_the_first(feed: Feed) 
         other.records = feed.records
         moved = make_reader(other)
         moved.known = reader.known
-        with pytest.raises(LedgerError, match="the stream has read localhost:"):
+        with pytest.raises(LedgerError, match="cannot follow localhost:"):
             moved.open()
     assert other.asked == []

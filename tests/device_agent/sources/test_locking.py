@@ -93,7 +93,7 @@ def test_a_source_that_another_agent_reads_is_refused_until_it_ends(
         with pytest.raises(LedgerError) as caught:
             reader.once()
         assert caught.value.field == str(path)
-        assert "a source must have one reader" in caught.value.rule
+        assert "read by two sfumato-agents" in caught.value.rule
         assert "stop the other one" in str(caught.value.fix)
     assert reader.once() == [1]
 
@@ -171,7 +171,7 @@ def test_a_rotated_file_that_another_agent_reads_is_refused(tmp_path: Path) -> N
     with closing(reader.open()) as source:
         assert reader.poll(source) == [1]
         rename(path)
-        with held(path), pytest.raises(LedgerError, match="one reader"):
+        with held(path), pytest.raises(LedgerError, match="two sfumato-agents"):
             reader.poll(source)
     assert reader.once() == [2]
 

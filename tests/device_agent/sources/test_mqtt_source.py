@@ -132,7 +132,7 @@ def test_a_broker_that_is_gone_is_tried_again_later() -> None:
             assert source.read_batch() is None
     assert 1 <= source.pause_s <= 300
     assert len({source.pause_s for _ in range(9)}) > 1
-    assert "will be tried again" in source.report.describe()[0]
+    assert "the agent tries again" in source.report.describe()[0]
     assert source.guarantee.consumes
     source.close()
 

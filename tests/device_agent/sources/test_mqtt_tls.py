@@ -116,5 +116,5 @@ def test_a_broker_with_a_wrong_certificate_is_not_listened_to_and_tried_again(
         source = make_reader(port, authority).open()
         assert source.read_batch() is None
         assert reason in " ".join(source.report.describe()).lower()
-        assert "will be tried again" in " ".join(source.report.describe())
+        assert "the agent tries again" in " ".join(source.report.describe())
         source.close()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.sources.interface import ReadingReport
-from device_agent.sources.mapping import RecordMapping
+from device_agent.sources.mapping import ReadingReport, RecordMapping
 from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.reading import Block, LineCutter, LineParser, RecordTable
 from tests.device_agent.sources.streams import make_stream

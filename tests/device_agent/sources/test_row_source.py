@@ -109,7 +109,7 @@ def test_another_file_at_the_path_is_refused_and_a_copy_is_known(tmp_path: Path)
     assert reader.once() == [1]
     other = make_reader(tmp_path, name="other")
     other.known = reader.known
-    with pytest.raises(LedgerError, match="already sketched in stream 'meter'"):
+    with pytest.raises(LedgerError, match="stream 'meter' has sketched its records"):
         other.open()
     write(tmp_path, x=[1.0, 2.0])
     with pytest.raises(LedgerError, match="has changed"):

@@ -138,7 +138,7 @@ def test_a_missing_or_other_file_is_refused(database: sqlite3.Connection, tmp_pa
     moved = make_reader(tmp_path, path="moved.db")
     moved.known = reader.known
     (tmp_path / "r.db").rename(tmp_path / "moved.db")
-    with pytest.raises(LedgerError, match=r"has read .*r\.db before"):
+    with pytest.raises(LedgerError, match=r"cannot follow .*r\.db"):
         moved.open()
 
 

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from device_agent.store import journal, rebuild, streams
 from device_agent.store.database import DATABASE_NAME
 from device_agent.store.journal import JOURNAL_NAME, Noted, read_journal
-from device_agent.store.places import PLACES_NAME, Places, read_places
-from device_agent.store.positions import write_positions
+from device_agent.store.positions import PLACES_NAME, Places, read_places, write_positions
 from device_agent.store.streams import StreamState
 from shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
@@ -439,11 +438,11 @@ def _checkpoint_in_two_halves(patch: pytest.MonkeyPatch) -> None:
         window(connection, state)
         connection.execute("COMMIT")
         connection.execute("BEGIN IMMEDIATE")
-        positions(connection, held.pop())
+        positions(connection, *held.pop())
 
     held: list[Any] = []
     window, positions = streams._write_open_window, write_positions
-    patch.setattr(streams, "write_positions", lambda _, these: held.append(tuple(these)))
+    patch.setattr(streams, "write_positions", lambda _, *these: held.append(these))
     patch.setattr(streams, "_write_open_window", write_both)
 
 

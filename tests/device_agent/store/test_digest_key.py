@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store.digest_key import load_digest_key
-from device_agent.store.forgetting import erase_key
+from device_agent.store.identity import erase_key
+from device_agent.store.key import load_digest_key
 from shared.errors import ConfigError, StoreError
 
 
@@ -27,7 +27,7 @@ def test_a_damaged_secret_is_made_anew(damage: bytes, tmp_path: Path) -> None:
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
     load_digest_key(tmp_path)
     (tmp_path / "digest.key").chmod(0o640)
-    with pytest.raises(ConfigError, match="can be read by others") as caught:
+    with pytest.raises(ConfigError, match="must not be readable by others") as caught:
         load_digest_key(tmp_path)
     assert "chmod 600" in str(caught.value.fix)
 

@@ -1,18 +1,90 @@
-"""Places in files, and checks that the part before them is unchanged."""
+"""Positions in sources, keyed digests in them, and places in files.
+
+A digest without a key reveals a record with few possible values: a thief tries them all.
+"""
 
 from __future__ import annotations
 
+import hmac
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from device_agent.sources.digests import DigestKey, RunningDigest
-from device_agent.sources.interface import Position
 from shared.errors import LedgerError
 
+_ALGORITHM = "sha256"
+_KEY_ID = b"sfumato digest key id"
+_DIGEST_CHARACTERS = 16
 _CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 256
 """Number of bytes before a place that are compared whenever reading resumes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """A place in a source, behind the records that were read.
+
+    Parameters
+    ----------
+    source
+        Identity of the source: a file's identity (``file_identity``), or a name such as ``stdin``.
+    place
+        State that finds the next record and detects another source. Digests in it are keyed,
+        because it is stored and may be stolen.
+    """
+
+    source: str
+    place: Mapping[str, int | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownPosition:
+    """A stored position, and the stream whose sketches hold the records before it."""
+
+    stream: str
+    position: Position
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceChanges:
+    """Changes of a source to be stored apart from its records.
+
+    Parameters
+    ----------
+    gone
+        Sources whose positions can be forgotten.
+    seen
+        Positions of files that were opened, even without a record. They are stored unless a later
+        place of their source is known: whether a file is known must not depend on whether it holds
+        a record.
+    """
+
+    gone: tuple[str, ...] = ()
+    seen: tuple[Position, ...] = ()
+
+
+class DigestKey:
+    """HMAC-SHA-256 under the secret of a device.
+
+    Parameters
+    ----------
+    secret
+        32 random bytes, which never leave the device; see ``device_agent.store.key``.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self.key_id = self.compute(_KEY_ID)
+        """Identity of the secret: digests under an erased one cannot be compared."""
+
+    def begin(self) -> hmac.HMAC:
+        """Return the running digest of no bytes."""
+        return hmac.new(self._secret, digestmod=_ALGORITHM)
+
+    def compute(self, data: bytes) -> str:
+        """Return a short digest of some bytes."""
+        return hmac.new(self._secret, data, _ALGORITHM).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +93,7 @@ class FilePlace:
 
     offset: int
     line: int
-    running: RunningDigest
+    running: hmac.HMAC
 
     def advance(self, file: BinaryIO, *, offset: int, line: int) -> FilePlace:
         """Return a later place of the same file, of which the bytes between are read.
@@ -104,7 +176,7 @@ def resume(
 def refuse_changed(name: str) -> LedgerError:
     """Return the error for a file that changed before the place that was read."""
     return LedgerError(
-        "the part that was already read has changed, or the file has become shorter; "
+        "cannot be read on: the part that was read has changed, or the file is shorter; "
         "nothing was released",
         field=name,
         fix="put the file back as it was and only append to it, or give new records another file "
@@ -116,7 +188,7 @@ def refuse_changed(name: str) -> LedgerError:
 def refuse_replaced(name: str) -> LedgerError:
     """Return the error for another file at the path of one that was read."""
     return LedgerError(
-        "is another file than the one that was read: its records may have been counted already; "
+        "must be the file that was read: the records of another one may have been counted already; "
         "nothing was released",
         field=name,
         fix='put the file back; or state replaced = "join_successors" if files are rotated by '

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.server.certificates import make_context
+from device_agent.server.connection import make_context
 from device_agent.settings.agent_settings import load_settings
 from device_agent.settings.owner_tables import TlsSettings
 from shared.errors import ConfigError
@@ -29,7 +29,10 @@ def test_a_wrong_variable_is_a_refused_setting(
 ) -> None:
     monkeypatch.setenv(variable, "/nowhere/ca.pem")
     assert enrolled.run(command) == 2
-    assert f"{variable}: names /nowhere/ca.pem, which is not there" in enrolled.err
+    assert (
+        f"{variable}: must name an existing file or folder, and /nowhere/ca.pem does not exist"
+        in enrolled.err
+    )
 
 
 def test_authorities_and_certificate_are_read_beside_the_configuration(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.sources.page_reader import PageError, PageReader
+from device_agent.sources.pages import PageError, PageReader
 from shared.reading import MAX_LINE_BYTES
 
 values: Any = st.recursive(
