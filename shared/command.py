@@ -196,15 +196,20 @@ class _NamesOptions:
 def _to_config_error(error: Any, name: str) -> ConfigError:
     """Convert a fault of a command line to an error in the words of the rest of the project."""
     field, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else name
+    fix = f"run `{command} --help`"
+    # typer's checks speak of an input, and repeat what the first words say.
+    message = str(getattr(error, "message", "")).removeprefix("Value error, ").rstrip(".?")
+    message = message.replace("Input should be", "must be").partition(", unable to parse")[0]
     if parameter is not None:
         is_option = parameter.param_type_name == "option"
         field = max(parameter.opts, key=len) if is_option else parameter.metavar or parameter.name
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else name
-    message = str(getattr(error, "message", "")).rstrip(".?") or "is missing"
+        if is_option and parameter.envvar and not message:
+            fix = f"pass it, or set {parameter.envvar}"
     if message.startswith("No such option"):
         message = f"is not an option of `{command}`"
-    return ConfigError(message, field=field, fix=f"`{command} --help` lists what there is")
+    return ConfigError(message or "is missing", field=field, fix=fix)
 
 
 def _complain(message: str, status: int = EXIT_REFUSED) -> int:
