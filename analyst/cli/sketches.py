@@ -67,7 +67,7 @@ def _list(client: Client, study: Study) -> Answer:
 
 @command(app, "refusals", "sfumato sketch refusals STUDY")
 def _refusals(client: Client, study: Study) -> Answer:
-    """Count refusals by reason: sketches by the server, the plan by owners of devices."""
+    """Count refused sketches and refusals of the plan, by reason."""
     found = client.refusals(study)
     yield found
     yield from list(describe_refusals(found)) or ["nothing was refused"]
