@@ -7,6 +7,7 @@ application. The packages stay apart: none imports another to be reachable under
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ EXIT_STATUSES = """\
   2    refused: an option, a file, or what the server holds; the error names it and the fix
   3    `check-store` found gaps in the numbers of sketches, and no fault
   130  stopped by Ctrl-C"""
+
+_TYPERS_WORDS = (
+    ("^Value error, ", ""),
+    ("^Input should be ", "must be "),
+    (", unable to parse .*", ""),
+    ("^'.*' is not one of ", "must be one of "),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+)
+"""Patterns in the messages of typer, and the words of this project."""
 
 _HELP = """\
 Usage: sfumato COMMAND [ARGUMENT ...]
@@ -92,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments after the program's name; those of the process when not given.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # All that follows a command's name is its own, options such as --help included.
+    # Everything after a command's name belongs to the command, --help included.
     if arguments and not arguments[0].startswith("-"):
         return _run_command(arguments[0], arguments[1:])
     if arguments == ["--version"]:
@@ -199,9 +210,9 @@ def _to_config_error(error: Any, name: str) -> ConfigError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else name
     fix = f"run `{command} --help`"
-    # typer's checks speak of an input, and repeat what the first words say.
-    message = str(getattr(error, "message", "")).removeprefix("Value error, ").rstrip(".?")
-    message = message.replace("Input should be", "must be").partition(", unable to parse")[0]
+    message = str(getattr(error, "message", "")).rstrip(".?")
+    for pattern, words in _TYPERS_WORDS:
+        message = re.sub(pattern, words, message)
     if parameter is not None:
         is_option = parameter.param_type_name == "option"
         field = max(parameter.opts, key=len) if is_option else parameter.metavar or parameter.name

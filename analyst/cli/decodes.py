@@ -17,7 +17,7 @@ from analyst.results import DecodeResult
 from shared.command import SETTINGS
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
-Clusters = Annotated[int, typer.Option("-k", help="Number of clusters.")]
+Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
 Seed = Annotated[int, typer.Option(help="Seed of the decoder's random starts.")]
 Choose = Annotated[bool, typer.Option("--choose", help="Choose the number of clusters, up to k.")]
 AllowUnusable = Annotated[

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, create_console, show, tabulate
-from analyst.planning.files import parse_epsilon, read_plan, require_count
+from analyst.planning.files import parse_epsilon, read_plan
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import make_sketch, require_suitable, sum_file
@@ -62,7 +62,7 @@ def _sketch(
         typer.Option(metavar="DIMENSION=COLUMN", help="Name of a dimension's column. Repeatable."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Number of threads; default: every core.")
+        int | None, typer.Option(min=1, help="Number of threads; default: every core.")
     ] = None,
     engine: Annotated[
         str | None,
@@ -105,7 +105,7 @@ def _sketch(
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
     fields = choose_fields([d.name for d in plan.dimensions], column or ())
-    n_threads = _count_cores() if threads is None else require_count(threads, "--threads")
+    n_threads = threads or _count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
     require_writable(output)
