@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 EXIT_STATUSES = """\
   0    done
   1    the server or the database does not answer, or a check found a fault
-  2    refused: an option, a file, or what the server holds; the error names it and the fix
+  2    refused; the error names the option, file or field, and the fix
   3    `check-store` found gaps in the numbers of sketches, and no fault
   130  stopped by Ctrl-C"""
 
@@ -60,14 +60,14 @@ Exit status:
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """The module that a registered command lacks here; `extra` is what would provide it."""
+    """A module that a registered command needs but that is not installed; `extra` provides it."""
 
     module: str
     extra: str | None
 
     @property
     def fix(self) -> str:
-        """The command line that installs what is missing; if none does, the module's name."""
+        """The command that installs the module, or the module's name if no extra provides it."""
         if self.extra is None:
             return f"needs the module {self.module}"
         return f"pip install 'sfumato[{self.extra}]'"
@@ -85,7 +85,7 @@ def load_command(entry: metadata.EntryPoint) -> Any:
     Returns
     -------
     typer.Typer or Missing
-        The application, or what to install when one of its imports is not there. Every other
+        The application, or the missing module if an import is not installed. Every other
         failure of the import is a defect and is raised as it is.
     """
     try:
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        The arguments after the program's name; those of the process when not given.
+        The arguments after the program's name; by default those of the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Everything after a command's name belongs to the command, --help included.
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def format_help() -> str:
-    """Write the help text: each command with one line, and what would provide the others."""
+    """Write the help text: a line for each command, and how to install missing ones."""
     available: list[tuple[str, str]] = []
     unavailable: list[tuple[str, str]] = []
     for name, entry in find_commands().items():

@@ -62,7 +62,7 @@ def _revoke(
 
 @command(audit, None, "sfumato audit", "sfumato audit --json")
 def _audit(client: Client) -> Answer:
-    """List the actions of operators: time, actor, action and target, oldest first.
+    """List the actions of operators, oldest first.
 
     Entries cannot be changed or removed. The actor `local` is a command on the database itself.
     """

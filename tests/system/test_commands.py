@@ -226,7 +226,7 @@ def test_a_study_that_is_not_there_is_answered_with_those_that_are(
 )
 def test_what_is_no_identity_is_refused_in_words(words: tuple[str, ...], say: Say) -> None:
     said = say(*words, "short", status=2)
-    assert "must be an identity, 64 lower-case hexadecimal digits" in said
+    assert "must be an id, 64 lower-case hexadecimal digits" in said
     assert "^" not in said
 
 
@@ -274,7 +274,7 @@ def test_keys_are_made_listed_and_revoked_and_the_audit_log_names_who_did(
     assert by_name["demo"]["last_used"] is not None
     assert f"key {made['key_id']} is revoked" in say("key", "revoke", made["key_id"])
     assert "not a key in use" in say("key", "revoke", made["key_id"], status=2)
-    assert "must be an identity, 16" in say("key", "revoke", "../audit", status=2)
+    assert "must be an id, 16" in say("key", "revoke", "../audit", status=2)
     entries = json.loads(say("audit", "--json"))
     assert entries[0]["actor"] == "local"
     own = [entry for entry in entries if entry["actor"] == by_name["demo"]["key_id"]]
