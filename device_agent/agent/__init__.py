@@ -1,4 +1,1 @@
-"""The agent's use cases: enrol, read, release, send, report. Each is one module.
-
-Only ``device_agent.cli`` and tests may import it. Clocks come in as arguments.
-"""
+"""Use cases of the agent: enrol, check, read, release, send, report."""

@@ -1,4 +1,4 @@
-"""A dry run: everything that can go wrong is looked at; no noise is drawn and no sum is made."""
+"""Dry run: examine state, server, plan and sources without noise, sums or a change of the state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from device_agent.agent.clocks import Clocks, ServerClock, describe_difference
-from device_agent.agent.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.device import Clock, Device, make_event, open_device
 from device_agent.agent.enrol import verify_plan
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
@@ -22,20 +22,17 @@ from device_agent.agent.policy import (
     require_plan_allowed,
     require_server_allowed,
 )
-from device_agent.agent.reading import open_stream_source, require_not_suspended
-from device_agent.agent.slots import plan_slots
+from device_agent.agent.reading.slots import plan_slots
+from device_agent.agent.reading.windows import open_stream_source
 from device_agent.server.certificates import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources import RecordBatch
 from device_agent.sources.settings import LocalSettings, StreamSettings
-from device_agent.store import (
-    DATABASE_NAME,
-    load_identity,
-    load_stream,
-    open_database,
-)
-from device_agent.windows import WindowCutter
+from device_agent.store.database import DATABASE_NAME, open_database
+from device_agent.store.identity import load_identity
+from device_agent.store.streams import load_stream
+from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, find_cautions
@@ -47,28 +44,28 @@ _ENVELOPE_BYTES = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one examination.
 
     Parameters
     ----------
     text
-        What was found, if it is well.
+        Description of what is in order.
     error
-        What is wrong with it.
+        The fault.
     values
-        Records, for the eyes of whoever sits at the terminal: never to be logged or stored.
-    tells_values
-        Whether the text depends on values: the same holds for it then.
+        Records to show on a terminal; never logged or stored.
+    depends_on_values
+        Whether the text depends on values, so that it too is for a terminal only.
     """
 
     text: str = ""
     error: SketchError | None = None
     values: tuple[str, ...] = field(default=(), repr=False)
-    tells_values: bool = False
+    depends_on_values: bool = False
 
 
 def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
-    """Look at state, server, plan and sources in turn, and yield what was found."""
+    """Examine state, server, plan and sources in turn, and yield the findings."""
     yield Finding(text=f"engine: {describe_engine(settings.engine)}")
     if warning := settings.describe_server():
         yield Finding(text=warning)
@@ -104,7 +101,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
 
 
 def _has_enrolled(folder: Path, study: bytes) -> bool:
-    """Return whether the folder holds a device; one that cannot be read is for others to report."""
+    """Return whether the folder holds a device; True also if it cannot be read."""
     if not (folder / DATABASE_NAME).exists():
         return False
     try:
@@ -169,7 +166,7 @@ def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
 
 
 def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
-    answer = client.ask_device()
+    answer = client.fetch_device()
     known = ServerClock(device.connection).read(clock())
     clocks = replace(known, server=answer.server_time)
     if copied := find_copied(load_offers(device.connection), answer):
@@ -188,7 +185,6 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
 
 
 def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Cut the new records into windows without adding them up."""
     if device.plan.releases_count:
         yield from _check_slots(device, stream, clocks)
         return
@@ -223,12 +219,11 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     for note in notes:
         yield Finding(text=f"stream {stream.name}: {note}")
     for note in value_notes:
-        yield Finding(text=f"stream {stream.name}: {note}", tells_values=True)
+        yield Finding(text=f"stream {stream.name}: {note}", depends_on_values=True)
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
 
 
 def _without_lock(stream: StreamSettings) -> StreamSettings:
-    """Return what reads beside a daemon, as whoever releases nothing may."""
     source = stream.source
     if isinstance(source, LocalSettings):
         source = replace(source, lock=False)
@@ -236,12 +231,11 @@ def _without_lock(stream: StreamSettings) -> StreamSettings:
 
 
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Look whether a source can be read, without telling how many records are in it.
+    """Read a source without telling how many records are in it.
 
-    Nor is any shown, as under other plans a terminal shows the first few: of a source with one or
-    none that would tell it.
+    No record is shown: of a source with one record or none, even that would tell.
     """
-    require_not_suspended(load_stream(device.connection, stream.name))
+    load_stream(device.connection, stream.name).require_not_suspended()
     due, _ = plan_slots(device, stream.name, clocks=clocks)
     with closing(open_stream_source(device, _without_lock(stream))) as source:
         for _ in source.read():

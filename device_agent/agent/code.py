@@ -1,4 +1,4 @@
-"""Enrolling by one line: the code fills in what the configuration does not say."""
+"""Enrolment code: fill in what the configuration lacks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def load_settings_with_code(path: Path, code: EnrolmentCode) -> Settings:
-    """Load a configuration, and write server and study into it where it lacks them.
+    """Load a configuration, and write server and study into it if it lacks them.
 
-    A server that the configuration names is used instead of the code's: a device may reach it by
+    A server that the configuration names takes precedence over the code's: a device may reach it by
     another address. The owner's policy on servers holds for both.
 
     Raises
@@ -46,7 +46,7 @@ def load_settings_with_code(path: Path, code: EnrolmentCode) -> Settings:
 
 
 def _put_first(path: Path, lines: Sequence[str]) -> None:
-    """Put lines before all others, where no table has begun; a crash leaves the old or the new."""
+    """Put lines before the first table; a crash leaves the old file or the new one."""
     target = path.resolve()
     text = "".join(f"{line}\n" for line in lines).encode()
     try:

@@ -1,4 +1,4 @@
-"""An enrolled device, opened: its settings, key, state and plan, checked against each other."""
+"""An enrolled device, opened: settings, key, state and plan, checked against each other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,11 @@ from device_agent.server.certificates import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import (
-    DeviceKey,
-    Identity,
-    OutboxCounts,
-    check_folder,
-    count_sketches,
-    find_near,
-    key_folder,
-    load_keys,
-    load_retired,
-    open_database,
-    require_identity,
-    sum_ledger,
-)
+from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from device_agent.store.identity import Identity, require_identity
+from device_agent.store.key import DeviceKey, key_folder
+from device_agent.store.key_change import load_keys, load_retired
+from device_agent.store.outbox import OutboxCounts, count_sketches
 from shared import __version__
 from shared.errors import (
     ConfigError,
@@ -44,9 +35,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """All that a use case needs; ``next_key`` only while the server is asked to take it.
+    """An open device.
 
-    ``retired`` are the keys that it has replaced, with the last sketches that each has signed.
+    ``next_key`` is set only while the server is asked to take it. ``retired`` holds the replaced
+    keys with the last sketches that each has signed.
     """
 
     settings: Settings
@@ -59,7 +51,7 @@ class Device:
     retired: Sequence[tuple[DeviceKey, Mapping[str, int]]] = ()
 
     def connect(self, clock: Clock) -> ServerClient:
-        """Return a client of the server; close it."""
+        """Return a client of the server; the caller closes it."""
         return connect(self.settings, self.identity.device, self.key, clock)
 
     def require_affordable(
@@ -70,35 +62,19 @@ class Device:
         Parameters
         ----------
         origins
-            The files that its records were read from, besides what the settings tell.
+            Files that its records were read from, besides those in the settings.
 
         Raises
         ------
         BudgetExceededError
-            It does not; nothing was changed.
+            The budget does not allow it; nothing was changed.
         """
         event = make_event(self.identity.study, self.plan, stream, sequence)
         self._require_within_budget([], event, origins)
         return event
 
-    def reserve(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
-        """Reserve a release in the owner's ledger, if there is one, before its noise is drawn.
-
-        Raises
-        ------
-        BudgetExceededError, LedgerError, StoreError
-            It does not allow it, or cannot be written.
-        """
-        self.shared.reserve(self.settings, event, origins, now=now)
-
     def find_near(self, stream: str, origins: Iterable[Origin] = ()) -> set[Reader]:
-        """Return the other streams, of all studies, that may have released the same records.
-
-        Parameters
-        ----------
-        origins
-            The files that were read, besides what the settings tell.
-        """
+        """Return the other streams, of all studies, that may have released the same records."""
         reader = (self.identity.study, stream)
         return find_near(self.connection, reader, self._find_origins(stream) | set(origins))
 
@@ -120,12 +96,10 @@ class Device:
     ) -> None:
         """Check that the owner's budget allows all of these releases, one after the other.
 
-        ``origins`` as :meth:`require_affordable` takes them.
-
         Raises
         ------
         BudgetExceededError
-            It does not; nothing was changed.
+            The budget does not allow them; nothing was changed.
         """
         if not sequences:
             return
@@ -136,19 +110,19 @@ class Device:
 
 
 @contextmanager
-def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[Device]:
+def open_device(settings: Settings, *, report_clock: Clock | None = None) -> Iterator[Device]:
     """Open the device of a state folder.
 
     Parameters
     ----------
-    tell
-        The clock to sign with when the server is told that the owner's policy refuses the plan;
-        None to tell nobody.
+    report_clock
+        Clock to sign with when a plan that the owner's policy refuses is reported to the server;
+        None to report nothing.
 
     Raises
     ------
     ConfigError
-        It was never enrolled in this study, or the settings do not suit the plan.
+        The device has not enrolled in this study, or the settings do not suit the plan.
     LedgerError
         Key and ledger belong to different devices.
     PrivacyError, PlanMismatchError
@@ -164,8 +138,10 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
         try:
             require_plan_allowed(settings, plan)
         except (PrivacyError, PlanMismatchError) as error:
-            if tell is not None:
-                _tell_refusal(settings, key, identity, count_sketches(connection), error, tell)
+            if report_clock is not None:
+                _report_refusal(
+                    settings, key, identity, count_sketches(connection), error, report_clock
+                )
             raise
         require_suitable(settings, plan)
         yield Device(
@@ -180,7 +156,7 @@ def open_device(settings: Settings, *, tell: Clock | None = None) -> Iterator[De
         )
 
 
-def _tell_refusal(
+def _report_refusal(
     settings: Settings,
     key: DeviceKey,
     identity: Identity,
@@ -188,7 +164,7 @@ def _tell_refusal(
     error: SketchError,
     clock: Clock,
 ) -> None:
-    """Send the server the reason why nothing will come; a failure to send changes nothing."""
+    """Report to the server why no sketch will come; a failure to send changes nothing."""
     refusal = PlanRefusalRequest(
         study=identity.study.hex(), rule=error.field or "policy", detail=error.rule[:MOST_DETAIL]
     )
@@ -203,13 +179,7 @@ def _tell_refusal(
 
 
 def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> ServerClient:
-    """Return a client of the server for a device that signs with a key; close it.
-
-    Raises
-    ------
-    ConfigError
-        The files that the connection needs cannot be used.
-    """
+    """Return a client of the server for a device that signs with a key; the caller closes it."""
     return ServerClient(
         settings.server,
         device=device,
@@ -220,7 +190,7 @@ def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> 
 
 
 def make_event(study: bytes, plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
-    """Return what one release costs."""
+    """Return the privacy event of one release."""
     return PrivacyEvent(
         study=study,
         stream=stream,
@@ -233,7 +203,7 @@ def make_event(study: bytes, plan: SketchPlan, stream: str, sequence: int) -> Pr
 
 
 def require_suitable(settings: Settings, plan: SketchPlan) -> None:
-    """Check the settings that only make sense with a plan.
+    """Check the settings that depend on a plan.
 
     Raises
     ------

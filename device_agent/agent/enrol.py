@@ -1,46 +1,46 @@
-"""Enrolling: a key, the verified plan, and the server's acceptance. Doing it again is harmless."""
+"""Enrolment: make a key, verify the plan, offer the key to the server. Repeating it is harmless."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.comparing import require_no_copy
 from device_agent.agent.device import (
     Clock,
     connect,
     make_event,
     require_suitable,
 )
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.comparing import require_no_copy
 from device_agent.agent.origins import find_origins
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.server.messages import DeviceAnswer, PlanAnswer
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    DeviceKey,
-    Identity,
-    KeyState,
+from device_agent.store.database import (
     check_folder,
     create_database,
-    create_key,
     find_near,
-    holding,
-    key_folder,
-    list_studies,
-    load_identity,
-    load_key,
-    load_keys,
-    load_stream,
     open_database,
-    save_identity,
     sum_ledger,
 )
+from device_agent.store.identity import (
+    Identity,
+    KeyState,
+    list_studies,
+    load_identity,
+    save_identity,
+)
+from device_agent.store.key import DeviceKey, create_key, key_folder, load_key
+from device_agent.store.key_change import load_keys
+from device_agent.store.repair import holding
+from device_agent.store.streams import load_stream
 from shared.errors import (
     AccessError,
     ConfigError,
@@ -56,7 +56,7 @@ from shared.wire import compute_study_id, encode_proof_input
 
 @dataclass(frozen=True, kw_only=True)
 class EnrolReport:
-    """The result of enrolling; ``was_enrolled`` if there was nothing left to do."""
+    """Result of an enrolment; ``was_enrolled`` if there was nothing left to do."""
 
     device: bytes
     study: bytes
@@ -67,9 +67,9 @@ class EnrolReport:
 def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
     """Enrol this device in its study.
 
-    The key is saved before anything is sent, so that an attempt that broke off is completed, not
-    doubled, by the next one. Where the server certainly did not take it, what was made for it is
-    removed again; where nobody knows, it stays, and the error says so.
+    The key is saved before anything is sent, so the next attempt completes one that broke off. If
+    the server certainly did not take the key, what was made for it is removed. If that is not
+    known, it stays, and the error says so.
 
     Raises
     ------
@@ -78,8 +78,8 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
     AccessError, TransportError
         The server does not accept the token, or did not answer.
     LedgerError
-        The server holds sketches of this device that the ledger never offered; it is enrolled, and
-        its streams are suspended.
+        The server holds sketches of this device that the ledger never offered. The device is
+        enrolled, and its streams are suspended.
     """
     require_server_allowed(settings)
     folder = settings.state_dir
@@ -98,12 +98,12 @@ class _MaybeKnownError(TransportError):
 def _removing_what_is_refused(
     settings: Settings, before: Collection[Path], made: Collection[Path]
 ) -> Iterator[None]:
-    """Leave a folder as it was, unless a device is enrolled in it, or may be.
+    """Restore a folder unless a device is enrolled in it, or may be.
 
     Parameters
     ----------
     before, made
-        What was in the folder before, and the folders that were made, the innermost first.
+        Files that were in the folder before; folders that were made, the innermost first.
     """
     try:
         yield
@@ -113,19 +113,10 @@ def _removing_what_is_refused(
         if not _holds_device(settings):
             with suppress(OSError):  # it is of no use to anyone, and does no harm
                 for path in sorted(set(settings.state_dir.iterdir()) - set(before)):
-                    _remove(path)
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
                 for path in made:
                     path.rmdir()
         raise
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        for inner in path.iterdir():
-            inner.unlink()
-        path.rmdir()
-    else:
-        path.unlink()
 
 
 def _holds_device(settings: Settings) -> bool:
@@ -153,7 +144,7 @@ def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
             if not was_enrolled:
                 known = _enrol(client, settings, key, token)
             else:
-                known = client.ask_device()
+                known = client.fetch_device()
         if identity is None:
             identity = Identity(
                 study=settings.study,
@@ -171,12 +162,12 @@ def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
 
 
 def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:
-    """Decode a fetched plan, recompute all that follows from its fields, and compare digests.
+    """Decode a fetched plan and compare its recomputed digests.
 
     Raises
     ------
     PlanError, PlanMismatchError, WireError
-        It is no valid plan, or not this study's.
+        The plan is not valid, or not this study's.
     """
     plan = decode_plan(answer.plan_bytes)
     if compute_plan_digest(plan).hex() != answer.plan_digest:
@@ -219,7 +210,6 @@ def _require_unchanged(identity: Identity | None, answer: PlanAnswer, settings: 
 
 
 def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.Connection) -> None:
-    """Refuse a plan that the owner's budget cannot pay for, before anything is sent."""
     # There are entries where a device was forgotten, and those of other studies.
     spent = sum_ledger(connection)
     for stream in settings.streams:
@@ -232,20 +222,19 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
 
 def _is_known(client: ServerClient) -> bool:
     try:
-        client.ask_device()
+        client.fetch_device()
     except (AccessError, NotFoundError):
         return False
     return True
 
 
 def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> DeviceAnswer:
-    """Offer the key to the server, and return what it knows of the device then."""
     try:
         _offer(client, settings, key, token)
     except TransportError as error:
         raise _keep(error, settings.state_dir) from error
     try:
-        return client.ask_device()
+        return client.fetch_device()
     except SketchError as error:
         raise _keep(error, settings.state_dir) from error
 

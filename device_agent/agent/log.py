@@ -1,4 +1,4 @@
-"""Log lines of the daemon: one event a line, ``key=value``, never a record's value."""
+"""Log of the daemon: one event a line, ``key=value``, never a record's value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import traceback
 from datetime import UTC, datetime
 
 LOG = logging.getLogger("sfumato.agent")
-
-
 _VALUES = logging.getLogger("sfumato.agent.values")
 
 
@@ -20,8 +18,8 @@ def start_log(level: str, *, value_counts: bool = False) -> None:
     Parameters
     ----------
     value_counts
-        Whether lines that depend on values are written where no terminal shows them: a log may be
-        kept, and sent on.
+        Whether lines that depend on values are written even without a terminal: a log may be sent
+        on.
     """
     LOG.setLevel(level.upper())
     _VALUES.disabled = not (value_counts or sys.stderr.isatty())
@@ -32,13 +30,18 @@ def start_log(level: str, *, value_counts: bool = False) -> None:
         LOG.addHandler(handler)
 
 
+def report_event(level: int, message: str, stream: str = "") -> None:
+    """Log an event of a stream, or of the agent."""
+    LOG.log(level, message, extra={"stream": stream})
+
+
 def warn_of_values(message: str, stream: str) -> None:
-    """Log what depends on the values of records, if that is wanted."""
+    """Log a warning that depends on the values of records, if the owner wants those."""
     _VALUES.warning(message, extra={"stream": stream})
 
 
 def describe_defect(error: Exception) -> str:
-    """Name the place of a defect but not its message, which may quote a record."""
+    """Describe a defect by its place, not by its message, which may quote a record."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"{type(error).__name__} in {place.filename}, line {place.lineno}: a defect of this "

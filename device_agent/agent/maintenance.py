@@ -1,4 +1,4 @@
-"""The owner's manual operations: export a sketch, resume a stream, forget the device."""
+"""Manual operations of the owner: export a sketch, resume a stream, forget the device."""
 
 from __future__ import annotations
 
@@ -8,36 +8,23 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.comparing import COPIED
 from device_agent.agent.device import Clock
-from device_agent.agent.reading import require_not_suspended
+from device_agent.agent.exchange.comparing import COPIED
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    KEY_FOLDERS,
-    OutboxSketch,
-    check_folder,
-    count_sketches,
+from device_agent.store.database import check_folder, open_database, sum_ledger, transaction
+from device_agent.store.forgetting import (
     erase_database,
     erase_device,
     erase_key,
     erase_set_aside,
-    find_sketch,
-    holding,
     is_forgotten,
-    key_folder,
-    list_streams,
-    list_studies,
-    load_identity,
-    load_stream,
-    lock_folder,
-    offer_sketch,
-    open_database,
-    repair,
-    require_identity,
-    resume_stream,
-    sum_ledger,
-    transaction,
 )
+from device_agent.store.identity import list_studies, load_identity, require_identity
+from device_agent.store.key import KEY_FOLDERS, key_folder
+from device_agent.store.lock import lock_folder
+from device_agent.store.outbox import OutboxSketch, count_sketches, find_sketch, offer_sketch
+from device_agent.store.repair import holding, repair
+from device_agent.store.streams import list_streams, load_stream, resume_stream
 from shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 
 
@@ -45,8 +32,8 @@ from shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 class ForgetReport:
     """Result of forgetting: unsent sketches that were erased, ledger entries that stay.
 
-    Both are None where the ledger could not be read. ``device`` is its identity, in hexadecimal;
-    None if it was forgotten before.
+    Both are None if the ledger could not be read. ``device`` is the identity in hexadecimal; None
+    if the device was forgotten before.
     """
 
     n_unsent: int | None
@@ -56,7 +43,7 @@ class ForgetReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReport:
-    """A sketch that was written to a file: how long it is, and how it stands in the outbox."""
+    """An exported sketch: its length, and its row in the outbox."""
 
     n_bytes: int
     sketch: OutboxSketch
@@ -65,7 +52,7 @@ class ExportReport:
 def export_sketch(
     settings: Settings, *, stream: str, sequence: int, path: Path, clock: Clock
 ) -> ExportReport:
-    """Write a sketch's signed message to a new file; in the outbox it stands as before.
+    """Write a sketch's signed message to a new file; its state in the outbox does not change.
 
     Raises
     ------
@@ -96,7 +83,7 @@ def export_sketch(
                     field=f"sketch {sequence} of stream {stream}",
                     fix="see `sfumato-agent status` and `budget`",
                 )
-            require_not_suspended(load_stream(connection, stream))
+            load_stream(connection, stream).require_not_suspended()
         # Whoever carries it may bring it to the server.
         message = offer_sketch(connection, sketch.sketch_id, now=clock())
     _write_new(path, message)
@@ -104,7 +91,7 @@ def export_sketch(
 
 
 def _mend_if_free(folder: Path) -> None:
-    """Mend the state as at every start, unless an agent is at work, which has done so."""
+    """Repair the state as at every start, unless a running agent has done so."""
     try:
         with holding(folder):
             pass
@@ -114,12 +101,12 @@ def _mend_if_free(folder: Path) -> None:
 
 
 def lift_suspension(settings: Settings, *, stream: str) -> str:
-    """Let a suspended stream go on, and return why it was suspended.
+    """Resume a suspended stream, and return why it was suspended.
 
     Raises
     ------
     NotFoundError
-        It is not suspended.
+        The stream is not suspended.
     """
     check_folder(settings.state_dir, create=False)
     with (
@@ -140,14 +127,14 @@ def lift_suspension(settings: Settings, *, stream: str) -> str:
 
 
 def forget_device(settings: Settings, *, also_the_ledger: bool) -> ForgetReport:
-    """Erase the key, the open windows and the sketches; the ledger only if told to.
+    """Erase the key, the open windows and the sketches; the ledger only on request.
 
     Raises
     ------
     ConfigError
         There is nothing to forget.
     LedgerError
-        The ledger cannot be trusted, so there is nothing certain to be kept.
+        The ledger cannot be trusted, so nothing certain could be kept.
     """
     folder, keys = settings.state_dir, key_folder(settings.state_dir, settings.study)
     check_folder(folder, create=False)

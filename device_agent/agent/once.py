@@ -1,31 +1,26 @@
-"""One run: read what is new, release what is complete, send what waits."""
+"""One pass: read new records, release complete windows, send what waits, and end."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.agent.agreement import Agreement
-from device_agent.agent.clocks import ServerClock
-from device_agent.agent.comparing import known_streams
 from device_agent.agent.device import Clock, Device, open_device
-from device_agent.agent.reading import StreamSummary, read_stream
-from device_agent.agent.rotation import finish_rotation
-from device_agent.agent.sending import SendSummary, send_outbox
-from device_agent.agent.slots import read_slots
+from device_agent.agent.exchange.comparing import known_streams
+from device_agent.agent.exchange.network import Network
+from device_agent.agent.exchange.sender import SendSummary
+from device_agent.agent.exchange.study import Study
+from device_agent.agent.reading.slots import SlotReader
+from device_agent.agent.reading.windows import StreamSummary, WindowReader
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    OutboxCounts,
-    check_folder,
-    count_sketches,
-    holding,
-    load_notice,
-    purge_sent,
-    sum_ledger,
-)
-from shared.errors import SketchError, StoreError
+from device_agent.store.database import check_folder, sum_ledger
+from device_agent.store.outbox import OutboxCounts, count_sketches
+from device_agent.store.repair import holding
+from device_agent.windows import Clocks
+from shared.errors import SketchError
 from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
@@ -33,10 +28,10 @@ _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
 
 @dataclass(frozen=True, kw_only=True)
 class OnceReport:
-    """The report of one run, and the state of the device after it.
+    """Report of one pass, and the state of the device after it.
 
-    The losses are those of the stream that has spent most. ``unsent`` sketches were offered to the
-    server in vain. ``value_messages`` depend on values.
+    The losses are those of the stream that has spent most. ``unsent`` sketches were offered in
+    vain. ``value_messages`` depend on values.
     """
 
     streams: tuple[StreamSummary, ...]
@@ -61,10 +56,10 @@ class OnceReport:
         return sum(public) if len(public) == len(counts) else None
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
-        """Return it as JSON values; exact numbers are text.
+        """Return JSON values; exact numbers are text.
 
-        What depends on values, exact and without noise, is there only if ``value_counts``: a
-        report may be sent on.
+        Figures that depend on values are exact and without noise. They are included only if
+        ``value_counts``, because a report may be sent on.
         """
         names = ("records_read", *(_VALUE_COUNTS if value_counts else ()))
         return {
@@ -94,8 +89,8 @@ class OnceReport:
 def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock) -> OnceReport:
     """Read every stream, release complete windows, and send the outbox unless told not to.
 
-    Where presence is secret, what is released is sent by the next run, before it reads anything:
-    how long reading takes tells how much there was, and the server would see it.
+    If presence is secret, the next run sends what this one releases, before it reads anything: how
+    long reading takes tells how much there was, and the server would see it.
 
     Raises
     ------
@@ -107,41 +102,56 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
     check_folder(settings.state_dir, create=False)
     with (
         holding(settings.state_dir) as mended,
-        open_device(settings, tell=clock) as opened,
+        open_device(settings, report_clock=clock) as opened,
     ):
         messages = [*mended]
         streams: tuple[StreamSummary, ...] = ()
-        sending = SendSummary()
-        device = finish_rotation(opened, clock, messages)
-        is_secret = device.plan.releases_count
-        with device.connect(clock) as client:
-            agreement = Agreement(device, client, clock=clock, messages=messages)
-            if device.next_key is None:
-                clocks, notice = agreement.ask()
-            else:
-                # Nobody knows which key the server takes: as without a server.
-                clocks = ServerClock(device.connection).read(clock())
-                notice = load_notice(device.connection)
-            with suppress(StoreError):  # on a full disk: at a later run
-                # A clock that jumped forward must not take from a restored server what it needs.
-                purge_sent(device.connection, now=clocks.earliest)
-            may_release = notice.may_release
-            now = clocks.device if clocks.server is None else clocks.server
-            send = send and notice.takes_sketches(now)
+        is_secret = opened.plan.releases_count
+
+        def report(level: int, message: str, _stream: str) -> None:
+            if level == logging.WARNING:
+                messages.append(message)
+
+        study = Study(opened, clock=clock, make_network=Network, report=report, is_patient=False)
+        with closing(study):
+            study.poll()
+            study.poller.report_notice()
+            device, clocks = study.device, study.read_clocks()
+            if study.poller.silence is not None:
+                study.poller.server_clock.keep()
+            study.purge()
+            may_release = study.poller.may_release
+            send = send and study.poller.may_send
             if not is_secret and may_release:
-                streams = tuple(
-                    read_stream(device, stream, clocks=clocks, clock=clock)
-                    for stream in settings.streams
-                )
+                streams = _read_streams(device, clocks, clock, messages)
+            # While a change of keys is open nobody knows which key the server takes.
             if send and device.next_key is None:
-                sending = send_outbox(device, client, agreement, send_for_s=send_for_s, clock=clock)
+                study.sender.send_for(send_for_s)
         unsent = count_sketches(device.connection).waiting if send else 0
         if is_secret and may_release:
-            # After the connection is closed: when it closes must not tell it either.
-            streams = tuple(
-                read_slots(device, stream, clocks=clocks) for stream in settings.streams
-            )
-        return _report(device, streams, sending, messages, unsent)
+            # After the connection is closed: when it closes must not show it either.
+            streams = _read_streams(device, clocks, clock, messages)
+        return _report(device, streams, study.sender.summary, messages, unsent)
+
+
+def _read_streams(
+    device: Device, clocks: Clocks, clock: Clock, messages: list[str]
+) -> tuple[StreamSummary, ...]:
+    """Read each stream; an error ends the reading of that stream alone."""
+    summaries = []
+    for stream in device.settings.streams:
+        reader = (
+            SlotReader(device, stream, clocks=clocks)
+            if device.plan.releases_count
+            else WindowReader(device, stream, clocks=lambda: clocks, clock=clock)
+        )
+        try:
+            reader.read_all()
+        except SketchError as error:
+            reader.summary.error = error
+        messages += [f"stream {stream.name}: {text}" for text in reader.summary.messages]
+        summaries.append(reader.summary)
+    return tuple(summaries)
 
 
 def _report(
@@ -155,18 +165,16 @@ def _report(
     study, connection = device.identity.study, device.connection
     names = known_streams(connection, device.settings)
     shared = [{(study, name), *device.find_near(name)} for name in names]
-    value_messages: list[str] = []
-    for stream in streams:
-        messages += [f"stream {stream.name}: {message}" for message in stream.messages]
-        value_messages += [f"stream {stream.name}: {text}" for text in stream.value_messages]
     return OnceReport(
         streams=streams,
         sending=sending,
         outbox=count_sketches(device.connection),
         per_record_loss=_largest(compute_per_record_loss(events, readers) for readers in shared),
         lifetime_loss=_largest(compute_lifetime_loss(events, readers) for readers in shared),
-        messages=(*messages, *sending.messages),
-        value_messages=tuple(value_messages),
+        messages=tuple(messages),
+        value_messages=tuple(
+            f"stream {stream.name}: {text}" for stream in streams for text in stream.value_messages
+        ),
         unsent=unsent,
     )
 

@@ -1,4 +1,4 @@
-"""Where a stream's records come from: what its settings tell, and which files those are now."""
+"""Origins of a stream's records: those in its settings, and the identities of its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import StoredPosition
+from device_agent.store.positions import StoredPosition
 from shared.file_identity import identify
 from shared.privacy import Origin
 
@@ -36,7 +36,7 @@ def find_origins(stream: StreamSettings) -> set[Origin]:
 
 
 def read_from(stream: StreamSettings, positions: Iterable[StoredPosition]) -> set[Origin]:
-    """Return the files that positions are in, as origins."""
+    """Return the files of some positions as origins."""
     return {
         _to_origin(p.source, stream.source.disjoint)
         for p in positions

@@ -1,4 +1,4 @@
-"""The owner's ledger in a file of its own, where the owner has named one (``[budget] ledger``)."""
+"""The owner's ledger in a file of its own, if the owner has named one (``[budget] ledger``)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    Identity,
-    list_origins,
-    list_sketch_ids,
-    load_entries,
-    load_holder,
-    load_ledger_id,
-    save_ledger_id,
-)
+from device_agent.store.identity import Identity, load_holder, load_ledger_id, save_ledger_id
+from device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
 from shared.errors import LedgerError, SketchError
 from shared.ledger import OwnersLedger, Reservation
 from shared.privacy import Origin, PrivacyEvent
@@ -29,14 +22,14 @@ _NOBODY = bytes(16)
 
 
 class SharedBudget:
-    """Reservations of a device in the owner's ledger; does nothing where there is none.
+    """Reservations of a device in the owner's ledger; without a ledger it does nothing.
 
     Opening it confirms what the state has released since, as after a crash.
 
     Raises
     ------
     LedgerError
-        The ledger knows releases that the state does not: it was restored from a backup.
+        The ledger knows releases that the state does not: the state was restored from a backup.
     ConfigError, StoreError
         The file cannot be used.
     """
@@ -72,7 +65,7 @@ class SharedBudget:
             self._ledger.reserve(self._name(event, origins), settings.limits, now=now)
 
     def confirm(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
-        """Note that a release is stored; where that fails now it is done before the next step.
+        """Confirm a stored release; if that fails now, it is done before the next step.
 
         It raises nothing: the release has happened, and its reader must go on behind it.
         """
@@ -82,7 +75,7 @@ class SharedBudget:
                 self.require_confirmed(now=now)
 
     def require_confirmed(self, *, now: float | None = None) -> None:
-        """Confirm what could not be confirmed before: nothing is released or sent until then.
+        """Confirm pending releases: nothing is released or sent before.
 
         Raises
         ------
@@ -144,9 +137,9 @@ def require_in_shared_budget(
     event: PrivacyEvent,
     origins: Iterable[Origin],
 ) -> None:
-    """Check a release of a device that has not enrolled yet against the owner's ledger, if any.
+    """Check the first release of a device that has not enrolled yet against the owner's ledger.
 
-    Without a connection, for a state that does not exist yet: no ledger is made then.
+    Without a connection the state does not exist yet, and no ledger is made.
 
     Raises
     ------
@@ -173,13 +166,13 @@ def require_in_shared_budget(
 
 
 def _expand(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
-    """Yield each release of an event; those of another copy of the state under its own name."""
+    """Yield each release of an event; those of another copy of the state have another name."""
     stream = f"{event.stream} of another copy" if event.copy else event.stream
     for i in range(event.count):
         yield replace(event, stream=stream, sequence=event.sequence - i, count=1)
 
 
 def _name_event(holder: bytes, event: PrivacyEvent) -> bytes:
-    """Return what stands for the sketch's identity where that is not known any more."""
+    """Return a substitute for a sketch's identity that is not known any more."""
     text = f"{event.study.hex()} {event.sequence} {event.copy} {event.stream}"
     return hashlib.sha256(b"sfumato event" + holder + text.encode()).digest()

@@ -1,4 +1,4 @@
-"""The owner's policy: which plan and which server this device may obey."""
+"""The owner's policy: the plans and servers that this device may obey."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ _BY_DEFAULT = " (by default, for none is written)"
 
 
 def require_server_allowed(settings: Settings) -> None:
-    """Refuse a server that the owner did not name, before it is asked anything.
-
-    Raises
-    ------
-    PrivacyError
-        It is not among those of the policy.
-    """
+    """Refuse a server that the owner did not name, with a ``PrivacyError``, before any request."""
     servers = settings.policy.servers
     if servers and settings.server not in servers:
         raise _refuse("servers", f"do not allow {settings.server}", "correct `server`, or add it")
@@ -31,7 +25,7 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
     Raises
     ------
     PlanMismatchError
-        Its digest is not one that the owner pinned, or it has no place for so many streams.
+        The owner did not pin its digest, or it takes fewer streams.
     PrivacyError
         It spends too much in a window, or by means that the owner did not name.
     """
@@ -66,7 +60,7 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
 
 
 def describe_policy(settings: Settings) -> str:
-    """Return one line on what the policy restricts."""
+    """Describe the policy's restrictions in one line."""
     policy = settings.policy
     parts = []
     if policy.epsilon_per_window is not None:
@@ -84,7 +78,7 @@ def describe_policy(settings: Settings) -> str:
 
 
 def describe_budget(budget: Budget) -> str:
-    """Return one line on what the owner allows to be spent, and where a default applies."""
+    """Describe the budget in one line, with the defaults that apply."""
 
     def show(name: str, value: Fraction | None) -> str:
         return f"{value}{_BY_DEFAULT if name in budget.defaults else ''}"

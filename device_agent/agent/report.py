@@ -1,4 +1,4 @@
-"""State of a device: its streams and sketches, and what it has spent. Changes nothing."""
+"""State of a device, without changing it: its streams and sketches, and what it has spent."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from device_agent.agent.clocks import format_time
 from device_agent.agent.origins import find_origins
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    Identity,
-    LedgerEntry,
-    OutboxCounts,
-    OutboxSketch,
-    StreamState,
-    StudyNotice,
-    check_folder,
-    count_sketches,
-    find_near,
-    list_sketches,
-    list_streams,
-    load_entries,
-    load_identity,
-    load_notice,
-    load_stream,
-    open_database,
-    require_identity,
-    sum_ledger,
-)
+from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from device_agent.store.identity import Identity, load_identity, require_identity
+from device_agent.store.ledger import LedgerEntry, load_entries
+from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches, list_sketches
+from device_agent.store.server_state import StudyNotice, load_notice
+from device_agent.store.streams import StreamState, list_streams, load_stream
+from device_agent.windows import format_time
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan
 from shared.privacy import (
     Budget,
@@ -54,7 +40,7 @@ from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 class StatusReport:
     """Streams and outbox; ``sketches`` are those that wait or were set aside.
 
-    Where ``is_secret``, the number of records is shown nowhere.
+    If ``is_secret``, the number of records is shown nowhere.
     """
 
     identity: Identity
@@ -66,7 +52,7 @@ class StatusReport:
     notice: StudyNotice
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
-        """Return it as JSON values, without any sum; what depends on values only if asked for."""
+        """Return JSON values, without any sum; figures that depend on values only on request."""
         return {
             "device_id": self.identity.device.hex(),
             "study_id": self.identity.study.hex(),
@@ -94,8 +80,8 @@ class GroupSpent:
 class StreamBudget:
     """Exact bounds on what was spent on the records of one stream; a limit of None is none.
 
-    ``shared_with`` are the streams that may have released the same records, whose releases are
-    counted too: as STREAM, or as STREAM of STUDY.
+    ``shared_with`` names the streams that may have released the same records, as STREAM or as
+    STREAM of STUDY; their releases are counted too.
     """
 
     study: bytes
@@ -109,7 +95,7 @@ class StreamBudget:
     people: tuple[GroupSpent, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values; exact numbers are text."""
+        """Return JSON values; exact numbers are text."""
         return {
             "study": self.study.hex(),
             "stream": self.stream,
@@ -142,7 +128,7 @@ class BudgetReport:
     limits: Budget
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return JSON values."""
         return {
             "limits": {
                 "per_record": _show_limit(self.limits.per_record),
@@ -178,7 +164,7 @@ def report_status(settings: Settings) -> StatusReport:
 
 
 def report_budget(settings: Settings) -> BudgetReport:
-    """Report the ledger and what it amounts to; raises as :func:`report_status`."""
+    """Report the ledger and the losses that follow from it; raises as :func:`report_status`."""
     check_folder(settings.state_dir, create=False)
     with closing(open_database(settings.state_dir, settings.study)) as connection:
         entries = tuple(load_entries(connection))

@@ -1,7 +1,7 @@
-"""The daemon: all streams of all studies in one thread that owns the state, the network in others.
+"""The daemon: one thread owns the state of all studies; the others carry bytes.
 
-Reading, releasing and every decision happen in the main thread; the others carry bytes. Signals and
-answers reach the main thread as calls in one queue, which it also sleeps on.
+Reading, releasing and every decision happen in the main thread. Signals and answers reach it as
+calls in one queue, on which it also sleeps.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from device_agent.agent.asking import Asker
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
-from device_agent.agent.key_changer import KeyChanger
-from device_agent.agent.log import LOG, start_log
-from device_agent.agent.metrics import Metric, write_metrics
-from device_agent.agent.network import Call, Network
-from device_agent.agent.notify import Notifier
+from device_agent.agent.exchange.network import BackgroundNetwork, Call
+from device_agent.agent.exchange.study import Study
+from device_agent.agent.log import LOG, report_event, start_log
+from device_agent.agent.monitoring import Metric, Notifier, write_metrics
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.agent.sender import Sender
-from device_agent.agent.stream_worker import StreamWorker
+from device_agent.agent.reading.worker import StreamWorker
 from device_agent.server.certificates import make_context
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import check_folder, count_sketches, holding, purge_sent
+from device_agent.store.database import check_folder
+from device_agent.store.outbox import count_sketches
+from device_agent.store.repair import holding
 from shared.core.features import feature_table
-from shared.errors import ConfigError, SketchError, StoreError, TransportError
+from shared.errors import ConfigError, SketchError
 from shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
@@ -40,18 +38,18 @@ _PURGE_S = 3600.0
 
 
 class _OutOfTimeError(BaseException):
-    """Stopping took too long: what was being done is broken off, as by a crash."""
+    """Stopping took too long; the current step is broken off, as by a crash."""
 
 
 def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None:
-    """Read, release and send until a signal says to stop.
+    """Read, release and send until a signal stops the process.
 
-    SIGTERM and SIGINT end it within five seconds; SIGHUP reads the configurations again.
+    SIGTERM and SIGINT end it within five seconds; SIGHUP reloads the configurations.
 
     Parameters
     ----------
     loads
-        Each loads the settings of one study; called again at SIGHUP.
+        Load the settings of one study each; called again at SIGHUP.
 
     Raises
     ------
@@ -71,14 +69,16 @@ def run_daemon(loads: Sequence[Callable[[], Settings]], *, clock: Clock) -> None
         for folder in dict.fromkeys(settings.state_dir.resolve() for settings in every):
             for message in stack.enter_context(holding(folder)):
                 LOG.warning(message)
-        devices = [stack.enter_context(open_device(s, tell=clock)) for s in every]
+        devices = [stack.enter_context(open_device(s, report_clock=clock)) for s in every]
         for device in devices:
             _require_runnable(device)
         # To verify a plan takes large arrays, once.
         feature_table.cache_clear()
         give_back()
         calls: SimpleQueue[Call] = SimpleQueue()
-        studies = [_Study(d, load, clock, calls) for d, load in zip(devices, loads, strict=True)]
+        studies = [
+            _RunningStudy(d, load, clock, calls) for d, load in zip(devices, loads, strict=True)
+        ]
         daemon = _Daemon(studies, calls)
         with _listening(daemon):
             try:
@@ -139,58 +139,50 @@ def _listening(daemon: _Daemon) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _connection_of(device: Device) -> tuple[object, ...]:
-    """Return what another connection is needed for when it changes."""
-    return device.settings.server, device.settings.tls, device.key
-
-
 class _Daemon:
-    """Lets the studies take turns, and sleeps where none of them has anything to do."""
-
-    def __init__(self, studies: Sequence[_Study], calls: SimpleQueue[Call]) -> None:
+    def __init__(self, studies: Sequence[_RunningStudy], calls: SimpleQueue[Call]) -> None:
         self.calls = calls
         self.is_stopping = False
         self._studies = studies
         self._notifier = Notifier()
-        self._told_at = 0.0
+        self._fed_at = 0.0
 
     def run(self) -> None:
         for study in self._studies:
             study.start()
-        self._notifier.tell("READY=1")
+        self._notifier.notify("READY=1")
         try:
             while not self.is_stopping:
                 for study in self._studies:
                     study.step()
-                self._tell_watchdog()
+                self._feed_watchdog()
                 self._make_calls(self._find_pause())
         finally:
-            self._notifier.tell("STOPPING=1")
+            self._notifier.notify("STOPPING=1")
             for study in self._studies:
                 study.close()
         LOG.info("stopped; nothing is lost")
 
     def reload(self) -> None:
-        """Read the configurations again; a bad one changes nothing."""
-        self._notifier.tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notifier.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         for study in self._studies:
             study.reload()
-        self._notifier.tell("READY=1")
+        self._notifier.notify("READY=1")
 
     def _find_pause(self) -> float:
         pause = min(study.find_pause() for study in self._studies)
         if self._notifier.watchdog_s is not None:
-            pause = min(pause, self._notifier.watchdog_s / 2)
+            pause = min(pause, self._notifier.watchdog_s)
         return max(pause, 0.0)
 
-    def _tell_watchdog(self) -> None:
+    def _feed_watchdog(self) -> None:
         now = time.monotonic()
-        if self._notifier.watchdog_s is not None and now >= self._told_at:
-            self._notifier.tell("WATCHDOG=1")
-            self._told_at = now + self._notifier.watchdog_s / 2
+        if self._notifier.watchdog_s is not None and now >= self._fed_at:
+            self._notifier.notify("WATCHDOG=1")
+            self._fed_at = now + self._notifier.watchdog_s
 
     def _make_calls(self, pause: float) -> None:
-        """Make the calls that have come, waiting for the first one."""
+        """Make the pending calls, waiting for the first one."""
         try:
             self.calls.get(timeout=pause)() if pause else self.calls.get_nowait()()
             while True:
@@ -199,9 +191,7 @@ class _Daemon:
             pass
 
 
-class _Study:
-    """One study of the device: its streams, what is asked and what is sent."""
-
+class _RunningStudy(Study):
     def __init__(
         self,
         device: Device,
@@ -209,71 +199,50 @@ class _Study:
         clock: Clock,
         calls: SimpleQueue[Call],
     ) -> None:
-        self.calls = calls
-        self._device = device
+        super().__init__(
+            device,
+            clock=clock,
+            make_network=lambda connect: BackgroundNetwork(connect, calls),
+            report=report_event,
+            is_patient=True,
+        )
         self._load = load
-        self._clock = clock
-        self._timer = time.monotonic
-        self._network = self._connect()
-        self._asker = Asker(device, self._network, clock=clock, timer=self._timer)
-        self._sender = Sender(
-            device,
-            self._network,
-            clock=clock,
-            timer=self._timer,
-            on_suspended=self._stop_stream,
-            on_study=self._ask_soon,
-            agrees=self._agrees,
-            on_silence=self._doubt,
-        )
-        self._key_changer = KeyChanger(
-            device,
-            self._network,
-            clock=clock,
-            timer=self._timer,
-            on_settled=self._use,
-            on_silence=self._note_silence,
-        )
         self._workers = [self._make_worker(stream) for stream in device.settings.streams]
         self._metrics_at = self._purges_at = 0.0
 
     def start(self) -> None:
         LOG.info("started with %d stream(s)", len(self._workers))
-        if not self._asker.notice.may_release:
-            LOG.warning(self._asker.notice.describe())
+        self.poller.report_notice()
 
     def close(self) -> None:
-        """Save every open window, and say no more."""
-        self._network.close()
+        """Save every open window, and close the connection."""
+        super().close()
         for worker in self._workers:
             worker.close()
         self._write_metrics()
 
     def reload(self) -> None:
-        """Read the configuration again; a bad one changes nothing."""
+        """Reload the configuration; a bad one changes nothing."""
         try:
             settings = self._load()
             self._require_reloadable(settings)
         except SketchError as error:
             LOG.error("the configuration was not reloaded: %s", error)
         else:
-            self._use(replace(self._device, settings=settings))
+            self.use(replace(self.device, settings=settings))
             LOG.info("the configuration was reloaded")
 
     def step(self) -> None:
-        now = self._timer()
-        is_changing = self._key_changer.step()
+        """Let each part do what is due, without waiting for any answer."""
+        now = self.link.timer()
         if self._may_read:
             for worker in self._workers:
                 if worker.due_at <= now:
                     worker.turn()
-        if not is_changing and not self._asker.step() and self._asker.may_send:
-            self._sender.step()
-            self._asker.step()  # where the sender waits for an answer first
+        if not self.poll() and self.poller.may_send:
+            self.sender.step()
         if now >= self._purges_at:
-            with suppress(StoreError):  # on a full disk: later
-                # A clock that jumped forward must not take from a restored server what it needs.
-                purge_sent(self._device.connection, now=self._read_clocks().earliest)
+            self.purge()
             self._purges_at = now + _PURGE_S
         if now >= self._metrics_at:
             self._write_metrics()
@@ -281,16 +250,16 @@ class _Study:
 
     @property
     def _may_read(self) -> bool:
-        return self._asker.may_release and not self._key_changer.is_offering
+        return self.poller.may_release and not self.key_changer.is_offering
 
     def find_pause(self) -> float:
-        """Return for how many seconds nothing is due."""
+        """Return the seconds until something is due."""
         due = [worker.due_at for worker in self._workers] if self._may_read else []
-        pause = min([_LONGEST_SLEEP_S, *(at - self._timer() for at in due)])
-        return pause if self._network.is_busy else min(pause, 1.0)
+        pause = min([_LONGEST_SLEEP_S, *(at - self.link.timer() for at in due)])
+        return pause if self.link.network.is_busy else min(pause, 1.0)
 
     def _require_reloadable(self, settings: Settings) -> None:
-        old = self._device.settings
+        old = self.device.settings
         for name, value, now in (
             ("state_dir", settings.state_dir, old.state_dir),
             ("study", settings.study, old.study),
@@ -309,65 +278,43 @@ class _Study:
                 )
         make_context(settings.tls)
         require_server_allowed(settings)
-        require_plan_allowed(settings, self._device.plan)
-        require_suitable(settings, self._device.plan)
+        require_plan_allowed(settings, self.device.plan)
+        require_suitable(settings, self.device.plan)
 
-    def _use(self, device: Device) -> None:
-        old, self._device = self._device, device
-        settings = device.settings
-        start_log(settings.log.level, value_counts=settings.log.value_counts)
-        if _connection_of(device) != _connection_of(old):
-            self._key_changer.stop()
-            self._network.close()
-            self._network = self._connect()
-            self._asker = Asker(self._device, self._network, clock=self._clock, timer=self._timer)
-        self._asker.device = self._sender.device = self._device
-        self._key_changer.device = self._device
-        self._sender.network = self._key_changer.network = self._network
-        self._sender.hurry()
-        self._workers = self._replace_workers(settings)
+    def use(self, device: Device) -> None:
+        """Go on under other settings or another key; streams as they were keep their place."""
+        super().use(device)
+        log = device.settings.log
+        start_log(log.level, value_counts=log.value_counts)
+        self._workers = self._replace_workers(device.settings)
         self._metrics_at = 0.0
 
     def _replace_workers(self, settings: Settings) -> list[StreamWorker]:
-        """Keep the workers of streams that are as they were."""
         kept = {w.name: w for w in self._workers if w.settings in settings.streams}
         for worker in self._workers:
             if worker.name in kept:
-                worker.use(self._device)
+                worker.use(self.device)
             else:
                 worker.close()
         return [kept.get(stream.name) or self._make_worker(stream) for stream in settings.streams]
 
-    def _connect(self) -> Network:
-        return Network(lambda: self._device.connect(self._clock), self.calls)
-
     def _make_worker(self, stream: StreamSettings) -> StreamWorker:
         return StreamWorker(
-            self._device, stream, clocks=self._read_clocks, clock=self._clock, timer=self._timer
+            self.device,
+            stream,
+            clocks=self.read_clocks,
+            clock=self.link.clock,
+            timer=self.link.timer,
         )
 
-    def _read_clocks(self) -> Clocks:
-        return self._asker.server_clock.read(self._clock())
-
-    def _note_silence(self, error: TransportError) -> None:
-        self._asker.note_silence(error)
-
-    def _agrees(self) -> bool:
-        return self._asker.agrees()
-
-    def _doubt(self) -> None:
-        self._asker.doubt()
-
-    def _ask_soon(self) -> None:
-        self._asker.hurry()
-
-    def _stop_stream(self, name: str) -> None:
+    def stop_stream(self, name: str) -> None:
+        """Stop reading a stream that an answer has suspended."""
         for worker in self._workers:
             if worker.name == name:
                 worker.stop("is suspended")
 
     def _write_metrics(self) -> None:
-        path = self._device.settings.metrics.path
+        path = self.device.settings.metrics.path
         if path is None:
             return
         try:
@@ -376,47 +323,26 @@ class _Study:
             LOG.error("metrics: %s cannot be written (%s)", path, error.strerror)
 
     def _gather(self) -> Iterator[Metric]:
-        counts = count_sketches(self._device.connection)
+        counts = count_sketches(self.device.connection)
         for state in ("waiting", "sent", "shelved"):
-            yield Metric(
-                name=f"sketches_{state}",
-                kind="gauge",
-                help=f"Sketches that are {state}.",
-                samples=[(None, getattr(counts, state))],
-            )
-        yield Metric(
-            name="server_answered_timestamp_seconds",
-            kind="gauge",
-            help="When the server last said what it knows of this device; 0 for never.",
-            samples=[(None, self._asker.answered_at or 0.0)],
-        )
-        yield Metric(
-            name="study_open",
-            kind="gauge",
-            help="Whether the study is open, as far as is known; else nothing is released.",
-            samples=[(None, float(self._asker.notice.may_release))],
-        )
-        yield Metric(
-            name="stream_ok",
-            kind="gauge",
-            help="Whether the stream can be read.",
-            samples=[(w.name, float(w.problem is None)) for w in self._workers],
-        )
-        yield Metric(
-            name="windows_released_total",
-            kind="counter",
-            help="Windows released since the start.",
-            samples=[(w.name, w.n_released) for w in self._workers],
-        )
-        for name in self._list_counted():
-            yield Metric(
-                name=f"{name}_total",
-                kind="counter",
-                help=f"Records since the start: {name.replace('_', ' ')}.",
-                samples=[(w.name, getattr(w.total(), name)) for w in self._workers],
-            )
-
-    def _list_counted(self) -> tuple[str, ...]:
-        # The latter two depend on values, are exact, and the file is there to be sent on.
-        with_values = self._device.settings.metrics.value_counts
-        return ("records_read", *(("unsketchable", "out_of_bounds") if with_values else ()))
+            name, text = f"sketches_{state}", f"Sketches that are {state}."
+            yield Metric(name, "gauge", text, [(None, getattr(counts, state))])
+        text = "When the server last said what it knows of this device; 0 for never."
+        answered_at = self.poller.answered_at or 0.0
+        yield Metric("server_answered_timestamp_seconds", "gauge", text, [(None, answered_at)])
+        text = "Whether the study is open, as far as is known; else nothing is released."
+        is_open = float(self.poller.notice.may_release)
+        yield Metric("study_open", "gauge", text, [(None, is_open)])
+        samples = [(w.name, float(w.problem is None)) for w in self._workers]
+        yield Metric("stream_ok", "gauge", "Whether the stream can be read.", samples)
+        samples = [(w.name, w.n_released) for w in self._workers]
+        text = "Windows released since the start."
+        yield Metric("windows_released_total", "counter", text, samples)
+        counted = ["records_read"]
+        # The latter depend on values, are exact, and the file is there to be sent on.
+        if self.device.settings.metrics.value_counts:
+            counted += ["unsketchable", "out_of_bounds"]
+        for name in counted:
+            text = f"Records since the start: {name.replace('_', ' ')}."
+            samples = [(w.name, getattr(w.total(), name)) for w in self._workers]
+            yield Metric(f"{name}_total", "counter", text, samples)

@@ -1,4 +1,4 @@
-"""The `sfumato-agent` command: arguments in, exit status and text out; no decisions of its own."""
+"""The `sfumato-agent` command: arguments in, exit status and text out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: list[str]) -> SimpleNamespace | int:
-    """Return the options, or the exit status where there is nothing to run."""
     from device_agent.cli.arguments import UsageError, parse_arguments
 
     try:
@@ -67,7 +66,7 @@ def _parse(argv: list[str]) -> SimpleNamespace | int:
 
 
 def exit_status(error: SketchError) -> int:
-    """Return the exit status that stands for an error."""
+    """Return the exit status of an error."""
     from shared.errors import DiskError, PrivacyError, TransportError
 
     if isinstance(error, PrivacyError):
@@ -76,9 +75,9 @@ def exit_status(error: SketchError) -> int:
 
 
 def worst_status(errors: Iterable[SketchError]) -> int:
-    """Return the exit status of several errors; 0 of none.
+    """Return the exit status of several errors; 0 without any.
 
-    A forbidden release matters more than an unreadable file, and that more than what may pass.
+    A forbidden release counts more than an unreadable file, and that more than what may pass.
     """
     found = {exit_status(error) for error in errors}
     return next(s for s in (EXIT_BUDGET, EXIT_REFUSED, EXIT_WAITING, 0) if s in found | {0})

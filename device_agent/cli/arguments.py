@@ -1,4 +1,4 @@
-"""The command line's grammar and help."""
+"""Arguments and help of the command line."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     UsageError
         They are wrong.
     SystemExit
-        Help or version was asked for and has been printed.
+        Help or version was requested and has been printed.
     """
     options = create_parser().parse_args(arguments)
     if options.command == "init":

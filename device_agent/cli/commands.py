@@ -1,4 +1,4 @@
-"""The commands: each calls one use case and shows its report."""
+"""Commands: each calls one use case and shows its report."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 from device_agent.cli import EXIT_WAITING, worst_status
 from device_agent.settings.agent_settings import Settings, load_settings
 from shared.errors import ConfigError, SketchError
-
-if TYPE_CHECKING:
-    from shared.wire import EnrolmentCode
 
 
 def run(options: SimpleNamespace) -> int:
@@ -24,30 +20,24 @@ def run(options: SimpleNamespace) -> int:
         return _print_config(options) if options.print_config else _init(options)
     if options.command == "run":
         return _run(options)
-    settings = load_settings(options.config)
-    match options.command:
-        case "check":
-            return _check(settings)
-        case "once":
-            return _once(settings, options)
-        case "status":
-            return _status(settings, options)
-        case "export":
-            return _export(settings, options)
-        case "resume":
-            return _resume(settings, options)
-        case "rotate-key":
-            return _rotate_key(settings, options)
-        case "forget":
-            return _forget(settings, options)
-        case _:
-            return _budget(settings, options)
+    commands = {
+        "check": _check,
+        "once": _once,
+        "status": _status,
+        "budget": _budget,
+        "export": _export,
+        "resume": _resume,
+        "rotate-key": _rotate_key,
+        "forget": _forget,
+    }
+    return commands[options.command](load_settings(options.config), options)
 
 
 def _print_config(options: SimpleNamespace) -> int:
     from device_agent.cli.sample import fill_sample
+    from shared.wire import decode_enrolment_code
 
-    code = None if options.code is None else _read_code(_read_secret(options.code))
+    code = None if options.code is None else decode_enrolment_code(_read_secret(options.code))
     texts = {
         "server": code and code.server,
         "study": code and code.study.hex(),
@@ -64,13 +54,13 @@ def _init(options: SimpleNamespace) -> int:
     from device_agent.agent.policy import describe_budget, describe_policy
     from device_agent.settings.agent_settings import find_absent
     from shared.plan import make_statement
-    from shared.wire import is_enrolment_code
+    from shared.wire import decode_enrolment_code, is_enrolment_code
 
     token = _read_secret(options.code or options.token)
     if options.code is None and not is_enrolment_code(token):
         settings, written = load_settings(options.config), []
     else:
-        code = _read_code(token)
+        code = decode_enrolment_code(token)
         written = find_absent(options.config, ("server", "study"))
         settings, token = load_settings_with_code(options.config, code), code.token
     try:
@@ -98,13 +88,7 @@ def _read_secret(text: str) -> str:
     return sys.stdin.readline().strip() if text == "-" else text
 
 
-def _read_code(text: str) -> EnrolmentCode:
-    from shared.wire import decode_enrolment_code
-
-    return decode_enrolment_code(text)
-
-
-def _check(settings: Settings) -> int:
+def _check(settings: Settings, _: SimpleNamespace) -> int:
     from device_agent.agent.check import check_device
 
     errors = []
@@ -116,7 +100,7 @@ def _check(settings: Settings) -> int:
             continue
         # Values are for whoever sits here; a file or pipe may be kept or sent on.
         is_seen_here = sys.stdout.isatty()
-        if is_seen_here or not finding.tells_values:
+        if is_seen_here or not finding.depends_on_values:
             print(f"ok    {finding.text}")
         if is_seen_here:
             for i, record in enumerate(finding.values, start=1):
@@ -131,12 +115,13 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
     report = run_once(
         settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
     )
-    if options.json:
-        _print_json(report.to_json(value_counts=options.value_counts))
-    else:
-        # For whoever sits here; a file or pipe may be kept or sent on.
-        shown = options.value_counts or sys.stdout.isatty()
-        print(show_once(report, settings.limits, value_counts=shown))
+    # A terminal shows values to whoever sits here; a file or pipe may be kept or sent on.
+    shown = options.value_counts or sys.stdout.isatty()
+    print(
+        json.dumps(report.to_json(value_counts=options.value_counts))
+        if options.json
+        else show_once(report, settings.limits, value_counts=shown)
+    )
     for error in report.errors:
         print(f"sfumato-agent: error: {error}", file=sys.stderr)
     if report.errors:
@@ -179,14 +164,11 @@ def _resume(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.rotation import rotate_key
+    from device_agent.agent.exchange.rotation import rotate_key
     from device_agent.cli.tables import show_rotation
 
     report = rotate_key(settings, clock=time.time)
-    if options.json:
-        _print_json(report.to_json())
-    else:
-        print(show_rotation(report))
+    print(json.dumps(report.to_json()) if options.json else show_rotation(report))
     return 0
 
 
@@ -209,10 +191,8 @@ def _status(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.cli.tables import show_status
 
     report = report_status(settings)
-    if options.json:
-        _print_json(report.to_json(value_counts=options.value_counts))
-    else:
-        print(show_status(report))
+    document = report.to_json(value_counts=options.value_counts)
+    print(json.dumps(document) if options.json else show_status(report))
     return 0
 
 
@@ -221,12 +201,5 @@ def _budget(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.cli.tables import show_budget
 
     report = report_budget(settings)
-    if options.json:
-        _print_json(report.to_json())
-    else:
-        print(show_budget(report))
+    print(json.dumps(report.to_json()) if options.json else show_budget(report))
     return 0
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document))

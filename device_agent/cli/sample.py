@@ -68,11 +68,11 @@ def fill_sample(
     Parameters
     ----------
     texts
-        Of ``server``, ``study``, ``path`` (a CSV file) and ``timestamp``, those that are known.
+        Known values of ``server``, ``study``, ``path`` (a CSV file) and ``timestamp``.
     labels
         The device's labels.
     columns
-        For dimensions, the column where its name differs.
+        By dimension, the column whose name differs.
     """
     values = {key: quote(text) for key, text in texts.items() if text is not None}
     if labels:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from device_agent.agent.clocks import format_time
 from device_agent.agent.policy import describe_budget
+from device_agent.windows import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from device_agent.agent.exchange.rotation import RotationReport
     from device_agent.agent.maintenance import ExportReport, ForgetReport
     from device_agent.agent.once import OnceReport
-    from device_agent.agent.reading import StreamSummary
+    from device_agent.agent.reading.windows import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
-    from device_agent.agent.rotation import RotationReport
     from shared.privacy import Budget, PrivacyLoss
 
 
@@ -28,7 +28,7 @@ _KEY_CHANGE = (
 
 
 def show_once(report: OnceReport, budget: Budget, *, value_counts: bool) -> str:
-    """Write what one run did; what depends on values only if asked for."""
+    """Write the report of one pass; figures that depend on values only on request."""
     lines = [
         f"stream {stream.name}: {_counts(stream, value_counts)}; "
         f"{stream.released} sketch(es) released"
@@ -61,7 +61,7 @@ def _counts(stream: StreamSummary, value_counts: bool) -> str:
 
 
 def show_status(report: StatusReport) -> str:
-    """Write how streams and outbox stand."""
+    """Write the state of streams and outbox."""
     document = report.to_json(value_counts=False)
     streams = [
         (
@@ -115,7 +115,7 @@ def show_status(report: StatusReport) -> str:
 
 
 def show_budget(report: BudgetReport) -> str:
-    """Write the ledger and what it amounts to."""
+    """Write the ledger and its losses."""
     studies = {stream.study for stream in report.streams}
     streams = [
         (
@@ -165,7 +165,7 @@ def show_budget(report: BudgetReport) -> str:
 
 
 def show_rotation(report: RotationReport) -> str:
-    """Write which key a device has now, and what its owner does next."""
+    """Write the device's key, and the owner's next step."""
     device, old = report.device.hex(), report.old_key_id.hex()
     begun = " (the change was begun before)" if report.was_begun else ""
     lines = [
@@ -233,7 +233,6 @@ def _sequences(last: int, count: int) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Write aligned columns; nothing at all when there are no rows."""
     if not rows:
         return []
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]

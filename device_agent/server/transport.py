@@ -144,8 +144,8 @@ class ServerClient:
         answer = self._request("POST", "/v1/enrolments", json=to_document(body))
         return ANSWERS.read(EnrolmentBody, answer.content).device_id
 
-    def ask_device(self) -> DeviceAnswer:
-        """Request the server's knowledge of this device.
+    def fetch_device(self) -> DeviceAnswer:
+        """Fetch the server's knowledge of this device.
 
         A device whose clock is wrong must still learn whether the server is ahead, so a signature
         refused for its time is made once more with the server's.
@@ -166,7 +166,7 @@ class ServerClient:
             response = self._send_signed("GET", _DEVICE_PATH)
         return read_device(_require_success(response).content, device=self._device)
 
-    def ask_study(self, study: bytes, etag: str) -> StudyAnswer | None:
+    def fetch_study(self, study: bytes, etag: str) -> StudyAnswer | None:
         """Request a study's life cycle; None if it is as it was under ``etag``.
 
         Raises
@@ -185,7 +185,7 @@ class ServerClient:
         return read_study(content, etag=response.headers.get("ETag", ""))
 
     def change_key(self, offer: KeyOffer) -> None:
-        """Give the device another key; the same again is harmless. Raises as :meth:`ask_study`."""
+        """Give the device another key; repeating is harmless. Raises as :meth:`fetch_study`."""
         body = RotationRequest(
             public_key=offer.public_key.hex(),
             last_sequences=dict(offer.last_sequences),
@@ -200,7 +200,7 @@ class ServerClient:
             raise ANSWERS.refuse("device_id")
 
     def put_heartbeat(self, heartbeat: HeartbeatRequest) -> None:
-        """Send a heartbeat; raises as :meth:`ask_study`."""
+        """Send a heartbeat; raises as :meth:`fetch_study`."""
         self._send_body("PUT", f"{_DEVICE_PATH}/heartbeat", heartbeat)
 
     def put_sketch(self, *, study: bytes, sketch_id: bytes, message: bytes) -> UploadOutcome:

@@ -1,4 +1,4 @@
-"""The SQLite file: who may read it, what survives a power cut, what is overwritten."""
+"""The SQLite file: its permissions, its durability, its overwriting of erased rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ _PRAGMAS = (
 
 
 class Connection(sqlite3.Connection):
-    """A connection that works for one study of a folder, and knows its journal and ledger.
-
-    See ``device_agent.store.journal`` and ``device_agent.store.ledger``.
-    """
+    """Connection that works for one study of a folder, with the folder's journal and ledger."""
 
     study: bytes = b""
     """The study that identity, streams, positions and sketches belong to; all share the ledger."""
@@ -42,14 +39,19 @@ class Connection(sqlite3.Connection):
     journal: Journal | None = None
     ledger: LedgerSums | None = None
 
+    def close(self) -> None:
+        """Close the connection; the journal of a folder goes with the last of its connections."""
+        self.journal = None
+        super().close()
+
 
 def check_folder(folder: Path, *, create: bool) -> None:
-    """Make sure that the state's folder exists and is closed to others.
+    """Check that the state's folder exists and is closed to others.
 
     Raises
     ------
     ConfigError
-        It is not there, cannot be made, or others may enter it.
+        It is missing, cannot be made, or others may enter it.
     """
     try:
         if create:
@@ -74,7 +76,7 @@ def check_folder(folder: Path, *, create: bool) -> None:
 
 
 def create_database(folder: Path, study: bytes = b"") -> Connection:
-    """Open the database of a folder for a study, making it first where there is none."""
+    """Open the database of a folder for a study; make it first if it is missing."""
     path = folder / DATABASE_NAME
     try:
         # Made by us, for SQLite would give it the mode that the umask leaves.
@@ -112,9 +114,9 @@ def open_database(folder: Path, study: bytes = b"") -> Connection:
     Raises
     ------
     ConfigError
-        There is none.
+        The folder has none.
     StoreError
-        It is damaged, of a later version, or of something else.
+        The database is damaged, of a later version, or of another program.
     """
     path = folder / DATABASE_NAME
     if not path.exists() or not path.stat().st_size:
@@ -130,7 +132,7 @@ def open_database(folder: Path, study: bytes = b"") -> Connection:
 
 @contextmanager
 def passing_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run one transaction that a power cut may undo; the next of the others makes it last too."""
+    """Run one transaction that a power cut may undo; the next full transaction makes it durable."""
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
         with transaction(connection):
@@ -146,8 +148,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     Raises
     ------
     StoreError
-        SQLite refused, for instance because the disk is full, or the journal is behind and cannot
-        be written; nothing was changed.
+        SQLite refused, for instance because the disk is full, or the journal cannot be written;
+        nothing was changed.
     """
     catch_up(connection)
     with translating(_folder_of(connection)):
@@ -165,19 +167,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def note_later(connection: sqlite3.Connection) -> None:
-    """Mark the journal as behind: the open transaction changes what it must hold."""
+    """Mark the journal as behind, because the open transaction changes what it must hold."""
     if isinstance(connection, Connection) and connection.journal is not None:
         connection.journal.is_behind = True
 
 
 def catch_up(connection: sqlite3.Connection) -> None:
-    """Bring the journal up to the database, if it may be behind.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written.
-    """
+    """Bring the journal up to the database; raises ``StoreError`` if it cannot be written."""
     journal = connection.journal if isinstance(connection, Connection) else None
     if journal is not None and journal.is_behind:
         with translating(_folder_of(connection)):
@@ -201,17 +197,17 @@ def find_near(
 
 
 def truncate_log(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the database and empty it, so that no erased sum stays.
+    """Checkpoint the write-ahead log and empty it, so that no erased sum stays.
 
-    What was committed stays so where this fails, as on a full disk; it is done again behind the
-    next transaction that changes a sum, and at the next start.
+    A failure, as on a full disk, loses no commit; it is repeated after the next transaction that
+    changes a sum, and at the next start.
     """
     with translating(), suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def connect(path: Path) -> Connection:
-    """Open an SQLite file as all of the agent's are opened."""
+    """Open an SQLite file with the agent's settings."""
     with translating(path.parent):
         connection = sqlite3.connect(path, isolation_level=None, factory=Connection)
         connection.folder = path.parent
@@ -238,7 +234,7 @@ def _folder_of(connection: sqlite3.Connection) -> Path | None:
 
 @contextmanager
 def translating(folder: Path | None = None) -> Iterator[None]:
-    """Turn what SQLite raises into a ``StoreError``, a ``DiskError`` where it may pass."""
+    """Translate SQLite's errors into ``StoreError``, or ``DiskError`` if they may pass."""
     try:
         yield
     except sqlite3.Error as error:
@@ -257,7 +253,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def require_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is not an agent's, or of another version, with a ``StoreError``."""
+    """Refuse a file of another program or version, with a ``StoreError``."""
     if _pragma(connection, "application_id") != schema.APPLICATION_ID:
         raise StoreError(
             "is not the state of an agent", field=str(path), fix="name another state_dir"

@@ -1,7 +1,7 @@
-"""The secret under which digests of raw records are kept, in a file of mode 0600.
+"""Secret of the digests of raw records, in a file of mode 0600.
 
-Without it nobody who finds a position can try out which records it was made from. So it goes when
-the device is forgotten; what was noted under it can then be checked by nobody.
+Without it nobody who finds a position can try out which records it was made from. It is erased when
+the device is forgotten, and then nobody can check a digest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from device_agent.store.places import sync_folder
+from device_agent.store.disk import replace_file
 from shared.errors import ConfigError, StoreError
 
 DIGEST_KEY_NAME = "digest.key"
@@ -19,10 +19,10 @@ _KEY_BYTES = 32
 
 
 def load_digest_key(folder: Path) -> bytes:
-    """Return the secret of a study's folder, 32 bytes; made where there is none.
+    """Return the secret of a study's folder, 32 bytes; make it if it is missing.
 
-    One that is damaged is made anew: files are known by their identity then, and no digest under
-    the old one is believed.
+    A damaged one is made anew: files are known by their identity then, and no old digest is
+    believed.
 
     Raises
     ------
@@ -61,17 +61,9 @@ def _read(path: Path) -> bytes | None:
 
 def _create(path: Path) -> bytes:
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, secrets.token_bytes(_KEY_BYTES))
-        os.fsync(file)
-    finally:
-        os.close(file)
     # Where two make it at the same moment the last one stays: digests under the other are believed
     # by nobody, which harms nothing.
-    os.replace(part, path)
-    sync_folder(path.parent)
+    replace_file(path, secrets.token_bytes(_KEY_BYTES), part=f"{os.getpid()}.part")
     found = _read(path)
     assert found is not None
     return found

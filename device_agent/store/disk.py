@@ -1,10 +1,12 @@
-"""Errors of a disk that is full, or cannot be written now: they may pass, and nothing is lost."""
+"""Files of the state: written whole, with errors that say whether they may pass."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from shared.errors import DiskError, StoreError
@@ -25,19 +27,19 @@ _LEAST_FREE = 1 << 16
 def describe_failure(
     error: OSError | sqlite3.Error, *, folder: Path | None, field: str, fix: str
 ) -> StoreError:
-    """Return the error that stands for a file that could not be read or written.
+    """Return the error for a file that could not be read or written.
 
     Parameters
     ----------
     folder
-        The folder of the file, to look how much space there is; None if it is not known.
+        The folder of the file, whose free space is looked up; None if it is not known.
     field, fix
-        The name of the file, and what helps where the disk is not at fault.
+        The name of the file, and the fix if the disk is not at fault.
 
     Returns
     -------
     StoreError
-        A ``DiskError`` where the same may succeed later, as soon as there is space.
+        A ``DiskError`` if the same may succeed later.
     """
     text = error.strerror if isinstance(error, OSError) else str(error)
     if not _may_pass(error):
@@ -69,3 +71,47 @@ def _is_full(error: OSError | sqlite3.Error, folder: Path | None) -> bool:
     except OSError:
         return False
     return found is not None and found.f_bavail * found.f_frsize < _LEAST_FREE
+
+
+@contextmanager
+def naming_file(
+    path: Path, *, fix: str = "make its folder writable for this user"
+) -> Iterator[None]:
+    """Translate system errors about a file of the state into ``StoreError``."""
+    try:
+        yield
+    except OSError as error:
+        raise describe_failure(error, folder=path.parent, field=str(path), fix=fix) from error
+
+
+def replace_file(path: Path, data: bytes, *, part: str = "part") -> None:
+    """Replace a file by one of mode 0600; it is on the disk, whole, when this returns.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; the old file is unchanged.
+    """
+    written = path.with_name(f"{path.name}.{part}")
+    file = os.open(written, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    except OSError:
+        written.unlink()
+        raise
+    finally:
+        os.close(file)
+    os.replace(written, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of a folder's files are on the disk."""
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

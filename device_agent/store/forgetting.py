@@ -1,4 +1,4 @@
-"""Forgetting a device: everything goes but what it has spent, and how far it has read."""
+"""Forget a device: erase all but its spending and its positions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from device_agent.store.places import PLACES_NAME
 def erase_device(connection: Connection) -> None:
     """Erase identity, sums and sketches in one study; ledger and positions stay.
 
-    The positions keep a device that enrols here again from sketching the same records again, and
-    the ledger keeps what they have cost.
+    The positions keep a device that enrols here again from sketching the same records, and the
+    ledger keeps what they have cost.
     """
     with transaction(connection):
         for table in (
@@ -38,7 +38,7 @@ def erase_device(connection: Connection) -> None:
 
 
 def is_forgotten(connection: sqlite3.Connection) -> bool:
-    """Return whether a device of this study was forgotten, whose ledger is still here."""
+    """Return whether a device of this study was forgotten and its ledger is still here."""
     row = connection.execute(
         "SELECT 1 FROM meta WHERE study = ? AND key = ?", (study_of(connection), FORGOTTEN)
     ).fetchone()
@@ -46,11 +46,7 @@ def is_forgotten(connection: sqlite3.Connection) -> bool:
 
 
 def erase_key(folder: Path) -> None:
-    """Overwrite the key and remove it; on flash memory the old cells may outlive it.
-
-    So it is with a key that was to follow it, with one that was being written at a crash, and with
-    the secret of the digests.
-    """
+    """Overwrite and remove every key and the digest secret; flash memory may keep old cells."""
     for name in (KEY_NAME, DIGEST_KEY_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)
@@ -59,7 +55,7 @@ def erase_key(folder: Path) -> None:
 
 
 def erase_database(folder: Path) -> None:
-    """Overwrite database and journal and remove them, ledger and all, also what was set aside."""
+    """Overwrite and remove database, journal and ledger, and copies that were set aside."""
     for name in (DATABASE_NAME, JOURNAL_NAME, PLACES_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)

@@ -1,4 +1,4 @@
-"""Which device and study a state folder belongs to."""
+"""Identity of a state folder: its device, its studies and its keys."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from device_agent.store.database import note_later, transaction
 from device_agent.store.ledger import study_of
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 from shared.errors import ConfigError
 
 _HOLDER = "holder"
@@ -22,7 +23,7 @@ FORGOTTEN = "forgotten"
 
 @dataclass(frozen=True, kw_only=True)
 class RetiredKey:
-    """A key that was replaced: its public half, and the last sketch of each stream it signed."""
+    """A replaced key: its public half, and the last sketch of each stream that it signed."""
 
     public: bytes
     last_sequences: Mapping[str, int]
@@ -30,18 +31,18 @@ class RetiredKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyState:
-    """Which key a device signs with.
+    """Keys that a device signs with.
 
     Parameters
     ----------
     present
-        Its public half, 32 bytes.
+        Public half of the key in use, 32 bytes.
     following
-        That of the key which the server is asked to take in its place; None if it is not.
+        Public half of the key that the server is asked to take in its place; None without a change.
     retired
-        Those that it has replaced and still keeps, the latest last.
+        Replaced keys that are still kept, the latest last.
     n_changes
-        Grows whenever this is written, so that a database which has lost a change is known.
+        Grows with every write, so that a database which has lost a change is detected.
     """
 
     present: bytes
@@ -50,14 +51,14 @@ class KeyState:
     n_changes: int = 0
 
     def to_text(self) -> str:
-        """Return it in the form that is stored."""
+        """Return the stored form."""
         following = None if self.following is None else self.following.hex()
         retired = [[key.public.hex(), dict(key.last_sequences)] for key in self.retired]
         return json.dumps([self.n_changes, self.present.hex(), following, retired], sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> KeyState:
-        """Read what :meth:`to_text` has written."""
+        """Read the stored form."""
         n_changes, present, following, retired = json.loads(text)
         return cls(
             present=bytes.fromhex(present),
@@ -83,9 +84,9 @@ class Identity:
     labels
         The device's labels.
     generation
-        Which life of the server's database knows this device; it changes when a backup is restored.
+        Generation of the server's database; it changes when a backup is restored.
     keys
-        Which keys it signs with; its identity stays that of the first.
+        The device's keys; its identity stays that of the first.
     """
 
     study: bytes
@@ -115,13 +116,7 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
 
 
 def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
-    """Load the identity of a device that has enrolled.
-
-    Raises
-    ------
-    ConfigError
-        It never has, or in other studies only.
-    """
+    """Load the identity, or refuse with a ``ConfigError`` if the device has not enrolled."""
     identity = load_identity(connection)
     if identity is None:
         others = [study.hex() for study in list_studies(connection)]
@@ -135,15 +130,13 @@ def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
 
 
 def load_holder(connection: sqlite3.Connection) -> bytes:
-    """Return what names this state in an owner's ledger, 16 random bytes; made at the first call.
+    """Return this state's name in an owner's ledger, 16 random bytes; made at the first call.
 
     It belongs to no study and outlives all of them, as the ledger does.
     """
-    found = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", _HOLDER)
-    ).fetchone()
+    found = _load_meta(connection, b"", _HOLDER)
     if found is not None:
-        return bytes(found["value"])
+        return bytes(found)
     holder = os.urandom(_HOLDER_BYTES)
     with transaction(connection):
         note_later(connection)
@@ -152,15 +145,13 @@ def load_holder(connection: sqlite3.Connection) -> bytes:
 
 
 def load_ledger_id(connection: sqlite3.Connection, path: Path) -> bytes | None:
-    """Return the identity of the owner's ledger at a path; None before it was used first."""
-    row = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = ?", (b"", f"ledger {path}")
-    ).fetchone()
-    return None if row is None else bytes(row["value"])
+    """Return the identity of the owner's ledger at a path; None before its first use."""
+    found = _load_meta(connection, b"", f"ledger {path}")
+    return None if found is None else bytes(found)
 
 
 def save_ledger_id(connection: sqlite3.Connection, path: Path, identity: bytes) -> None:
-    """Note which ledger is at a path, so that one that is made anew is not taken for it."""
+    """Note the ledger at a path, so that a new file in its place is detected."""
     with transaction(connection):
         note_later(connection)
         write_meta(connection, b"", [(f"ledger {path}", identity)])
@@ -190,11 +181,8 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
 
 
 def load_generation(connection: sqlite3.Connection) -> str:
-    """Load the server's generation, as it was noted last."""
-    row = connection.execute(
-        "SELECT value FROM meta WHERE study = ? AND key = 'generation'", (study_of(connection),)
-    ).fetchone()
-    return str(row["value"])
+    """Load the last noted generation of the server."""
+    return str(_load_meta(connection, study_of(connection), "generation"))
 
 
 def save_generation(connection: sqlite3.Connection, generation: str) -> None:
@@ -204,7 +192,7 @@ def save_generation(connection: sqlite3.Connection, generation: str) -> None:
 
 
 def save_keys(connection: sqlite3.Connection, keys: KeyState) -> KeyState:
-    """Save which keys the device signs with, and return it as it is now."""
+    """Save the device's keys, and return them with their new number of changes."""
     keys = replace(keys, n_changes=keys.n_changes + 1)
     with transaction(connection):
         note_later(connection)
@@ -221,3 +209,10 @@ def write_meta(
         " ON CONFLICT (study, key) DO UPDATE SET value = excluded.value, seal = excluded.seal",
         [(study, key, value, compute_seal(study, key, value)) for key, value in rows],
     )
+
+
+def _load_meta(connection: sqlite3.Connection, study: bytes, key: str) -> Any:
+    row = connection.execute(
+        "SELECT value FROM meta WHERE study = ? AND key = ?", (study, key)
+    ).fetchone()
+    return None if row is None else row["value"]

@@ -1,15 +1,15 @@
-"""The journal: what was released, a second time, in a plain file beside the database.
+"""The journal: a second record of every release, in a plain file beside the database.
 
-The database alone could not tell that it has lost something: SQLite drops a damaged tail of its
-log without a word, and a page that cannot be read takes the ledger with it. So whatever may leave
-the device is noted here too, after it was committed and before a byte of it is sent::
+The database alone cannot show that it has lost something: SQLite drops a damaged tail of its log
+without a word, and an unreadable page takes the ledger with it. So whatever may leave the device is
+noted here too, after its commit and before a byte of it is sent::
 
     commit in SQLite  ->  one line here, on the disk  ->  the sketch may be sent
 
-Therefore the ledger holds all that the journal holds, or it has lost something; and from a journal
-without a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one
-before and this JSON. No sum stands in it, no value of a record, no number that is secret, and no
-history of how far sources were read (see ``device_agent.store.places``).
+Therefore a ledger that lacks what the journal holds has lost something, and from a journal without
+a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one before and
+this JSON. No sum stands in it, no value of a record, no number that is secret, and no history of
+how far sources were read (see ``device_agent.store.places``).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file, sync_folder
 from device_agent.store.places import (
     Places,
     collect_places,
     read_places,
-    sync_folder,
     write_places,
 )
 from shared.errors import StoreError
@@ -61,16 +61,15 @@ class Noted:
     meta
         The identity in each study, or that it was forgotten there.
     n_releases
-        How many releases, of all streams.
+        Number of releases, of all streams.
     streams
-        By study and name: where the stream stood behind its last release, and whether it is
-        suspended.
+        By study and name: the stream's state after its last release.
     origins
-        Where the records of which stream come from, oldest first.
+        Origins of each stream's records, oldest first.
     damage
-        Why a line cannot be read; None if there is no such line.
+        Description of the first line that cannot be read; None without one.
     is_torn
-        Whether it can only be the last line that cannot be read, as a power cut leaves it.
+        Whether only the last line is damaged, as a power cut leaves it.
     n_bytes, digest
         Length and digest of the lines that can be read.
     path
@@ -93,14 +92,14 @@ class Noted:
         return not self.n_bytes
 
     def apply(self, entry: dict[str, Any]) -> None:
-        """Add what one line says."""
+        """Add the content of one line."""
         self.meta = entry.get("meta", self.meta)
         self.n_releases += len(entry["releases"])
         self.streams.update({(row["study"], row["name"]): row for row in entry["streams"]})
         self.origins += entry["origins"]
 
     def iterate_releases(self) -> Iterator[dict[str, Any]]:
-        """Read again what was released, oldest first: after years it is more than memory holds.
+        """Read the releases again, oldest first: after years they do not fit in memory.
 
         Raises
         ------
@@ -110,28 +109,27 @@ class Noted:
         if self.path is None:
             return
         n_left = self.n_bytes
-        try:
-            with self.path.open("rb") as file:
-                for line in file:
-                    n_left -= len(line)
-                    if n_left < 0:
-                        return
-                    yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
-        except OSError as error:
-            raise _refuse(self.path.parent, error) from error
+        with _naming(self.path.parent), self.path.open("rb") as file:
+            for line in file:
+                n_left -= len(line)
+                if n_left < 0:
+                    return
+                yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
 
 
 def read_journal(folder: Path) -> Noted:
-    """Read the journal of a folder up to the first line that cannot be read.
+    """Read the journal of a folder up to the first damaged line.
 
     Raises
     ------
     StoreError
-        The file is there and cannot be opened.
+        The file exists and cannot be opened.
     """
     path = folder / JOURNAL_NAME
     noted = Noted(path=path)
-    try:
+    with _naming(folder):
+        if not path.exists():
+            return Noted()
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -143,15 +141,11 @@ def read_journal(folder: Path) -> Noted:
                     break
                 noted.digest = digest
                 noted.n_bytes += len(line)
-    except FileNotFoundError:
-        return Noted()
-    except OSError as error:
-        raise _refuse(folder, error) from error
     return noted
 
 
 class Journal:
-    """The journal of a folder, to be appended to by whoever holds the folder's lock."""
+    """The journal of a folder; only the holder of the folder's lock appends to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -162,12 +156,12 @@ class Journal:
         """True if the database may hold what is not noted yet."""
 
     def catch_up(self, connection: sqlite3.Connection) -> None:
-        """Note what the database holds beyond the journal, and wait until it is on the disk.
+        """Append what the database holds beyond the journal, and wait until it is on the disk.
 
         Raises
         ------
         StoreError
-            It cannot be written; the journal is as it was, and ``is_behind`` stays.
+            It cannot be written; the journal is unchanged and stays behind.
         """
         noted = self._load()
         entry = _collect(connection, noted, n_known=noted.n_releases)
@@ -177,21 +171,19 @@ class Journal:
         self.is_behind = False
 
     def rewrite_places(self, connection: sqlite3.Connection) -> None:
-        """Write the places of every stream as the database holds them now."""
+        """Write the database's places of every stream."""
         n_releases = int(connection.execute("SELECT COUNT(*) FROM events").fetchone()[0])
         self._places = collect_places(connection, n_releases)
-        try:
+        with _naming(self._folder):
             write_places(self._folder, self._places)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
 
     def rewrite(self, connection: sqlite3.Connection) -> None:
-        """Note all that the database holds in a new file that takes the place of the old one."""
+        """Replace the journal by one that is made from the database."""
         noted = Noted()
         self.rewrite_places(connection)
         entry = _collect(connection, noted, n_known=0)
         part = self._folder / f"{JOURNAL_NAME}.part"
-        try:
+        with _naming(self._folder):
             part.unlink(missing_ok=True)
             if entry is not None:
                 _write(part, 0, _encode(noted, entry))
@@ -199,8 +191,6 @@ class Journal:
             else:
                 self._path.unlink(missing_ok=True)
             sync_folder(self._folder)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
         self._noted = None
         self.is_behind = False
 
@@ -215,40 +205,35 @@ class Journal:
                 )
             if noted.is_torn:
                 # Half a line that a power cut left: what it was to say is in the database.
-                try:
+                with _naming(self._folder):
                     os.truncate(self._path, noted.n_bytes)
-                except OSError as error:
-                    raise _refuse(self._folder, error) from error
             self._noted = noted
         return self._noted
 
     def _note_places(
         self, connection: sqlite3.Connection, noted: Noted, releases: list[dict[str, Any]]
     ) -> None:
-        """Note how far the released streams have read: before the releases, so never behind."""
+        """Note the released streams' places before the releases, so that they are never behind."""
         if not releases:
             return
-        try:
-            if self._places is None:
-                self._places = read_places(self._folder)
-            if self._places is None or self._places.n_releases < noted.n_releases:
-                self._places = collect_places(connection, 0)
-            self._places.take(connection, {(row["study"], row["stream"]) for row in releases})
-            self._places.n_releases = noted.n_releases + len(releases)
-            write_places(self._folder, self._places)
-        except OSError as error:
-            self._places = None
-            raise _refuse(self._folder, error) from error
+        # Where writing fails they are read anew.
+        places, self._places = self._places, None
+        with _naming(self._folder):
+            places = places or read_places(self._folder)
+            if places is None or places.n_releases < noted.n_releases:
+                places = collect_places(connection, 0)
+            places.take(connection, {(row["study"], row["stream"]) for row in releases})
+            places.n_releases = noted.n_releases + len(releases)
+            write_places(self._folder, places)
+        self._places = places
 
     def _append(self, noted: Noted, entry: dict[str, Any]) -> None:
         is_new = not self._path.exists()
         line = _encode(noted, entry)
-        try:
+        with _naming(self._folder):
             _write(self._path, noted.n_bytes, line)
             if is_new:
                 sync_folder(self._folder)
-        except OSError as error:
-            raise _refuse(self._folder, error) from error
         noted.digest = line[:_DIGEST_CHARACTERS].decode()
         noted.n_bytes += len(line)
         noted.apply(entry)
@@ -267,14 +252,14 @@ def open_journal(folder: Path) -> Journal:
 
 
 def describe_release(row: sqlite3.Row) -> dict[str, Any]:
-    """Return what the journal says of a release: its cost, its sketch, and its bytes' digest."""
+    """Return the journal's entry of a release: its cost, its sketch, and its bytes' digest."""
     found = {key: row[key] for key in row.keys() if key not in ("id", "message")}  # noqa: SIM118
     digest = None if row["message"] is None else hashlib.sha256(row["message"]).hexdigest()
     return {key: _plain(value) for key, value in found.items()} | {"digest": digest}
 
 
 def iterate_releases(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """Yield what the journal should say of each release of a database, oldest first."""
+    """Yield the journal's entry of each release of a database, oldest first."""
     for row in connection.execute(_RELEASES, (0,)):
         yield describe_release(row)
 
@@ -316,7 +301,7 @@ def _collect(
 
 
 def list_origins(connection: sqlite3.Connection, n_known: int = 0) -> list[list[str]]:
-    """Return where records come from, as the journal notes it, behind the first few."""
+    """Return the origins in the journal's form, after the first few."""
     rows = connection.execute(_ORIGINS, (n_known,))
     return [[_plain(value) for value in row] for row in rows]
 
@@ -339,7 +324,7 @@ def _chain(before: str, text: str) -> str:
 
 
 def _write(path: Path, offset: int, line: bytes) -> None:
-    """Write a line at the end of what can be read, and leave nothing of it where that fails."""
+    """Write a line after the readable ones; leave nothing of it if that fails."""
     file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(file, offset)
@@ -364,10 +349,6 @@ def _tagged(value: bytes | str) -> str:
     return f"hex:{value.hex()}" if isinstance(value, bytes) else f"text:{value}"
 
 
-def _refuse(folder: Path, error: OSError) -> StoreError:
-    return describe_failure(
-        error,
-        folder=folder,
-        field=str(folder / JOURNAL_NAME),
-        fix="make it writable for this user; nothing is sent that is not noted there",
-    )
+def _naming(folder: Path) -> AbstractContextManager[None]:
+    fix = "make it writable for this user; nothing is sent that is not noted there"
+    return naming_file(folder / JOURNAL_NAME, fix=fix)

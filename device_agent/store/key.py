@@ -11,8 +11,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from device_agent.store.disk import describe_failure
-from device_agent.store.places import sync_folder
+from device_agent.store.disk import naming_file, replace_file, sync_folder
 from shared.errors import ConfigError
 
 KEY_NAME = "device.key"
@@ -53,7 +52,7 @@ def key_id_of(public_key: bytes) -> bytes:
 
 
 def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
-    """Load a key of a folder; None if there is none.
+    """Load a key of a folder; None if it is missing.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def load_key(folder: Path, name: str = KEY_NAME) -> DeviceKey | None:
 
 
 def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
-    """Make a key and save it; the file appears whole or not at all, and nothing of it stays.
+    """Make and save a key; after a failure nothing of it stays.
 
     Raises
     ------
@@ -84,21 +83,14 @@ def create_key(folder: Path, name: str = KEY_NAME) -> DeviceKey:
         It cannot be written.
     """
     private = Ed25519PrivateKey.generate()
-    try:
+    with naming_file(folder / name):
         folder.mkdir(mode=0o700, exist_ok=True)
         _save(folder, name, _encode_pem(private.private_bytes_raw()))
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / name),
-            fix="make the folder writable for this user",
-        ) from error
     return DeviceKey(private)
 
 
 def keep_key(folder: Path, key_id: bytes) -> None:
-    """Keep a copy of the present key, which another is to replace; again is harmless."""
+    """Copy the present key before another replaces it; repeating is harmless."""
     _save(folder, retired_name(key_id), (folder / KEY_NAME).read_bytes())
 
 
@@ -108,29 +100,15 @@ def retired_name(key_id: bytes) -> str:
 
 
 def _save(folder: Path, name: str, data: bytes) -> None:
-    part = folder / f"{name}.part"
-    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, data)
-        os.fsync(file)
-    except OSError:
-        part.unlink()
-        raise
-    finally:
-        os.close(file)
-    _move(folder, part.name, name)
+    replace_file(folder / name, data)
+    sync_folder(folder.parent)
 
 
 def move_next_key(folder: Path) -> None:
-    """Let the next key take the place of the present one, at once and for good."""
-    _move(folder, NEXT_KEY_NAME, KEY_NAME)
-
-
-def _move(folder: Path, name: str, to: str) -> None:
-    os.replace(folder / name, folder / to)
+    """Replace the present key by the next one, atomically and durably."""
+    os.replace(folder / NEXT_KEY_NAME, folder / KEY_NAME)
     # The name too must survive a power cut, or an enrolled key would be gone.
     sync_folder(folder)
-    sync_folder(folder.parent)
 
 
 def _encode_pem(key: bytes) -> bytes:

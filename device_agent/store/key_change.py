@@ -1,28 +1,26 @@
-"""Changing the key that a device signs with: the server may have taken it, whoever died meanwhile.
+"""Change of the key that a device signs with, safe against a crash of either side.
 
 ::
 
     next key on the disk -> noted in database and journal -> offered to the server
         -> moved over the present key -> noted that it is the present one
 
-Wherever that breaks off, both keys are here until the server has said which it takes, and offering
-the same key again changes nothing.
+Until the server has said which key it takes, both are kept, and offering the same key again changes
+nothing.
 
 The old key is kept under another name, for a server that is restored from a backup of before the
-change (see ``device_agent.agent.presenting``). It needs no erasing: once it is replaced, it
-verifies nothing that it had not signed before.
+change. It needs no erasing: once it is replaced, it verifies nothing that it had not signed before.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from device_agent.store.database import catch_up
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file
 from device_agent.store.identity import (
     Identity,
     KeyState,
@@ -49,12 +47,12 @@ MOST_KEPT = 8
 
 
 def load_keys(folder: Path, identity: Identity) -> tuple[DeviceKey, DeviceKey | None]:
-    """Load the key that a device signs with, and the one that it is changing to, if it is.
+    """Load the present key, and the next one while a change is open.
 
     Raises
     ------
     LedgerError
-        One of them is not here.
+        One of them is missing.
     """
     key, following = load_key(folder), identity.keys.following
     if key is None or key.public_bytes not in (identity.keys.present, following):
@@ -71,7 +69,7 @@ def begin_key_change(
     connection: sqlite3.Connection, folder: Path, keys: KeyState
 ) -> tuple[KeyState, DeviceKey]:
     """Make the next key; when this returns, nothing can lose it any more."""
-    with _naming(folder, NEXT_KEY_NAME):
+    with naming_file(folder / NEXT_KEY_NAME):
         next_key = create_key(folder, NEXT_KEY_NAME)
     keys = save_keys(connection, replace(keys, following=next_key.public_bytes))
     # What is offered to the server must be in the journal too.
@@ -80,24 +78,24 @@ def begin_key_change(
 
 
 def finish_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
-    """Take the next key, which the server has taken, for the present one."""
+    """Make the next key, which the server has taken, the present one."""
     assert keys.following is not None
-    with _naming(folder, KEY_NAME):
+    with naming_file(folder / KEY_NAME):
         keep_key(folder, key_id_of(keys.present))
         move_next_key(folder)
     return _note_successor(connection, folder, keys)
 
 
 def abandon_key_change(connection: sqlite3.Connection, folder: Path, keys: KeyState) -> KeyState:
-    """Forget the next key, which the server does not take."""
+    """Erase the next key, which the server does not take."""
     keys = save_keys(connection, replace(keys, following=None))
-    with _naming(folder, NEXT_KEY_NAME):
+    with naming_file(folder / NEXT_KEY_NAME):
         (folder / NEXT_KEY_NAME).unlink(missing_ok=True)
     return keys
 
 
 def note_moved_key(connection: sqlite3.Connection, folder: Path) -> None:
-    """Note that the next key is the present one, where a crash came between move and note."""
+    """Note that the next key is the present one, if a crash came between move and note."""
     identity = load_identity(connection)
     if identity is None or identity.keys.following is None:
         return
@@ -110,7 +108,7 @@ def note_moved_key(connection: sqlite3.Connection, folder: Path) -> None:
 def load_retired(folder: Path, keys: KeyState) -> list[tuple[DeviceKey, Mapping[str, int]]]:
     """Load the replaced keys with what each has signed, the latest last.
 
-    Where one is not here, or cannot be read, those before it are of no use.
+    If one is missing or cannot be read, those before it are of no use.
     """
     found: list[tuple[DeviceKey, Mapping[str, int]]] = []
     for retired in reversed(keys.retired):
@@ -153,16 +151,3 @@ def _missing(name: str) -> LedgerError:
         field="state_dir",
         fix="put the key back where it was, or use another state_dir",
     )
-
-
-@contextmanager
-def _naming(folder: Path, name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / name),
-            fix="make the folder writable for this user",
-        ) from error

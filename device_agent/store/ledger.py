@@ -1,4 +1,4 @@
-"""The ledger of the device's owner: what was released to every study, and where it came from.
+"""Ledger of the device's owner: every release to every study, and the origins of its records.
 
 It is append-only; costs are computed elsewhere.
 """
@@ -28,11 +28,11 @@ class LedgerEntry:
 
 
 class LedgerSums:
-    """The ledger of one connection, its releases of one stream, plan and cost taken together.
+    """Sums of the ledger: releases of one stream, plan and cost as one event.
 
-    Only what was appended since the last time is read: a device that releases for years must not
-    read its whole past before each release. Nothing is missed, because rows of the ledger neither
-    change nor go, and nobody else works on a state that is held.
+    Only rows that were appended since the last call are read, because a device may release for
+    years. Nothing is missed: rows of the ledger neither change nor go, and nobody else works on a
+    held state.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class LedgerSums:
 
 
 def study_of(connection: sqlite3.Connection) -> bytes:
-    """Return the study that a connection works for; empty for one that works for none."""
+    """Return the study of a connection; empty if it works for none."""
     study: bytes = getattr(connection, "study", b"")
     return study
 

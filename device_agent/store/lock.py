@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file
 from shared.errors import LedgerError
 
 LOCK_NAME = "lock"
@@ -25,15 +25,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
     StoreError
         It cannot be made.
     """
-    try:
+    with naming_file(folder / LOCK_NAME):
         file = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / LOCK_NAME),
-            fix="make the folder writable for this user",
-        ) from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import zip_longest
 
 from device_agent.store.database import catch_up, passing_transaction, transaction
@@ -91,12 +91,8 @@ def count_sketches(connection: sqlite3.Connection) -> OutboxCounts:
         "SELECT state, COUNT(*) AS n FROM outbox WHERE study = ? GROUP BY state",
         (study_of(connection),),
     )
-    counts = {row["state"]: row["n"] for row in rows}
-    return OutboxCounts(
-        waiting=counts.get("waiting", 0),
-        sent=counts.get("sent", 0),
-        shelved=counts.get("shelved", 0),
-    )
+    counts = dict.fromkeys(("waiting", "sent", "shelved"), 0)
+    return OutboxCounts(**counts | {row["state"]: row["n"] for row in rows})
 
 
 def count_waiting_bytes(connection: sqlite3.Connection) -> int:
@@ -243,14 +239,15 @@ def mark_shelved(
     )
 
 
-def shelve_waiting(connection: sqlite3.Connection, stream: str, *, now: float, problem: str) -> int:
-    """Set aside all that waits of a stream, and count it; to be called inside a transaction."""
-    done = connection.execute(
+def shelve_waiting(
+    connection: sqlite3.Connection, stream: str, *, now: float, problem: str
+) -> None:
+    """Set aside every waiting sketch of a stream; to be called inside a transaction."""
+    connection.execute(
         "UPDATE outbox SET state = 'shelved', problem = ?, last_attempt = ?"
         " WHERE study = ? AND stream = ? AND state = 'waiting'",
         (problem, now, study_of(connection), stream),
     )
-    return done.rowcount
 
 
 def list_acknowledged(connection: sqlite3.Connection) -> list[tuple[str, int, bool]]:
@@ -292,18 +289,5 @@ def purge_sent(connection: sqlite3.Connection, *, now: float) -> None:
 
 def _from_row(row: sqlite3.Row) -> OutboxSketch:
     by_time = row["first_slot"] is not None
-    return OutboxSketch(
-        sketch_id=row["sketch_id"],
-        stream=row["stream"],
-        sequence=row["sequence"],
-        n_records=row["n_records"],
-        slots=(row["first_slot"], row["last_slot"]) if by_time else None,
-        released_at=row["released_at"],
-        n_bytes=row["n_bytes"],
-        state=row["state"],
-        problem=row["problem"],
-        attempts=row["attempts"],
-        last_attempt=row["last_attempt"],
-        sent_at=row["sent_at"],
-        offered_at=row["offered_at"],
-    )
+    plain = {field.name: row[field.name] for field in fields(OutboxSketch) if field.name != "slots"}
+    return OutboxSketch(**plain, slots=(row["first_slot"], row["last_slot"]) if by_time else None)

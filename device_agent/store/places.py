@@ -1,19 +1,20 @@
-"""Places that each stream had read to at its last release: beside the journal, no history.
+"""Places that each stream had read to at its last release; the journal's companion.
 
-The journal alone could not say where to go on after the database is lost, and a history of places
+After a loss of the database the journal alone could not say where to go on, and a history of places
 would tell how much was read at each run. So the last places stand in one small file, replaced as a
-whole before the journal notes the release that they belong to.
+whole before the journal notes their release.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from device_agent.store.disk import replace_file
 
 PLACES_NAME = "places"
 _DIGEST_CHARACTERS = 64
@@ -24,12 +25,12 @@ StreamKey = tuple[str, str]
 
 @dataclass(kw_only=True)
 class Places:
-    """The places of every stream, and of which release they are.
+    """The places of every stream, and their release.
 
     Parameters
     ----------
     n_releases
-        How many releases, of all streams, had happened.
+        Number of releases so far, of all streams.
     rows
         By stream and source: the place, as the database holds it.
     """
@@ -57,13 +58,7 @@ def collect_places(connection: sqlite3.Connection, n_releases: int) -> Places:
 
 
 def read_places(folder: Path) -> Places | None:
-    """Read the places of a folder; None where they are missing or damaged.
-
-    Raises
-    ------
-    OSError
-        The file is there and cannot be read.
-    """
+    """Read the places of a folder; None if they are missing or damaged. May raise ``OSError``."""
     try:
         data = (folder / PLACES_NAME).read_bytes()
     except FileNotFoundError:
@@ -79,13 +74,7 @@ def read_places(folder: Path) -> Places | None:
 
 
 def write_places(folder: Path, places: Places) -> None:
-    """Replace the file; it is on the disk, whole, when this returns.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the one before is as it was.
-    """
+    """Replace the file; raises ``OSError`` as ``replace_file``."""
     rows = [
         [study, stream, source, place]
         for (study, stream), found in places.rows.items()
@@ -93,23 +82,5 @@ def write_places(folder: Path, places: Places) -> None:
     ]
     document = {"releases": places.n_releases, "places": rows}
     text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-    part = folder / f"{PLACES_NAME}.part"
-    file = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        rest = memoryview(hashlib.sha256(text).hexdigest().encode() + b" " + text)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-    os.replace(part, folder / PLACES_NAME)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk."""
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    digest = hashlib.sha256(text).hexdigest().encode()
+    replace_file(folder / PLACES_NAME, digest + b" " + text)

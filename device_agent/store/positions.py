@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from device_agent.store.ledger import study_of
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredPosition:
-    """Where a stream stands in one of its sources; see ``device_agent.sources``."""
+    """A stream's position in one of its sources; see ``device_agent.sources``."""
 
     stream: str
     source: str
@@ -43,16 +43,14 @@ def write_positions(connection: sqlite3.Connection, positions: Iterable[StoredPo
 def note_source_changes(
     connection: sqlite3.Connection, gone: Iterable[tuple[str, str]], seen: Iterable[StoredPosition]
 ) -> None:
-    """Drop what is of no more use, and note what was seen where nothing or less is known of it.
-
-    To be called inside a transaction.
+    """Delete positions that are gone, and note seen ones beyond the known; in a transaction.
 
     Parameters
     ----------
     gone
-        Stream and source of each position that goes.
+        Stream and source of each position to delete.
     seen
-        Positions.
+        Positions of files that were seen.
     """
     study = study_of(connection)
     connection.executemany(

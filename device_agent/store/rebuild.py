@@ -1,4 +1,4 @@
-"""Making a database again from the journal, with every sketch that can still be read."""
+"""Rebuild a database from the journal, with every sketch that can still be read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
+from device_agent.store.disk import sync_folder
 from device_agent.store.identity import write_meta
 from device_agent.store.journal import Noted, untag
 from device_agent.store.ledger import append_origins
-from device_agent.store.places import Places, sync_folder
+from device_agent.store.places import Places
 from device_agent.store.positions import insert_positions
 from device_agent.store.streams import write_stream
 from shared.privacy import Origin
@@ -38,22 +39,22 @@ _BINARY = ("study", "plan_digest", "sketch_id")
 def build_database(folder: Path, noted: Noted, places: Places, *, damaged: Path | None) -> int:
     """Make the database of a folder that has none; it appears whole or not at all.
 
-    Windows that were open are empty: their records are read again from behind the last release,
-    or are lost where a source cannot be read again.
+    Open windows are empty: their records are read again from the last release on, or lost if a
+    source cannot be read again.
 
     Parameters
     ----------
     noted
         A journal without damage.
     places
-        How far was read when its last release happened, or later.
+        Places at its last release, or later ones.
     damaged
-        A database that was set aside, to take sketches from whose digest is the journal's.
+        Database that was set aside; sketches with the journal's digest are taken from it.
 
     Returns
     -------
     int
-        How many sketches waited, or may have, and cannot be read any more.
+        Number of sketches that waited, or may have, and cannot be read any more.
     """
     part = folder / _PART_NAME
     for suffix in ("", "-wal", "-shm"):
@@ -104,7 +105,7 @@ def _insert_releases(connection: sqlite3.Connection, noted: Noted, damaged: Path
 
 
 class _Salvage:
-    """Reads what can be read of a damaged database, and believes bytes by their digest alone."""
+    """Reader of a damaged database; it believes bytes by their digest alone."""
 
     def __init__(self, path: Path | None) -> None:
         self._connection: sqlite3.Connection | None = None
@@ -117,7 +118,7 @@ class _Salvage:
                 self._connection = None
 
     def find(self, sketch_id: bytes, digest: str | None) -> dict[str, Any]:
-        """Return how a sketch stands; where its bytes are gone it is shelved as lost."""
+        """Return the outbox row of a sketch; if its bytes are gone, it is shelved as lost."""
         lost = dict.fromkeys(_KEPT) | {
             "state": "shelved", "problem": LOST, "attempts": 0, "not_before": 0.0,
         }  # fmt: skip

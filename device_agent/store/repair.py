@@ -1,8 +1,7 @@
 """Repair of a damaged state: set the damaged part aside, and make it again from the rest.
 
-Of database and journal (see ``device_agent.store.journal``) either can be made again from the
-other. Where neither can be trusted nothing is: the agent stops, and only its owner can decide to
-forget what was spent.
+Database and journal can each be made from the other. If neither can be trusted, the agent stops,
+and only its owner can decide to forget what was spent.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
-from device_agent.store.disk import describe_failure
+from device_agent.store.disk import naming_file, sync_folder
 from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
 from device_agent.store.journal import (
     JOURNAL_NAME,
@@ -38,10 +37,9 @@ from device_agent.store.journal import (
 from device_agent.store.key import key_folder
 from device_agent.store.key_change import note_moved_key
 from device_agent.store.lock import lock_folder
-from device_agent.store.places import PLACES_NAME, Places, read_places, sync_folder
+from device_agent.store.places import PLACES_NAME, Places, read_places
 from device_agent.store.rebuild import build_database
-from device_agent.store.schema import APPLICATION_ID, VERSION
-from device_agent.store.seals import find_broken_seals
+from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
 from shared.errors import LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")
@@ -52,26 +50,26 @@ _NOT_DAMAGE = ("full", "locked", "readonly", "unable to open", "disk I/O")
 
 @contextmanager
 def holding(folder: Path) -> Iterator[list[str]]:
-    """Hold the folder's lock, with a state in it that can be trusted; give what was mended.
+    """Hold the folder's lock, with a state in it that can be trusted; yield the repairs made.
 
     Raises
     ------
     LedgerError
         Another process holds it, or neither ledger nor journal can be trusted.
     StoreError
-        The state is of a later version, or cannot be read at all now.
+        The state is of a later version, or cannot be read now.
     """
     with lock_folder(folder):
         yield repair(folder)
 
 
 def repair(folder: Path) -> list[str]:
-    """Look over the state of a folder whose lock is held, and mend it; return what was done.
+    """Check and repair the state of a folder whose lock is held; return the repairs made.
 
     Guarantees
     ----------
     Afterwards the database holds every release that may have left the device, and the journal all
-    that the database holds. A crash at any point is made good by the next call.
+    that the database holds. The next call makes good a crash at any point.
 
     Raises
     ------
@@ -160,12 +158,12 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
 
 
 def _find_other_identity(noted: Meta, held: Meta) -> str | None:
-    """Describe an identity, or a change of it, that the database lacks and the journal holds.
+    """Describe an identity or a key change that the database lacks and the journal holds.
 
     Raises
     ------
     LedgerError
-        It holds another device's: both are whole, so which is the wrong one is not for us to say.
+        The database holds another device's: both are whole, and nobody can say which is wrong.
     """
     for study, said in noted.items():
         found = held.get(study, {})
@@ -193,7 +191,6 @@ def _read_keys(meta: Mapping[str, str]) -> KeyState:
 
 
 def _find_wrong_number(connection: sqlite3.Connection) -> str | None:
-    """Return the fault of a stream that would use a number again; None if there is none."""
     for row in connection.execute(
         "SELECT s.name FROM streams AS s"
         " JOIN events AS e ON e.study = s.study AND e.stream = s.name AND e.copy = 0"
@@ -210,8 +207,7 @@ def _note_moved_keys(connection: Connection, folder: Path) -> None:
 
 
 def _load_places(folder: Path, noted: Noted) -> Places | None:
-    """Return the places of the journal's last release, or later ones; None if they are lost."""
-    with naming_file(folder / PLACES_NAME):
+    with naming_file(folder / PLACES_NAME, fix="make it readable for this user"):
         places = read_places(folder)
     if places is None:
         return None if noted.n_releases else Places()
@@ -219,7 +215,6 @@ def _load_places(folder: Path, noted: Noted) -> Places | None:
 
 
 def _mend_journal(folder: Path, noted: Noted, places: Places | None) -> list[str]:
-    """Bring journal and places up to a database that can be trusted."""
     messages = []
     with closing(open_database(folder)) as connection:
         journal = connection.journal
@@ -252,21 +247,19 @@ def _mend_journal(folder: Path, noted: Noted, places: Places | None) -> list[str
 
 
 def _require_whole(path: Path, noted: Noted, places: Places | None, damage: str) -> Places:
-    if not noted.is_empty and noted.damage is None and places is not None:
+    is_journal_whole = not noted.is_empty and noted.damage is None
+    if is_journal_whole and places is not None:
         return places
-    if not noted.is_empty and noted.damage is None:
-        raise LedgerError(
-            f"{damage}, and {PLACES_NAME} beside it is missing or damaged: how far the sources "
-            "were read is not known, so nothing is released until you decide",
-            field=str(path),
-            fix="put one of the two files back as it was. Only if you accept that records may be "
-            "released again: `sfumato-agent forget --yes --also-the-ledger "
-            "--records-may-be-released-again`, then `init`",
+    if is_journal_whole:
+        lacks = (
+            f"{PLACES_NAME} beside it is missing or damaged: how far the sources were read is not "
+            "known"
         )
-    what = noted.damage or "is missing"
+    else:
+        what = noted.damage or "is missing"
+        lacks = f"{JOURNAL_NAME} beside it {what}: the ledger cannot be trusted"
     raise LedgerError(
-        f"{damage}, and {JOURNAL_NAME} beside it {what}: the ledger cannot be trusted, so nothing "
-        "is released until you decide",
+        f"{damage}, and {lacks}, so nothing is released until you decide",
         field=str(path),
         fix="put one of the two files back as it was. Only if you accept that records may be "
         "released again: `sfumato-agent forget --yes --also-the-ledger "
@@ -274,19 +267,7 @@ def _require_whole(path: Path, noted: Noted, places: Places | None, damage: str)
     )
 
 
-@contextmanager
-def naming_file(path: Path) -> Iterator[None]:
-    """Turn the system's complaints about a file of the state into a ``StoreError``."""
-    try:
-        yield
-    except OSError as error:
-        raise describe_failure(
-            error, folder=path.parent, field=str(path), fix="make it readable for this user"
-        ) from error
-
-
 def _set_aside(folder: Path, name: str) -> Path | None:
-    """Rename a file out of the way, with what belongs to it; None if it is not there."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     kept = folder / f"{name}.damaged-{stamp}"
     number = 1
@@ -294,7 +275,7 @@ def _set_aside(folder: Path, name: str) -> Path | None:
         number += 1
         kept = folder / f"{name}.damaged-{stamp}-{number}"
     found = False
-    try:
+    with naming_file(folder / name):
         # The log before its database: a new database beside an old log would take it for its own.
         for suffix in _SUFFIXES:
             path = folder / f"{name}{suffix}"
@@ -302,11 +283,4 @@ def _set_aside(folder: Path, name: str) -> Path | None:
                 path.rename(kept.with_name(kept.name + suffix))
                 found = True
         sync_folder(folder)
-    except OSError as error:
-        raise describe_failure(
-            error,
-            folder=folder,
-            field=str(folder / name),
-            fix="make its folder writable for this user",
-        ) from error
     return kept if found else None

@@ -1,6 +1,14 @@
-"""The tables of version 1; one file holds all studies that this device is in."""
+"""The tables of version 1; one file holds all studies that this device is in.
+
+Rows that steer a release carry a seal, the digest of their other values: SQLite itself would not
+notice a bit that flipped.
+"""
 
 from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
 
 APPLICATION_ID = 0x5366_7541
 """Marks the file as an agent's (``SfuA``)."""
@@ -17,7 +25,6 @@ TABLES = (
         PRIMARY KEY (study, key)
     )
     """,
-    # Rows with a seal carry a digest of their other values; see ``device_agent.store.seals``.
     # first_record: the record counter where the open window, or the next one, begins.
     """
     CREATE TABLE streams (
@@ -154,3 +161,33 @@ TABLES = (
     "CREATE INDEX outbox_by_state ON outbox (study, state, COALESCE(last_attempt, 0), released_at)",
     "CREATE INDEX outbox_by_number ON outbox (study, stream, sequence)",
 )
+
+_SEAL_BYTES = 8
+
+_SEALED = {
+    "meta": ("study", "key", "value"),
+    "streams": ("study", "name", "next_sequence", "first_record", "floor_slot", "suspended"),
+    "open_windows": (
+        "study", "stream", "n_records", "n_unsketchable", "first_slot", "last_slot", "sums",
+    ),
+    "open_slots": ("study", "stream", "slot", "n_records", "sums"),
+    "positions": ("study", "stream", "source", "place"),
+}  # fmt: skip
+
+
+def compute_seal(*values: bytes | str | int | None) -> bytes:
+    """Return the digest of a row's values, 8 bytes."""
+    state = hashlib.sha256()
+    for value in values:
+        data = value if isinstance(value, bytes) else repr(value).encode("utf-8")
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.digest()[:_SEAL_BYTES]
+
+
+def find_broken_seals(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the tables with a row that does not match its seal."""
+    for table, columns in _SEALED.items():
+        for row in connection.execute(f"SELECT {', '.join(columns)}, seal FROM {table}"):
+            if compute_seal(*row[:-1]) != row[-1]:
+                yield table
+                break

@@ -1,4 +1,4 @@
-"""Where presence is secret: the exact sums of the slots that are not released yet."""
+"""Exact sums of the slots that are not released yet, if presence is secret."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from device_agent.store.database import transaction, truncate_log
 from device_agent.store.ledger import study_of
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlotSum:
-    """The records of one slot so far: how many, and their sum, shape ``(2 m,)``. Not private."""
+    """Number and sum, shape ``(2 m,)``, of one slot's records so far. Not private."""
 
     slot: int
     n_records: int = field(repr=False)
@@ -26,7 +26,7 @@ class SlotSum:
 
 
 def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum | None:
-    """Load what a slot holds; None if nothing."""
+    """Load the sum of a slot; None if it has no records."""
     row = connection.execute(
         "SELECT n_records, sums FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
         (study_of(connection), stream, slot),
@@ -39,14 +39,14 @@ def load_slot(connection: sqlite3.Connection, stream: str, slot: int) -> SlotSum
 
 @contextmanager
 def adding_to_slots(connection: sqlite3.Connection) -> Iterator[None]:
-    """Add records to slots and note the position behind them: all of it happens, or nothing."""
+    """Add records to slots and note their positions: all of it happens, or nothing."""
     with transaction(connection):
         yield
     truncate_log(connection)
 
 
 def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> None:
-    """Write what a slot holds; to be called inside :func:`adding_to_slots` only."""
+    """Write the sum of a slot; to be called inside :func:`adding_to_slots` only."""
     sums = slot.sums.astype("<i8").tobytes()
     row = (study_of(connection), stream, slot.slot, slot.n_records, sums)
     connection.execute(
@@ -57,7 +57,7 @@ def write_slot(connection: sqlite3.Connection, stream: str, slot: SlotSum) -> No
 
 
 def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:
-    """Forget what a slot held; to be called inside the release transaction only."""
+    """Erase the sum of a slot; to be called inside the release transaction only."""
     connection.execute(
         "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot = ?",
         (study_of(connection), stream, slot),
@@ -65,7 +65,7 @@ def erase_slot(connection: sqlite3.Connection, stream: str, slot: int) -> None:
 
 
 def erase_slots_before(connection: sqlite3.Connection, stream: str, slot: int) -> None:
-    """Forget what the slots before one held; to be called inside a transaction."""
+    """Erase the sums of the slots before one; to be called inside a transaction."""
     connection.execute(
         "DELETE FROM open_slots WHERE study = ? AND stream = ? AND slot < ?",
         (study_of(connection), stream, slot),

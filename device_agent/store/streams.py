@@ -1,4 +1,4 @@
-"""Streams, their open windows, and the one transaction that releases a window."""
+"""Streams, their open windows, and the transaction that releases a window."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from device_agent.store.database import note_later, transaction, truncate_log
 from device_agent.store.ledger import append_event, append_origins, load_copied, study_of
 from device_agent.store.outbox import insert_sketch
 from device_agent.store.positions import StoredPosition, write_positions
-from device_agent.store.seals import compute_seal
+from device_agent.store.schema import compute_seal
 from device_agent.store.slots import erase_slot, erase_slots_before
 from device_agent.windows import WindowState
-from shared.errors import StoreError
+from shared.errors import LedgerError, StoreError
 from shared.privacy import Origin, PrivacyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamState:
-    """Where a stream stands.
+    """State of a stream.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class StreamState:
     next_sequence
         The number of its next sketch.
     first_record
-        The record counter where the open window, or the next one, begins; it decides masks.
+        The record counter at the beginning of the open or next window; it decides masks.
     window
         The open window: counts and slots.
     n_unsketchable
@@ -51,26 +51,35 @@ class StreamState:
     sums: NDArray[np.int64] | None = field(default=None, repr=False)
     suspended: str | None = None
 
+    def require_not_suspended(self) -> None:
+        """Refuse a stream that was stopped, with a ``LedgerError``."""
+        if self.suspended:
+            raise LedgerError(
+                f"is suspended: {self.suspended}",
+                field=f"stream {self.name}",
+                fix=f"find out why, then see `sfumato-agent resume {self.name}`",
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewRelease:
-    """Everything that is written when a window is released.
+    """Content of the transaction that releases a window.
 
     Parameters
     ----------
     sketch_id, message, n_records, slots
-        The sketch: its identity, signed bytes, and what its header says; ``n_records`` is None
-        where the number is secret.
+        The sketch: identity, signed bytes, and fields of its header; ``n_records`` is None if the
+        number is secret.
     event
-        What it costs.
+        Its cost.
     released_at
         Seconds since 1970-01-01 UTC.
     state
         The stream afterwards: no window open.
     positions
-        The positions behind the last record of the window, one for each file it was read from.
+        Positions after the last record of the window, one for each file.
     origins
-        Where its records come from.
+        Origins of its records.
     """
 
     sketch_id: bytes
@@ -93,7 +102,7 @@ def list_streams(connection: sqlite3.Connection) -> list[str]:
 
 
 def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
-    """Load a stream; one that is not stored stands at its beginning."""
+    """Load a stream; an unknown one is at its beginning."""
     key = (study_of(connection), name)
     row = connection.execute("SELECT * FROM streams WHERE study = ? AND name = ?", key).fetchone()
     if row is None:
@@ -124,7 +133,7 @@ def checkpoint(
     positions: Iterable[StoredPosition],
     origins: Iterable[Origin],
 ) -> None:
-    """Save an open window, the positions behind its last record, and where it was read."""
+    """Checkpoint an open window: its sums, the positions after its last record, its origins."""
     with transaction(connection):
         note_origins(connection, state.name, origins)
         _write_state(connection, state)
@@ -134,7 +143,7 @@ def checkpoint(
 
 
 def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
-    """Release a window: bytes, ledger, position and the end of its sums, in one transaction.
+    """Commit a release: bytes, ledger, positions and the end of the sums, in one transaction.
 
     Guarantees
     ----------
@@ -164,25 +173,26 @@ def commit_release(connection: sqlite3.Connection, release: NewRelease) -> None:
 
 
 def note_origins(connection: sqlite3.Connection, name: str, origins: Iterable[Origin]) -> None:
-    """Note where records of an open window come from; to be called inside a transaction.
+    """Note the origins of an open window's records; to be called inside a transaction.
 
-    A release later may happen when the file is elsewhere.
+    When it is released the file may be elsewhere.
     """
     note_later(connection)
     append_origins(connection, (study_of(connection), name), origins)
 
 
 def suspend_stream(connection: sqlite3.Connection, name: str, reason: str) -> None:
-    """Stop a stream until its owner acts; to be called inside a transaction."""
+    """Suspend a stream until its owner acts; to be called inside a transaction."""
     note_later(connection)
     _write_row(connection, load_stream(connection, name), reason)
 
 
 def resume_stream(connection: sqlite3.Connection, name: str) -> None:
-    """Let a suspended stream go on; to be called inside a transaction.
+    """Resume a suspended stream; to be called inside a transaction.
 
-    It goes on behind the numbers that another copy of this state has used. Where these are slots,
-    what was added to them here was released there, and is dropped rather than counted twice.
+    It goes on behind the numbers that another copy of this state has used. If these are slots,
+    their records were released there; what was added to them here is dropped rather than counted
+    twice.
     """
     state, used = load_stream(connection, name), load_copied(connection).get(name, [])
     first_free = max([state.next_sequence, *(last + 1 for _, last in used)])
@@ -201,7 +211,7 @@ def write_stream(
     floor_slot: int | None,
     suspended: str | None,
 ) -> None:
-    """Write where a stream stands but for its open window; to be called inside a transaction."""
+    """Write a stream's row, without its open window; to be called inside a transaction."""
     row = (study, name, next_sequence, first_record, floor_slot, suspended)
     connection.execute(
         "INSERT OR REPLACE INTO streams"

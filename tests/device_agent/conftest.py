@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from device_agent.cli import main
-from device_agent.store import key_folder
+from device_agent.store.key import key_folder
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
 from tests.device_agent.serving import TOKEN, Server, running
 

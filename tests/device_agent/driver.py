@@ -7,7 +7,7 @@ from pathlib import Path
 from device_agent.agent.enrol import enrol_device
 from device_agent.agent.once import OnceReport, run_once
 from device_agent.settings.agent_settings import Settings, load_settings
-from device_agent.store import key_folder
+from device_agent.store.key import key_folder
 from tests.device_agent.serving import TOKEN, Server
 
 HOUR = 3600

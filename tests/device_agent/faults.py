@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.store import database, journal, key, places
+from device_agent.store import database, disk, journal, key
 
 _WRITES = ("BEGIN", "COMMIT", "INSERT", "UPDATE", "DELETE", "PRAGMA WAL_CHECKPOINT")
 _FILE_CALLS = ("write", "fsync", "ftruncate", "truncate", "replace")
@@ -104,5 +104,5 @@ def injecting() -> Iterator[Faults]:
         patch.setattr(database, "Connection", Faulty)
         patch.setattr(journal, "os", _Os(faults))
         patch.setattr(key, "os", _Os(faults))
-        patch.setattr(places, "os", _Os(faults))
+        patch.setattr(disk, "os", _Os(faults))
         yield faults

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.comparing import COPIED
+from device_agent.agent.exchange.comparing import COPIED
 from shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent import reading
+from device_agent.agent.reading import release
 from device_agent.cli import main
 from shared.core.engines import default_engine
 from tests.device_agent.conftest import BASE, HOUR, Agent
@@ -165,7 +165,7 @@ def test_a_defect_shows_its_place_but_no_value(
     def fail(*_: object, **__: object) -> None:
         raise ValueError(f"could not convert {SECRET}")
 
-    monkeypatch.setattr(reading, "draw_release", fail)
+    monkeypatch.setattr(release, "_draw_payload", fail)
     enrolled.append(0)
     assert enrolled.run("once") == 70
     assert "ValueError in " in enrolled.err

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent import clocks
-from device_agent.agent.clocks import Clocks, ServerClock, describe_difference
-from device_agent.agent.sender import draw_pause
-from device_agent.store import create_database
+from device_agent.agent.exchange import clocks
+from device_agent.agent.exchange.clocks import ServerClock
+from device_agent.agent.exchange.polling import draw_pause
+from device_agent.store.database import create_database
+from device_agent.windows import Clocks, describe_difference
 
 START = 1_700_000_000.0
 

@@ -26,9 +26,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent import comparing, sending
-from device_agent.agent.agreement import Agreement
 from device_agent.agent.enrol import enrol_device
+from device_agent.agent.exchange import comparing, sender
+from device_agent.agent.exchange.polling import Poller
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport, run_once
 from device_agent.settings.agent_settings import Settings, load_settings
@@ -265,7 +265,7 @@ def _forget_what_was_offered(patch: pytest.MonkeyPatch) -> None:
 
 
 def _offer_unasked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Agreement, "renew", lambda *_: None)
+    patch.setattr(Poller, "agrees", lambda _: True)
 
 
 def _keep_what_waits(patch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def _offer_without_noting(patch: pytest.MonkeyPatch) -> None:
     def offer(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> bytes:
         return find_message(connection, sketch_id)
 
-    patch.setattr(sending, "offer_sketch", offer)
+    patch.setattr(sender, "offer_sketch", offer)
 
 
 def find_message(connection: sqlite3.Connection, sketch_id: bytes) -> bytes:

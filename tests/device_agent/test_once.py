@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agent.store import lock_folder
+from device_agent.store.lock import lock_folder
 from shared.core import SketchAccumulator
 from shared.errors import ImplausibleSketchError, StudyClosedError, TooEarlyError, TransportError
 from shared.plan import WindowRule

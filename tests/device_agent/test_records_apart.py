@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.store import load_digest_key
+from device_agent.store.digest_key import load_digest_key
 from shared.core import SketchAccumulator
 from shared.plan import WindowRule
 from shared.wire import decode_message, decode_payload

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.agent.rotation import rotate_key
+from device_agent.agent.exchange.rotation import rotate_key
 from device_agent.store.key import KEY_NAME, NEXT_KEY_NAME, load_key
 from device_agent.store.key_change import MOST_KEPT
 from shared.errors import AccessError, ConfigError, SketchError, StoreError

@@ -1,7 +1,6 @@
 """Where presence is secret: what a device does depends on the clock, never on how much there is."""
 
 import json
-import math
 import shutil
 import sqlite3
 import time
@@ -12,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from device_agent.agent import clocks, slots
-from device_agent.agent.reading import open_stream_source
+from device_agent.agent.exchange import clocks
+from device_agent.agent.reading import slots
+from device_agent.agent.reading.windows import open_stream_source
 from device_agent.sources import RecordBatch, RecordSource
-from device_agent.windows import SlotSchedule
 from shared.errors import RecordError
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import SketchMessage, decode_payload
@@ -115,54 +112,6 @@ def query(agent: Agent, statement: str) -> list[tuple[Any, ...]]:
         return connection.execute(statement).fetchall()
     finally:
         connection.close()
-
-
-# The schedule, which is pure.
-
-SCHEDULE = SlotSchedule(rule=SECRET["window"])
-moments = st.floats(min_value=ORIGIN - 3 * LENGTH, max_value=ORIGIN + 40 * LENGTH)
-runs_of_clocks = st.lists(st.lists(moments, min_size=1, max_size=2), max_size=12)
-
-
-@given(runs_of_clocks)
-def test_every_slot_gets_exactly_one_sketch_in_order_whatever_the_clocks_do(
-    runs: list[list[float]],
-) -> None:
-    released: list[int] = []
-    for run in runs:
-        due = SCHEDULE.find_due(len(released), clocks=run)
-        released += due
-        assert all(SCHEDULE.rule.slot_bounds(slot)[1] <= now for slot in due for now in run)
-        assert SCHEDULE.find_open(due, now=run[0]) >= len(released)
-    assert released == list(range(len(released)))
-    latest = max((min(run) for run in runs), default=0.0)
-    assert len(released) == max(0, SCHEDULE.rule.slot_of(latest))
-
-
-times = st.lists(st.one_of(moments, st.sampled_from([math.nan, math.inf, -math.inf])), max_size=30)
-
-
-@given(times, st.integers(0, 20), st.integers(0, 20), st.integers(0, 30))
-def test_where_a_record_belongs_depends_on_no_other_record(
-    timestamps: list[float], next_slot: int, more: int, removed: int
-) -> None:
-    bounds = {"next_slot": next_slot, "last_slot": next_slot + more}
-    found = SCHEDULE.assign(np.array(timestamps), **bounds)
-    index = removed % max(1, len(timestamps))
-    without = timestamps[:index] + timestamps[index + 1 :]
-    assert np.array_equal(
-        SCHEDULE.assign(np.array(without), **bounds), np.delete(found, slice(index, index + 1))
-    )
-    for slot, timestamp in zip(found.tolist(), timestamps, strict=True):
-        own = next_slot if math.isnan(timestamp) else timestamp
-        inside = not math.isnan(timestamp) and at(next_slot) <= own < at(next_slot + more + 1)
-        if inside:
-            assert slot == SCHEDULE.rule.slot_of(timestamp)
-        else:
-            assert slot == (next_slot + more if own >= at(next_slot + more + 1) else next_slot)
-
-
-# The device.
 
 
 def test_every_slot_that_is_over_is_released_and_empty_ones_too(secret: Agent) -> None:

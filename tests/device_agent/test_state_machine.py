@@ -26,13 +26,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent import device, sending
+from device_agent.agent import device
+from device_agent.agent.exchange import sender
 from device_agent.agent.maintenance import lift_suspension
 from device_agent.agent.once import OnceReport
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
-from device_agent.store import offer_sketch, streams
+from device_agent.store import streams
 from device_agent.store.journal import Journal, read_journal
+from device_agent.store.outbox import offer_sketch
 from shared.core import SketchAccumulator
 from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule
@@ -371,7 +373,7 @@ def _draw_again_before_sending(patch: pytest.MonkeyPatch) -> None:
     def offer(connection: sqlite3.Connection, sketch_id: bytes, *, now: float) -> bytes:
         return offer_sketch(connection, sketch_id, now=now)[:-1] + bytes([next(count) % 256])
 
-    patch.setattr(sending, "offer_sketch", offer)
+    patch.setattr(sender, "offer_sketch", offer)
 
 
 def _ignore_the_budget(patch: pytest.MonkeyPatch) -> None:

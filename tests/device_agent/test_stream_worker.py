@@ -6,10 +6,9 @@ from importlib.metadata import EntryPoint, EntryPoints
 import numpy as np
 import pytest
 
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device, open_device
-from device_agent.agent.reading import make_statistic
-from device_agent.agent.stream_worker import StreamWorker
+from device_agent.agent.reading.windows import make_statistic
+from device_agent.agent.reading.worker import StreamWorker
 from device_agent.settings.agent_settings import load_settings
 from device_agent.sources import (
     Guarantee,
@@ -20,7 +19,9 @@ from device_agent.sources import (
     RecordSource,
 )
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import load_positions, load_stream
+from device_agent.store.positions import load_positions
+from device_agent.store.streams import load_stream
+from device_agent.windows import Clocks
 from shared.core import SketchAccumulator
 from tests.device_agent.conftest import Agent
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from device_agent.cli import main
-from device_agent.store import open_database, purge_sent
-from device_agent.store.outbox import KEEP_SENT_S
+from device_agent.store.database import open_database
+from device_agent.store.outbox import KEEP_SENT_S, purge_sent
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN, Server, running

@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Device
-from device_agent.agent.release import _draw_payload
+from device_agent.agent.reading.release import _draw_payload
 from shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from shared.core.quantise import STEPS
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan

@@ -23,15 +23,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from device_agent.agent import release as releasing
-from device_agent.agent import slots as reading
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Device
 from device_agent.agent.owners_ledger import SharedBudget
+from device_agent.agent.reading import release as releasing
+from device_agent.agent.reading import slots as reading
 from device_agent.sources.file_source import FileSettings
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import DeviceKey, load_slot, schema
+from device_agent.store import schema
 from device_agent.store.database import Connection
+from device_agent.store.key import DeviceKey
+from device_agent.store.slots import load_slot
+from device_agent.store.streams import NewRelease, commit_release
+from device_agent.windows import Clocks
 from shared.core.engines import default_engine
 from shared.core.quantise import STEPS
 from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
@@ -106,8 +109,9 @@ class Stage:
         )
         device = _make_device(plan, self.folder)
         now = float(ORIGIN + n_slots * LENGTH)
-        summary = reading.read_slots(device, settings, clocks=Clocks(device=now, server=now))
-        assert summary.error is None, summary.error
+        reader = reading.SlotReader(device, settings, clocks=Clocks(device=now, server=now))
+        reader.read_all()
+        assert reader.summary.error is None, reader.summary.error
         kept = {row["sequence"]: row for row in device.connection.execute("SELECT * FROM outbox")}
         device.connection.close()
         return np.array([_show(plan, kept.get(slot)) for slot in range(n_slots)])
@@ -138,7 +142,11 @@ def _make_device(plan: SketchPlan, folder: Path) -> Device:
     for statement in schema.TABLES:
         connection.execute(statement)
     settings: Any = SimpleNamespace(
-        budget=Budget(), engine=default_engine(), streams=(), ledger=None, state_dir=folder
+        budget=SimpleNamespace(ledger=None),
+        limits=Budget(),
+        engine=default_engine(),
+        streams=(),
+        state_dir=folder,
     )
     identity: Any = SimpleNamespace(study=bytes(32), device=bytes(32))
     return Device(
@@ -218,26 +226,29 @@ def plant_bound_by_count(stage: Stage) -> None:
 
 def plant_skipped_slot(stage: Stage) -> None:
     """Release nothing for a slot without records."""
-    right = reading._SlotReader._release
+    right = reading.SlotReader._release
 
     def release(self: Any, slot: int) -> None:
         if load_slot(self._device.connection, STREAM, slot) is not None:
             right(self, slot)
 
-    stage.patch.setattr(reading._SlotReader, "_release", release)
+    stage.patch.setattr(reading.SlotReader, "_release", release)
 
 
 def plant_kept_count(stage: Stage) -> None:
     """Keep the exact number of records beside the released bytes."""
-    right = releasing.draw_release
+    draw_payload, commit, numbers = releasing._draw_payload, commit_release, [0]
 
-    def draw(*arguments: Any, accumulator: Any, **options: Any) -> Any:
-        number = accumulator.n_records
-        release = right(*arguments, accumulator=accumulator, **options)
-        object.__setattr__(release, "n_records", number)
-        return release
+    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+        numbers[0] = accumulator.n_records
+        return draw_payload(device, accumulator, source)
 
-    stage.patch.setattr(reading, "draw_release", draw)
+    def keep(connection: Connection, release: NewRelease) -> None:
+        object.__setattr__(release, "n_records", numbers[0])
+        commit(connection, release)
+
+    stage.patch.setattr(releasing, "_draw_payload", draw)
+    stage.patch.setattr(releasing, "commit_release", keep)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from analyst import Client
 from deploy.demo.cluster import Aggregator
-from device_agent.agent.rotation import rotate_key
+from device_agent.agent.exchange.rotation import rotate_key
 from device_agent.server.messages import KeyOffer
 from device_agent.server.transport import NoAnswerError, ServerClient
 from device_agent.settings.agent_settings import load_settings

@@ -63,7 +63,7 @@ def test_an_answer_without_an_end_is_none() -> None:
         outcome = put(client)
         assert (outcome.action, outcome.answered) == (DeviceAction.RETRY, False)
         with pytest.raises(TransportError, match="its answer has no end"):
-            client.ask_device()
+            client.fetch_device()
 
 
 def drip_a_header(connection: socket.socket) -> None:
@@ -99,7 +99,7 @@ def test_an_answer_that_drips_is_cut_off(
     with answering(send) as client:
         assert not put(client).answered
         with pytest.raises(TransportError, match="its answer has no end"):
-            client.ask_device()
+            client.fetch_device()
 
 
 def test_a_greeting_of_tls_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_whatever_answers_in_the_servers_place_is_told_and_asked_again(body: byt
         with answering(reply(body, "Content-Type: application/problem+json", status=status)) as c:
             assert put(c).action is DeviceAction.RETRY
             with pytest.raises(TransportError):
-                c.ask_device()
+                c.fetch_device()
 
 
 def _is_range(part: object) -> TypeGuard[dict[str, int]]:
@@ -148,9 +148,9 @@ def say_missing(*missing: object) -> bytes:
 def test_what_the_server_lacks_is_read() -> None:
     body = say_missing({"first": 0, "last": 2}, {"first": 4, "last": 4})
     with answering(reply(body)) as client:
-        assert client.ask_device().missing == {"meter": ((0, 2), (4, 4))}
+        assert client.fetch_device().missing == {"meter": ((0, 2), (4, 4))}
     with answering(reply(say_missing())) as client:
-        assert client.ask_device().missing == {}
+        assert client.fetch_device().missing == {}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_the_server_lacks_is_read() -> None:
 )
 def test_a_server_can_lack_only_what_is_below_the_last(missing: list[object]) -> None:
     with answering(reply(say_missing(*missing))) as client, pytest.raises(TransportError):
-        client.ask_device()
+        client.fetch_device()
 
 
 def test_a_compressed_answer_is_not_read_because_it_may_fill_the_memory() -> None:
@@ -176,7 +176,7 @@ def test_a_compressed_answer_is_not_read_because_it_may_fill_the_memory() -> Non
     with answering(reply(body, "Content-Encoding: gzip")) as client:
         assert not put(client).answered
         with pytest.raises(TransportError, match="is compressed"):
-            client.ask_device()
+            client.fetch_device()
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_a_portal_on_the_way_sets_no_sketch_aside(
     with answering(reply(body, *headers, status=status)) as client:
         assert put(client).action is DeviceAction.RETRY
         with pytest.raises(TransportError):
-            client.ask_device()
+            client.fetch_device()
         with pytest.raises(TransportError):
-            client.ask_study(SKETCH, "")
+            client.fetch_study(SKETCH, "")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_what_no_aggregator_says_of_a_device_is_not_kept(change: dict[str, objec
         answering(reply(json.dumps(document | change).encode())) as client,
         pytest.raises(TransportError),
     ):
-        client.ask_device()
+        client.fetch_device()
 
 
 def test_whatever_bytes_come_back_none_is_a_defect() -> None:
@@ -263,4 +263,4 @@ def test_no_retry_after_is_a_defect(value: str) -> None:
     with answering(reply(b"", f"Retry-After: {value}", f"Date: {value}", status=429)) as client:
         assert put(client).action is DeviceAction.RETRY
         with pytest.raises(TransportError):
-            client.ask_device()
+            client.fetch_device()

@@ -17,17 +17,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from device_agent.store import (
-    DATABASE_NAME,
-    JOURNAL_NAME,
-    StreamState,
-    journal,
-    rebuild,
-    streams,
-    write_positions,
-)
-from device_agent.store.journal import Noted, read_journal
+from device_agent.store import journal, rebuild, streams
+from device_agent.store.database import DATABASE_NAME
+from device_agent.store.journal import JOURNAL_NAME, Noted, read_journal
 from device_agent.store.places import PLACES_NAME, Places, read_places
+from device_agent.store.positions import write_positions
+from device_agent.store.streams import StreamState
 from shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import erase_key, load_digest_key
+from device_agent.store.digest_key import load_digest_key
+from device_agent.store.forgetting import erase_key
 from shared.errors import ConfigError, StoreError
 
 

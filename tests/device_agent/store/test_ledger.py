@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import load_entries, sum_ledger
-from device_agent.store.database import Connection, create_database, transaction
-from device_agent.store.ledger import append_event
+from device_agent.store.database import Connection, create_database, sum_ledger, transaction
+from device_agent.store.ledger import append_event, load_entries
 from shared.privacy import PrivacyEvent
 
 

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import (
-    create_database,
+from device_agent.store.database import create_database, transaction
+from device_agent.store.outbox import (
     due_sketches,
     first_due,
+    insert_sketch,
     mark_attempt,
     mark_sent,
-    suspend_stream,
-    transaction,
 )
-from device_agent.store.outbox import insert_sketch
+from device_agent.store.streams import suspend_stream
 
 DAY = 86400.0
 

@@ -1,12 +1,11 @@
 from contextlib import closing
 from pathlib import Path
 
-from device_agent.store import (
+from device_agent.store.database import create_database, transaction
+from device_agent.store.positions import (
     StoredPosition,
-    create_database,
     load_positions,
     note_source_changes,
-    transaction,
     write_positions,
 )
 

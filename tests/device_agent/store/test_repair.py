@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import JOURNAL_NAME, schema
-from device_agent.store.journal import read_journal
+from device_agent.store import schema
+from device_agent.store.journal import JOURNAL_NAME, read_journal
 from device_agent.store.streams import write_stream
 from shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent

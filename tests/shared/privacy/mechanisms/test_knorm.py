@@ -138,7 +138,7 @@ def test_the_exact_loss_with_a_secret_count_is_at_most_epsilon(m: int, epsilon: 
 
 def test_the_released_count_has_the_stated_spread() -> None:
     mechanism = DiscreteKNorm.calibrate(
-        n_frequencies=100,
+        n_frequencies=20,
         norm_sensitivity=1365,
         epsilon=Fraction(1),
         neighbouring="add-remove-one",

@@ -1,42 +1,50 @@
-"""Changing the key of a device: offered to the server until it is known which key it takes."""
+"""Key change: offer the next key to the server until it is known which key it takes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from device_agent.agent.comparing import note_answer
 from device_agent.agent.device import Clock, Device, connect, open_device
-from device_agent.agent.presenting import make_device_question, make_key_offer, make_presenting
-from device_agent.agent.reading import require_not_suspended
+from device_agent.agent.exchange.comparing import note_answer
+from device_agent.agent.exchange.network import Link, catch
+from device_agent.agent.exchange.polling import draw_pause
+from device_agent.agent.exchange.presenting import (
+    make_device_question,
+    make_key_offer,
+    make_presenting,
+)
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
+from device_agent.store.database import check_folder
+from device_agent.store.key import key_folder
+from device_agent.store.key_change import (
     abandon_key_change,
     begin_key_change,
-    check_folder,
-    count_sketches,
     finish_key_change,
-    holding,
-    key_folder,
     list_signed,
-    list_streams,
     load_retired,
-    load_stream,
 )
+from device_agent.store.outbox import count_sketches
+from device_agent.store.repair import holding
+from device_agent.store.streams import list_streams, load_stream
 from shared.errors import SketchError, StoreError, TransportError
+
+_CAP_S = 300.0
+_REFUSED_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """Which key the server takes: the next one, or the present one, with why ``refusal`` says."""
+    """The key that the server takes: the next one, or the present one because of ``refusal``."""
 
     refusal: SketchError | None = None
 
     def describe(self) -> str:
-        """Describe how a change of keys that was begun earlier has ended."""
+        """Describe the end of a key change that was begun earlier."""
         if self.refusal is None:
             return "a change of keys that was begun is finished; the device signs with its new key"
         return f"the server does not take the new key, so the device keeps its own: {self.refusal}"
@@ -44,18 +52,18 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class RotationReport:
-    """A change of keys that the server has taken.
+    """A key change that the server has taken.
 
     Parameters
     ----------
     device, key_id, old_key_id
-        The identity, which stays; the SHA-256 of the present key, and of the one before.
+        The identity, which stays; the SHA-256 of the present key and of its predecessor.
     was_begun
         Whether an earlier attempt had begun it.
     n_waiting
-        Sketches that were not sent yet; the old key has signed them.
+        Unsent sketches, which the old key has signed.
     messages
-        What else the owner should know.
+        Further messages for the owner.
     """
 
     device: bytes
@@ -66,7 +74,7 @@ class RotationReport:
     messages: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return JSON values."""
         return {
             "device_id": self.device.hex(),
             "key_id": self.key_id.hex(),
@@ -77,15 +85,87 @@ class RotationReport:
         }
 
 
+class KeyChanger:
+    """Offers the next key until the server says which key it takes.
+
+    Nothing may be sent while a change is open: with the wrong key it would be refused for good.
+
+    Parameters
+    ----------
+    on_settled
+        Called with the device and its new key.
+    on_silence
+        Called when the server does not answer.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        on_settled: Callable[[Device], None],
+        on_silence: Callable[[TransportError], None],
+    ) -> None:
+        self.is_offering = False
+        """True if an answer is outstanding: what was signed meanwhile would be refused."""
+        self._link = link
+        self._on_settled = on_settled
+        self._on_silence = on_silence
+        self._n_failures = 0
+        self._offers_at = 0.0
+
+    def step(self) -> bool:
+        """Offer the key if it is time; return whether the change is still open."""
+        link = self._link
+        if link.device.next_key is None:
+            return False
+        if link.timer() >= self._offers_at and not link.network.is_busy:
+            self.is_offering = True
+            link.network.submit(catch(_make_offer(link.device, link.clock)), self._note)
+        return link.device.next_key is not None
+
+    def _note(self, answer: Settled | SketchError) -> None:
+        self.is_offering = False
+        match answer:
+            case Settled():
+                self._settle(answer)
+            case TransportError():
+                self._wait(
+                    f"a change of keys is not finished, so nothing is sent: {answer}",
+                    draw_pause(self._n_failures, _CAP_S),
+                )
+                self._on_silence(answer)
+            case _:
+                if not self._link.is_patient:
+                    raise answer
+                self._wait(f"the server refuses this device with either key: {answer}", _REFUSED_S)
+
+    def _settle(self, settled: Settled) -> None:
+        try:
+            device = _settle(self._link.device, settled)
+        except StoreError as error:
+            if not self._link.is_patient:
+                raise
+            self._wait(str(error), draw_pause(self._n_failures, _CAP_S))
+            return
+        self._link.report(logging.WARNING, settled.describe(), "")
+        self._on_settled(device)
+
+    def _wait(self, problem: str, pause: float) -> None:
+        if self._n_failures == 0:
+            self._link.report(logging.WARNING, problem, "")
+        self._n_failures += 1
+        self._offers_at = self._link.timer() + 1.0 + pause
+
+
 def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
     """Give the device another key, or finish a change that was begun.
 
-    The next key is on the disk, and noted, before the server hears of it; asking again is harmless.
+    The next key is on the disk, and noted, before it is offered; offering it again is harmless.
 
     Raises
     ------
     TransportError
-        The server did not answer. Where a change was begun it waits, and so does the outbox.
+        The server did not answer. A change that was begun waits, and so does the outbox.
     LedgerError
         Another agent is at work, or the server knows more than this ledger.
     SketchError
@@ -104,7 +184,7 @@ def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
                 field=error.field,
                 fix="run `sfumato-agent rotate-key` again; `once` and `run` finish it too",
             ) from error
-        device = settle(device, settled)
+        device = _settle(device, settled)
         if settled.refusal is not None:
             raise settled.refusal
         return RotationReport(
@@ -117,39 +197,18 @@ def rotate_key(settings: Settings, *, clock: Clock) -> RotationReport:
         )
 
 
-def finish_rotation(device: Device, clock: Clock, messages: list[str]) -> Device:
-    """Finish a change of keys that was begun; the device as it is if the server does not answer.
+def _make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
+    """Return a request that offers the next key; for any thread, while nothing else is signed.
 
-    Nothing may be sent while it is open: with the wrong key it would be refused for good.
-
-    Raises
-    ------
-    SketchError
-        The server refuses both keys.
-    """
-    if device.next_key is None:
-        return device
-    try:
-        settled = _offer(device, clock)
-    except TransportError as error:
-        messages.append(describe_open(error))
-        return device
-    messages.append(settled.describe())
-    return settle(device, settled)
-
-
-def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled]:
-    """Return what offers the next key; for any thread, while nothing else is signed.
-
-    It raises ``TransportError`` where it cannot be known now which key the server takes, and what
-    the server says if it takes neither.
+    It raises ``TransportError`` if it cannot be known now which key the server takes, and the
+    server's error if it takes neither.
     """
     next_key, identity, settings = device.next_key, device.identity, device.settings
     assert next_key is not None
     offer = make_key_offer(identity.device, next_key, list_signed(device.connection))
     present = make_presenting(device)
 
-    def ask(client: ServerClient) -> Settled:
+    def request(client: ServerClient) -> Settled:
         is_present = _is_taken(client) or present(client)
         try:
             client.change_key(offer)
@@ -167,17 +226,11 @@ def make_offer(device: Device, clock: Clock) -> Callable[[ServerClient], Settled
                     raise
         return Settled()
 
-    return ask
+    return request
 
 
-def settle(device: Device, settled: Settled) -> Device:
-    """Do what the answer to an offer says; return the device with the key that is taken.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written; the same answer comes again.
-    """
+def _settle(device: Device, settled: Settled) -> Device:
+    """Apply the answer to an offer; return the device with the key that is taken."""
     folder, keys = _key_folder(device), device.identity.keys
     assert device.next_key is not None
     is_taken = settled.refusal is None
@@ -188,20 +241,15 @@ def settle(device: Device, settled: Settled) -> Device:
     return replace(device, identity=identity, key=key, next_key=None, retired=retired)
 
 
-def describe_open(error: TransportError) -> str:
-    """Describe a change of keys that is still open."""
-    return f"a change of keys is not finished, so nothing is sent: {error}"
-
-
 def _offer(device: Device, clock: Clock) -> Settled:
     with device.connect(clock) as client:
-        return make_offer(device, clock)(client)
+        return _make_offer(device, clock)(client)
 
 
 def _begin(device: Device, clock: Clock, messages: list[str]) -> Device:
     # A clone must not lock out the device that it was made of.
     for name in list_streams(device.connection):
-        require_not_suspended(load_stream(device.connection, name))
+        load_stream(device.connection, name).require_not_suspended()
     with device.connect(clock) as client:
         answer = make_device_question(device)(client)
         note_answer(device, answer, messages, now=clock())
@@ -215,9 +263,8 @@ def _key_folder(device: Device) -> Path:
 
 
 def _is_taken(client: ServerClient) -> bool:
-    """Return whether the server takes requests of this client's key now."""
     try:
-        client.ask_device()
+        client.fetch_device()
     except TransportError:
         raise
     except SketchError:

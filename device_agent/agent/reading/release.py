@@ -1,4 +1,4 @@
-"""From an exact sum to signed bytes: the one place where noise is drawn."""
+"""Release a window: the one place where noise is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from device_agent.agent.device import Device
-from device_agent.store import NewRelease, StoredPosition, StreamState
+from device_agent.store.positions import StoredPosition
+from device_agent.store.streams import NewRelease, StreamState, commit_release
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
 from shared.privacy import Origin, PrivacyEvent, RandomSource
@@ -18,19 +19,19 @@ from shared.wire import SketchHeader, encode_message, encode_payload
 _REPORT_ID_BYTES = 16
 
 
-def draw_release(
+def release_window(
     device: Device,
-    *,
     state: StreamState,
+    accumulator: SketchAccumulator,
+    *,
     closed: WindowState,
     following: WindowState,
-    accumulator: SketchAccumulator,
     positions: tuple[StoredPosition, ...],
     origins: set[Origin],
     event: PrivacyEvent,
     now: float,
 ) -> NewRelease:
-    """Draw the noise of a closed window and sign its sketch.
+    """Release a closed window: reserve its cost, draw the noise, and store all of it at once.
 
     ``payload = clip(S + noise)``; clipping to what a sketch of n records can hold is
     post-processing, and spares an honest device the refusal of an improbable draw. Where n is
@@ -38,9 +39,15 @@ def draw_release(
 
     Guarantees
     ----------
-    Every call is a new release and costs as much: the caller commits what it returns, or nobody
-    ever sees it.
+    Every call is a new release and costs as much. After a crash at any point either nothing of it
+    is stored, or all. The exact sum is gone afterwards.
+
+    Raises
+    ------
+    BudgetExceededError, LedgerError, StoreError
+        The owner's ledger or the state does not allow it; nothing was released.
     """
+    device.shared.reserve(device.settings, event, origins, now=now)
     source = SystemSource()
     slots = None
     if closed.first_slot is not None and closed.last_slot is not None:
@@ -60,25 +67,29 @@ def draw_release(
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
     )
-    after = replace(
-        state,
-        next_sequence=event.sequence + 1,
-        first_record=state.first_record + closed.n_records,
-        window=following,
-        n_unsketchable=0,
-        sums=None,
-    )
-    return NewRelease(
+    release = NewRelease(
         sketch_id=header.sketch_id,
         message=encode_message(header, payload, device.key.sign),
         n_records=n_records,
         slots=slots,
         event=event,
         released_at=now,
-        state=after,
+        state=replace(
+            state,
+            next_sequence=event.sequence + 1,
+            first_record=state.first_record + closed.n_records,
+            window=following,
+            n_unsketchable=0,
+            sums=None,
+        ),
         positions=positions,
         origins=tuple(sorted(origins)),
     )
+    commit_release(device.connection, release)
+    # It raises nothing: what follows belongs to the release.
+    device.shared.confirm(event, origins, now=now)
+    accumulator.sums.fill(0)
+    return release
 
 
 def _draw_payload(device: Device, accumulator: SketchAccumulator, source: RandomSource) -> bytes:

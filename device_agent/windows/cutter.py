@@ -1,11 +1,7 @@
-"""Windows: which records one sketch covers, decided by counts and times alone.
+"""Windows under ``replace-one``: tumbling, cut by counts and times alone.
 
-Pure: no clock, no files. Rules under ``replace-one`` (:class:`WindowCutter`): a late record joins
-the open window, closed windows never reopen, the slot number never goes back, too few records are
-carried over, and at the most records a window closes early.
-
-Under ``add-remove-one`` (:class:`SlotSchedule`) the records decide nothing: the clock alone says
-which slots are over, each gets a sketch, and where a record belongs depends on no other record.
+A late record joins the open window, closed windows never reopen, the slot number never goes back,
+too few records are carried over, and at the most records a window closes early.
 """
 
 from __future__ import annotations
@@ -22,15 +18,15 @@ from shared.plan import SketchPlan, WindowRule
 
 @dataclass(frozen=True, kw_only=True)
 class WindowState:
-    """The state that a stream's next decision depends on.
+    """State of a stream that its next decision depends on.
 
     Parameters
     ----------
     n_records
         Records in the open window; 0 when none is open.
     first_slot, last_slot
-        What the open window covers. None with windows by count, when no window is open, and while
-        no record of the stream has had a readable time yet.
+        Slots of the open window. None with windows by count, when no window is open, and while no
+        record of the stream has had a readable time yet.
     floor_slot
         The lowest slot at which the next window may begin; None before the first is closed.
     """
@@ -50,7 +46,7 @@ class Cut:
     start, stop
         The records ``start .. stop - 1`` of those given; may be none.
     closed
-        The window that is complete with them, or None when it stays open.
+        The window that they complete, or None when it stays open.
     state
         The state after it.
     """
@@ -140,7 +136,6 @@ class WindowCutter:
         return self.most_records if self.by_time else self.rule.length
 
     def _slots(self, timestamps: NDArray[np.float64], now: float) -> Iterator[int | None]:
-        """Yield each record's slot, never beyond that of now; None when it says nothing."""
         if not self.by_time:
             yield from (None for _ in timestamps)
             return
@@ -150,7 +145,6 @@ class WindowCutter:
             yield min(self.rule.slot_of(timestamp), latest) if readable else None
 
     def _completes(self, state: WindowState, slot: int | None) -> bool:
-        """Return whether a record of this slot closes the open window before it is added."""
         return (
             slot is not None
             and state.last_slot is not None
@@ -181,56 +175,3 @@ class WindowCutter:
     def _close_full(self, state: WindowState) -> tuple[WindowState, WindowState]:
         """Close at the most records: the next window may begin in the same slot."""
         return state, WindowState(floor_slot=state.last_slot)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotSchedule:
-    """Which slots get a sketch when, and which of them a record joins, where presence is secret.
-
-    Guarantees
-    ----------
-    Streams begin with slot 0; every slot gets one sketch, in order, none skipped and none twice.
-    What is due depends on clocks and on what was released, never on records. A record's slot
-    depends on its own time, the clock and what was released, never on another record: one record
-    more changes one slot's records by itself, and nothing else.
-
-    Parameters
-    ----------
-    rule
-        Windows by time.
-    """
-
-    rule: WindowRule
-
-    def find_due(self, next_slot: int, *, clocks: Sequence[float]) -> range:
-        """Return the slots from ``next_slot`` on that are over by every clock."""
-        over = min(self.rule.slot_of(now) for now in clocks)
-        return range(next_slot, max(next_slot, over))
-
-    def find_open(self, due: range, *, now: float) -> int:
-        """Return the latest slot that records may join: that of now, or the first not yet due."""
-        return max(due.stop, self.rule.slot_of(now))
-
-    def assign(
-        self, timestamps: NDArray[np.float64], *, next_slot: int, last_slot: int
-    ) -> NDArray[np.int64]:
-        """Return the slot of each record.
-
-        A record that is late, or of unknown time, joins the lowest slot that is not released; one
-        from the future the latest.
-
-        Parameters
-        ----------
-        timestamps
-            Shape ``(n,)``, seconds since 1970-01-01 UTC; NaN when unreadable.
-        next_slot, last_slot
-            The lowest and the highest slot that records may join.
-
-        Returns
-        -------
-        NDArray
-            Shape ``(n,)``, int64.
-        """
-        found = np.floor((timestamps - self.rule.origin) / self.rule.length_s)
-        slots: NDArray[np.float64] = np.nan_to_num(found, nan=next_slot)
-        return np.clip(slots, next_slot, last_slot).astype(np.int64)

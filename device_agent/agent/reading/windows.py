@@ -1,18 +1,17 @@
-"""Reading one stream: records into windows, windows into releases, and a checkpoint at the end."""
+"""Reading of one stream under ``replace-one``: records into windows, and windows into releases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference, format_time
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.origins import find_origins, read_from
-from device_agent.agent.release import draw_release
+from device_agent.agent.reading.release import release_window
 from device_agent.sources import (
     KnownPosition,
     Position,
@@ -22,20 +21,20 @@ from device_agent.sources import (
     open_source,
 )
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import (
-    StoredPosition,
-    StreamState,
-    checkpoint,
-    commit_release,
-    count_waiting_bytes,
-    key_folder,
-    load_digest_key,
-    load_positions,
-    load_stream,
-    note_source_changes,
-    transaction,
+from device_agent.store.database import transaction
+from device_agent.store.digest_key import load_digest_key
+from device_agent.store.key import key_folder
+from device_agent.store.outbox import count_waiting_bytes
+from device_agent.store.positions import StoredPosition, load_positions, note_source_changes
+from device_agent.store.streams import checkpoint, load_stream
+from device_agent.windows import (
+    Clocks,
+    Cut,
+    WindowCutter,
+    WindowState,
+    describe_difference,
+    format_time,
 )
-from device_agent.windows import Cut, WindowCutter, WindowState
 from shared.core import FourierStatistic, SketchAccumulator
 from shared.errors import LedgerError, RecordError, SketchError
 from shared.privacy import Origin
@@ -57,12 +56,15 @@ class ReadCounts:
     out_of_bounds: int = 0
     raw_bytes_read: int = 0
 
+    def __add__(self, other: ReadCounts) -> ReadCounts:
+        return ReadCounts(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
+
 
 @dataclass(kw_only=True)
 class StreamSummary:
     """Result of reading one stream; ``counts`` is None where the number of records is secret.
 
-    ``value_messages`` depend on values: they are for whoever asks for them, and no log.
+    ``value_messages`` depend on values: the owner may ask for them, and no log holds them.
     """
 
     name: str
@@ -82,20 +84,10 @@ def make_statistic(device: Device, stream: StreamSettings) -> FourierStatistic:
     return device.plan.statistic_of(encode_stream_id(device.identity.device, stream.name))
 
 
-def require_not_suspended(state: StreamState) -> None:
-    """Refuse a stream that was stopped, with a ``LedgerError``."""
-    if state.suspended:
-        raise LedgerError(
-            f"is suspended: {state.suspended}",
-            field=f"stream {state.name}",
-            fix=f"find out why, then see `sfumato-agent resume {state.name}`",
-        )
-
-
 def require_sole_reader(device: Device, stream: StreamSettings) -> None:
     """Refuse a source that another stream of the study has read, with a ``LedgerError``.
 
-    Under another study its records may be released again, and both releases are counted.
+    Another study may release its records again; both releases are counted.
     """
     study = device.identity.study
     others = sorted(name for of, name in device.find_near(stream.name) if of == study)
@@ -109,7 +101,7 @@ def require_sole_reader(device: Device, stream: StreamSettings) -> None:
 
 
 def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
-    """Open a stream's source behind what was read; close it.
+    """Open a stream's source where the last reader stopped; the caller closes it.
 
     Raises
     ------
@@ -126,10 +118,10 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
 
 
 def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:
-    """Store what a source has seen or lost apart from records; to be called in a transaction.
+    """Store the changes of a source's files; to be called in a transaction.
 
-    Only where all records that it gave before are stored: a file that took another's place is noted
-    as read up to where the other was.
+    All records that the source gave before must be stored: a file that took another's place is
+    noted as read up to where the other was.
     """
     note_source_changes(
         device.connection,
@@ -138,66 +130,39 @@ def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges
     )
 
 
-def read_stream(
-    device: Device, stream: StreamSettings, *, clocks: Clocks, clock: Clock
-) -> StreamSummary:
-    """Read a stream's new records and release the windows that are complete.
-
-    An error ends the reading of this stream alone and stands in the summary. What was released
-    before it stays released, and where the source itself broke off the open window is saved; after
-    any other error records behind the last release are read again.
-    """
-    reader = StreamReader(device, stream, clocks=lambda: clocks, clock=clock)
-    try:
-        _read_all(reader)
-    except SketchError as error:
-        reader.summary.error = error
-    return reader.summary
-
-
-def _read_all(reader: StreamReader) -> None:
-    with closing(reader):
-        source = reader.open()
-        try:
-            for batch in _read_saving(reader, source):
-                reader.add(batch)
-                if reader.is_outbox_full():
-                    break
-        finally:
-            reader.counts.raw_bytes_read = source.report.bytes_read
-            reader.summary.messages += source.report.describe_reading()
-            reader.summary.value_messages += source.report.describe_values()
-        reader.summary.value_messages += reader.take_warnings()
-        if reader.is_outbox_full():
-            reader.summary.messages.append(OUTBOX_IS_FULL)
-        if not reader.close_over() and reader.n_unsaved:
-            reader.checkpoint()
-        if difference := reader.describe_held_up():
-            reader.summary.messages.append(difference)
+def restore_accumulator(
+    device: Device,
+    statistic: FourierStatistic,
+    *,
+    first_record: int = 0,
+    sums: NDArray[np.int64] | None = None,
+    n_records: int = 0,
+    n_unsketchable: int = 0,
+) -> SketchAccumulator:
+    """Return the accumulator of a window: with its stored sums, or empty without them."""
+    engine = device.settings.engine
+    if sums is None:
+        return SketchAccumulator(statistic, first_record=first_record, engine=engine)
+    return SketchAccumulator.restore(
+        statistic,
+        first_record=first_record,
+        sums=sums,
+        n_records=n_records,
+        n_unsketchable=n_unsketchable,
+        engine=engine,
+    )
 
 
-def _read_saving(reader: StreamReader, source: RecordSource) -> Iterator[RecordBatch]:
-    """Yield what a source has; where it breaks off, what was added before is saved."""
-    if reader.is_outbox_full():
-        return
-    try:
-        yield from source.read()
-    except RecordError:
-        if reader.n_unsaved:
-            reader.checkpoint()
-        raise
+class WindowReader:
+    """Reader of one stream: counts are public, and a window is released as soon as it is complete.
 
-
-class StreamReader:
-    """One stream's source, open window and place in the ledger, between two releases.
-
-    Where a method raises, what was added since the last checkpoint may be incomplete in memory:
-    close the reader and make another, which begins at what is stored.
+    After an error the open window may be incomplete in memory: close the reader and make another,
+    which begins at the last checkpoint.
 
     Parameters
     ----------
     clocks
-        Gives the clocks that windows are closed by.
+        Reads the clocks that windows are closed by.
     clock
         The device's, seconds since 1970-01-01 UTC.
     """
@@ -231,12 +196,55 @@ class StreamReader:
         # What was sent since it was counted is left out, so the truth is this or less.
         self._waiting_bytes: int | None = None
 
-    def open(self) -> RecordSource:
-        """Open the source behind what was read, and return it."""
-        require_not_suspended(self._state)
+    def read_all(self) -> None:
+        """Read all that the source has now, release complete windows, and save the open one.
+
+        If the source itself breaks off, the open window is saved; after any other error records
+        behind the last release are read again.
+        """
+        with closing(self):
+            self.open()
+            found = self.source.report
+            try:
+                self._add_all()
+            finally:
+                self.counts.raw_bytes_read = found.bytes_read
+                self.summary.messages += found.describe_reading()
+                self.summary.value_messages += found.describe_values()
+            self.summary.value_messages += self.take_warnings()
+            if self.is_outbox_full():
+                self.summary.messages.append(OUTBOX_IS_FULL)
+            # Only now: before, records of its slot might still come.
+            if not self.close_over() and self.n_unsaved:
+                self.checkpoint()
+            if difference := self.describe_held_up():
+                self.summary.messages.append(difference)
+
+    def _add_all(self) -> None:
+        # Not by `read_batch`, which gives nothing when the source is slow.
+        batches = self.source.read()
+        while not self.is_outbox_full():
+            try:
+                batch = next(batches, None)
+            except RecordError:
+                if self.n_unsaved:
+                    self.checkpoint()
+                raise
+            if batch is None:
+                return
+            self.add(batch)
+
+    def open(self) -> None:
+        """Open the source where the last reader stopped."""
+        self._state.require_not_suspended()
         self._require_begun()
         self._source = open_stream_source(self.device, self._stream)
         self.note_changes()
+
+    @property
+    def source(self) -> RecordSource:
+        """The open source."""
+        assert self._source is not None
         return self._source
 
     def close(self) -> None:
@@ -246,7 +254,7 @@ class StreamReader:
             self._source = None
 
     def note_changes(self) -> None:
-        """Store what the source has seen apart from records, if all records are stored."""
+        """Store the changes of the source's files, if all its records are stored."""
         if self._source is None or self.n_unsaved:
             return
         changes = self._source.take_changes()
@@ -275,7 +283,7 @@ class StreamReader:
     def require_affordable(self) -> None:
         """Check, once for each window, that the owner's budget pays for the next release.
 
-        To be asked before the sum grows: what can never be released should not pile up on the disk.
+        Call it before the sum grows: what can never be released should not pile up on the disk.
         """
         if self._affordable != self._state.next_sequence:
             self.device.require_affordable(self._stream.name, self._state.next_sequence)
@@ -308,7 +316,7 @@ class StreamReader:
             self._state = replace(self._state, window=cut.state)
 
     def close_over(self) -> bool:
-        """Release the open window if its time is over by every clock; tell whether it was."""
+        """Release the open window if its time is over by every clock; return whether it was."""
         clocks = self._clocks()
         window = self._cutter.settle(self._state.window, now=clocks.latest_believable)
         self._state = replace(self._state, window=window)
@@ -329,24 +337,19 @@ class StreamReader:
         event = self.device.require_affordable(
             self._stream.name, self._state.next_sequence, origins
         )
-        self.device.reserve(event, origins, now=self._clock())
-        release = draw_release(
+        release = release_window(
             self.device,
-            state=self._state,
+            self._state,
+            self._accumulator,
             closed=closed,
             following=following,
-            accumulator=self._accumulator,
             positions=tuple(self._positions.values()),
             origins=origins,
             event=event,
             now=self._clock(),
         )
-        commit_release(self.device.connection, release)
-        # It raises nothing: what follows belongs to the release.
-        self.device.shared.confirm(event, origins, now=self._clock())
         if self._waiting_bytes is not None:
             self._waiting_bytes += len(release.message)
-        self._accumulator.sums.fill(0)
         self._state = release.state
         self._accumulator = self._restore_accumulator()
         if self._source is not None:
@@ -379,18 +382,14 @@ class StreamReader:
         return find_origins(self._stream) | read_from(self._stream, self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
-        state, engine = self._state, self.device.settings.engine
-        if state.sums is None:
-            return SketchAccumulator(
-                self._statistic, first_record=state.first_record, engine=engine
-            )
-        return SketchAccumulator.restore(
+        state = self._state
+        return restore_accumulator(
+            self.device,
             self._statistic,
             first_record=state.first_record,
             sums=state.sums,
             n_records=state.window.n_records,
             n_unsketchable=state.n_unsketchable,
-            engine=engine,
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:
@@ -407,7 +406,7 @@ class StreamReader:
         self.counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
     def take_warnings(self) -> list[str]:
-        """Return, in words, the dimensions that lay out of bounds too often since the last call."""
+        """Return a warning for each dimension that lay out of bounds often since the last call."""
         warnings = []
         for dimension, count in zip(self.device.plan.dimensions, self._outside, strict=True):
             share = int(count) / max(1, self._n_judged)

@@ -2,9 +2,9 @@
 
 The ledger notes, on the disk, that a sketch is offered before a byte of it leaves the device. So
 the server holds offered sketches alone, or another copy of the state has sent some: a backup of the
-state folder was put back, or the device was cloned. What that copy released may be made of the same
-records, so nothing more is sent, and its cost is counted beside ours. The other way round, a server
-that lacks what it has acknowledged was put back to an earlier day, and gets the same bytes again.
+state folder was put back, or the device was cloned. That copy may have released the same records,
+so nothing more is sent, and its cost is counted too. Conversely, a server that lacks what it has
+acknowledged was put back to an earlier day, and gets the same bytes again.
 """
 
 from __future__ import annotations
@@ -17,21 +17,11 @@ from dataclasses import dataclass, field, replace
 from device_agent.agent.device import Device, make_event
 from device_agent.server.messages import DeviceAnswer
 from device_agent.settings.agent_settings import Settings
-from device_agent.store import (
-    append_event,
-    list_acknowledged,
-    list_streams,
-    list_unoffered,
-    load_copied,
-    load_generation,
-    load_stream,
-    save_generation,
-    send_again,
-    shelve_waiting,
-    study_of,
-    suspend_stream,
-    transaction,
-)
+from device_agent.store.database import transaction
+from device_agent.store.identity import load_generation, save_generation
+from device_agent.store.ledger import append_event, load_copied, study_of
+from device_agent.store.outbox import list_acknowledged, list_unoffered, send_again, shelve_waiting
+from device_agent.store.streams import list_streams, load_stream, suspend_stream
 from shared.errors import LedgerError, StoreError
 from shared.plan import SketchPlan
 
@@ -51,11 +41,11 @@ class Offers:
     Parameters
     ----------
     next_sequences
-        The next number of each stream; a stream that is not here stands at its beginning.
+        The next number of each stream; a stream that is missing stands at its beginning.
     unoffered
-        Numbers below it of which no byte has left the device.
+        Lower numbers of which no byte has left the device.
     copied
-        Numbers that another copy of the state has used, as far as is known.
+        Numbers that another copy of the state is known to have used.
     """
 
     next_sequences: Mapping[str, int] = field(default_factory=dict)
@@ -64,7 +54,7 @@ class Offers:
 
 
 def load_offers(connection: sqlite3.Connection) -> Offers:
-    """Load what of this ledger may be outside the device."""
+    """Load the sketches of this ledger that may be outside the device."""
     names = list_streams(connection)
     return Offers(
         next_sequences={name: load_stream(connection, name).next_sequence for name in names},
@@ -81,8 +71,8 @@ def known_streams(connection: sqlite3.Connection, settings: Settings) -> list[st
 def find_copied(offers: Offers, answer: DeviceAnswer) -> dict[str, list[Range]]:
     """Return, by stream, the sketches at the server that this ledger neither offered nor counted.
 
-    Numbers of which the server does not say whether it holds them are taken for held where this
-    ledger has not come so far, because they may have been released; below that, for not held.
+    The server may not say of a number whether it holds it. Such a number counts as held if this
+    ledger has not come so far, because it may have been released; otherwise as not held.
     """
     found: dict[str, list[Range]] = {}
     for stream, last in answer.last_sequences.items():
@@ -98,7 +88,7 @@ def find_copied(offers: Offers, answer: DeviceAnswer) -> dict[str, list[Range]]:
 
 
 def describe_copied(copied: Mapping[str, Sequence[Range]]) -> LedgerError:
-    """Return the error that says which sketches another copy of the state has sent."""
+    """Return the error that names the sketches of another copy of the state."""
     named = "; ".join(f"{name} {_show(ranges)}" for name, ranges in sorted(copied.items()))
     return LedgerError(
         f"the server holds sketches that this ledger never sent ({named}): it was restored from a "
@@ -117,11 +107,11 @@ def require_no_copy(
     *,
     now: float,
 ) -> None:
-    """Stop where another copy of this state has sent sketches, before a second noise leaves.
+    """Stop if another copy of this state has sent sketches, before a second noise leaves.
 
-    The streams of which it did are suspended, with what waits of them set aside for good, and the
-    cost of its releases is added to the ledger. The other streams are suspended too: they are of
-    the same copy, and what waits of them is kept until the owner has looked.
+    The copied streams are suspended, their waiting sketches are set aside for good, and the cost of
+    the copy's releases is added to the ledger. The other streams are suspended too, because they
+    are of the same copy; their waiting sketches are kept until the owner has looked.
 
     Raises
     ------
@@ -151,7 +141,7 @@ def note_copied(
     *,
     now: float,
 ) -> None:
-    """Count what a copy has released, and set aside what waits; to be called in a transaction."""
+    """Count a copy's releases and set waiting sketches aside; to be called in a transaction."""
     for first, last in ranges:
         event = make_event(study_of(connection), plan, stream, last)
         append_event(connection, replace(event, count=last - first + 1, copy=1), now)
@@ -164,9 +154,9 @@ def note_answer(device: Device, answer: DeviceAnswer, messages: list[str], *, no
     Raises
     ------
     LedgerError
-        The server holds sketches that this ledger never offered; see :func:`require_no_copy`.
+        The server holds sketches that this ledger never offered.
     StoreError
-        It cannot be noted; the same answer comes again.
+        The answer cannot be noted; the next poll gets the same one.
     """
     require_no_copy(device.connection, device.settings, device.plan, answer, now=now)
     _send_lost(device, answer, messages)
@@ -207,7 +197,6 @@ def _send_lost(device: Device, answer: DeviceAnswer, messages: list[str]) -> Non
 
 
 def _subtract(whole: Range, parts: Iterable[Range]) -> Iterator[Range]:
-    """Yield what is left of a range without some others."""
     first, last = whole
     for low, high in sorted(parts):
         if low > first:
@@ -218,7 +207,6 @@ def _subtract(whole: Range, parts: Iterable[Range]) -> Iterator[Range]:
 
 
 def _join(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same numbers in as few ranges as they need."""
     joined: list[Range] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The server's last word on the study's life cycle, kept so that a start without it knows."""
+"""Last known state of the server, for a start without it: the study's state and the agreed time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from device_agent.store.ledger import study_of
 
 @dataclass(frozen=True, kw_only=True)
 class StudyNotice:
-    """Where a study is in its life.
+    """State of a study.
 
     Parameters
     ----------
     state
         ``open``, ``closed`` or ``withdrawn``.
     accept_until
-        Until when a closed study takes sketches that were released before; seconds since
-        1970-01-01 UTC.
+        End of the time in which a closed study takes sketches that were released before; seconds
+        since 1970-01-01 UTC.
     etag
-        What to ask with next time; empty to be told in full.
+        ETag for the next poll; empty to get the whole answer.
     """
 
     state: str = "open"
@@ -30,7 +30,7 @@ class StudyNotice:
 
     @property
     def may_release(self) -> bool:
-        """True if a sketch that is released now would be of use to anyone."""
+        """True if a sketch that is released now is of use."""
         return self.state == "open"
 
     def takes_sketches(self, now: float) -> bool:
@@ -50,7 +50,7 @@ class StudyNotice:
 
 
 def load_notice(connection: sqlite3.Connection) -> StudyNotice:
-    """Load it; a study of which nothing was heard is taken for open."""
+    """Load the notice; a study without one counts as open."""
     row = connection.execute(
         "SELECT state, accept_until, etag FROM study_notice WHERE study = ?",
         (study_of(connection),),
@@ -61,10 +61,48 @@ def load_notice(connection: sqlite3.Connection) -> StudyNotice:
 
 
 def save_notice(connection: sqlite3.Connection, notice: StudyNotice) -> None:
-    """Save it in the place of the one before."""
+    """Replace the notice."""
     with transaction(connection):
         connection.execute(
             "INSERT OR REPLACE INTO study_notice (study, state, accept_until, etag)"
             " VALUES (?, ?, ?, ?)",
             (study_of(connection), notice.state, notice.accept_until, notice.etag),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreedTime:
+    """A time that has come, and the machine's uptime then.
+
+    Parameters
+    ----------
+    seconds
+        Seconds since 1970-01-01 UTC.
+    boot
+        Identity of the machine's start; empty if the system has none.
+    since_boot
+        Seconds since that start.
+    """
+
+    seconds: float
+    boot: str
+    since_boot: float
+
+
+def load_agreed_time(connection: sqlite3.Connection) -> AgreedTime | None:
+    """Load the agreed time; None if device and server never agreed."""
+    row = connection.execute(
+        "SELECT seconds, boot, since_boot FROM agreed_time WHERE study = ?",
+        (study_of(connection),),
+    ).fetchone()
+    return None if row is None else AgreedTime(**dict(row))
+
+
+def save_agreed_time(connection: sqlite3.Connection, agreed: AgreedTime) -> None:
+    """Replace the agreed time."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT OR REPLACE INTO agreed_time (study, seconds, boot, since_boot)"
+            " VALUES (?, ?, ?, ?)",
+            (study_of(connection), agreed.seconds, agreed.boot, agreed.since_boot),
         )

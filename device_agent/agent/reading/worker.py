@@ -1,15 +1,14 @@
-"""One stream in the daemon: it reads what comes, saves often, and tries again after an error."""
+"""One stream in the daemon: read what comes, checkpoint often, retry after an error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_agent.agent.clocks import Clocks
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.log import LOG, describe_defect, warn_of_values
-from device_agent.agent.reading import OUTBOX_IS_FULL, ReadCounts, StreamReader
-from device_agent.sources import RecordSource
+from device_agent.agent.reading.windows import OUTBOX_IS_FULL, ReadCounts, WindowReader
 from device_agent.sources.settings import StreamSettings
+from device_agent.windows import Clocks
 from shared.errors import BudgetExceededError, RecordError, SketchError, StoreError
 
 _TICK_S = 1.0
@@ -22,12 +21,12 @@ _SAVE_S_ONCE, _SAVE_RECORDS_ONCE = 1.0, 10_000
 
 
 class StreamWorker:
-    """Takes turns with other streams; no error of one ends another.
+    """Reads one stream in turns with others; no error of one ends another.
 
     Parameters
     ----------
     clocks, clock
-        As ``StreamReader`` takes them.
+        As ``WindowReader`` takes them.
     timer
         Monotonic seconds.
     """
@@ -51,8 +50,7 @@ class StreamWorker:
         self._clocks = clocks
         self._clock = clock
         self._timer = timer
-        self._reader: StreamReader | None = None
-        self._source: RecordSource | None = None
+        self._reader: WindowReader | None = None
         self._is_over = self._is_held_up = False
         self._retry_s = _FIRST_RETRY_S
         self._reads_at = self._tends_at = self._saved_at = timer()
@@ -65,36 +63,35 @@ class StreamWorker:
 
     @property
     def due_at(self) -> float:
-        """When the next turn is worth it, by the timer."""
+        """Time of the next turn that is worth it, by the timer."""
         if self._is_over and self._reader is None:
             return float("inf")
         return min(self._reads_at, self._tends_at) if self._reader else self._reads_at
 
     @property
     def consumes(self) -> bool:
-        """True if what was read of the source cannot be read again."""
-        return self._source is not None and self._source.guarantee.consumes
+        """True if records that were read cannot be read again."""
+        return self._reader is not None and self._reader.source.guarantee.consumes
 
     def use(self, device: Device) -> None:
-        """Go on under other settings of the same device, and soon."""
+        """Apply other settings of the same device, and read soon."""
         self._device = device
         if self._reader is not None:
             self._reader.use(device)
         self._reads_at = self._timer()
 
     def turn(self) -> None:
-        """Read one batch if there is one, close what is over, and save what is due.
+        """Read one batch if there is one, close windows that are over, checkpoint if it is time.
 
-        Whatever breaks it off, what is half done is dropped and never saved: a sum with records
-        whose position was not noted yet would count them twice.
+        After any error the half-done sum is dropped and never saved: records whose position was not
+        noted yet would be counted twice.
         """
         try:
-            if self._reader is None:
-                self._open()
+            reader = self._reader or self._open()
             if self._timer() >= self._reads_at:
-                self._read()
+                self._read(reader)
             if self._timer() >= self._tends_at:
-                self._tend()
+                self._tend(reader)
         except SketchError as error:
             self._fail(str(error))
         except Exception as error:
@@ -119,27 +116,20 @@ class StreamWorker:
 
     def total(self) -> ReadCounts:
         """Return what was read since the start."""
-        now = self._reader.counts if self._reader else ReadCounts()
-        return ReadCounts(
-            records_read=self.counts.records_read + now.records_read,
-            unsketchable=self.counts.unsketchable + now.unsketchable,
-            out_of_bounds=self.counts.out_of_bounds + now.out_of_bounds,
-            raw_bytes_read=self.counts.raw_bytes_read + now.raw_bytes_read,
-        )
+        return self.counts + self._reader.counts if self._reader else self.counts
 
-    def _open(self) -> None:
-        reader = StreamReader(self._device, self.settings, clocks=self._clocks, clock=self._clock)
+    def _open(self) -> WindowReader:
+        reader = WindowReader(self._device, self.settings, clocks=self._clocks, clock=self._clock)
         self._n_notes = self._n_unusable = 0
-        self._source = reader.open()
+        reader.open()
         self._reader = reader
         self._saved_at = self._timer()
+        return reader
 
-    def _read(self) -> None:
-        reader, source = self._reader, self._source
-        assert reader is not None
-        assert source is not None
+    def _read(self, reader: WindowReader) -> None:
+        source = reader.source
         if reader.is_outbox_full():
-            self._say(OUTBOX_IS_FULL)
+            self._report_problem(OUTBOX_IS_FULL)
             self._reads_at = self._timer() + _FULL_S
             return
         try:
@@ -166,9 +156,7 @@ class StreamWorker:
         if self._is_over:
             self._reads_at = float("inf")
 
-    def _tend(self) -> None:
-        reader = self._reader
-        assert reader is not None
+    def _tend(self, reader: WindowReader) -> None:
         self._tends_at = self._timer() + _TICK_S
         try:
             reader.close_over()
@@ -188,22 +176,19 @@ class StreamWorker:
             except StoreError as error:
                 # The same: a source that cannot be read again must not be closed for a full disk.
                 self._wait(str(error))
-        self._report()
+        self._report(reader)
 
     def _save(self) -> None:
         if self._reader is not None and self._reader.n_unsaved:
             self._reader.checkpoint()
         self._saved_at = self._timer()
 
-    def _report(self) -> None:
+    def _report(self, reader: WindowReader) -> None:
         """Log what is new: releases, notes of the source, and what could not be sketched."""
-        reader, source = self._reader, self._source
-        assert reader is not None
-        assert source is not None
-        where = {"stream": self.name}
-        for note in source.report.notes[self._n_notes :]:
+        where, found = {"stream": self.name}, reader.source.report
+        for note in found.notes[self._n_notes :]:
             LOG.warning(note, extra=where)
-        self._n_notes = len(source.report.notes)
+        self._n_notes = len(found.notes)
         released, reader.summary.released = reader.summary.released, 0
         if not released:
             return
@@ -211,8 +196,8 @@ class StreamWorker:
         LOG.info("%d window(s) released", released, extra=where)
         for warning in reader.take_warnings():
             warn_of_values(warning, self.name)
-        if source.report.n_unusable > self._n_unusable:
-            self._n_unusable = source.report.n_unusable
+        if found.n_unusable > self._n_unusable:
+            self._n_unusable = found.n_unusable
             warn_of_values(
                 f"{self._n_unusable} record(s) since the start could not be sketched and count as "
                 "zero",
@@ -221,7 +206,7 @@ class StreamWorker:
 
     def _fail(self, problem: str) -> None:
         """Close the reader, whose sum may be incomplete, and begin at what is stored later."""
-        was_open = self._source is not None
+        was_open = self._reader is not None
         self._drop()
         self._wait(problem)
         # What is left of standard input has lost its header, and perhaps the half of a line.
@@ -229,11 +214,11 @@ class StreamWorker:
 
     def _wait(self, problem: str) -> None:
         """Report a problem once, and retry with growing pauses."""
-        self._say(problem)
+        self._report_problem(problem)
         self._reads_at = self._timer() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
 
-    def _say(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         if problem != self.problem:
             LOG.error(problem, extra={"stream": self.name})
         self.problem = problem
@@ -244,4 +229,4 @@ class StreamWorker:
         self.counts = self.total()
         self.n_released += self._reader.summary.released
         self._reader.close()
-        self._reader = self._source = None
+        self._reader = None

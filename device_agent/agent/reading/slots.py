@@ -1,44 +1,35 @@
-"""Reading one stream where presence is secret: the clock alone decides what is released, and when.
+"""Reading of one stream under ``add-remove-one``: the clock alone decides what is released when.
 
 Nothing that a run reports, stores for good or does on the network depends on how many records there
-were: neither their number nor what was unusable about them, and no error of a source holds up a
-slot. What stays on the device is the position in each source, and sums until their slot is over.
+were, or on what was unusable about them, and no error of a source holds up a slot. Only positions,
+and sums until their slot is over, stay on the device.
 """
 
 from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.clocks import Clocks, describe_difference, describe_uncertain
 from device_agent.agent.device import Device, make_event
 from device_agent.agent.origins import find_origins, read_from
-from device_agent.agent.reading import (
+from device_agent.agent.reading.release import release_window
+from device_agent.agent.reading.windows import (
     StreamSummary,
     make_statistic,
     open_stream_source,
-    require_not_suspended,
+    restore_accumulator,
     store_changes,
 )
-from device_agent.agent.release import draw_release
 from device_agent.sources import Position, RecordBatch
 from device_agent.sources.settings import StreamSettings
-from device_agent.store import (
-    SlotSum,
-    StoredPosition,
-    adding_to_slots,
-    commit_release,
-    load_positions,
-    load_slot,
-    load_stream,
-    note_origins,
-    write_positions,
-    write_slot,
-)
-from device_agent.windows import SlotSchedule, WindowState
+from device_agent.store.positions import StoredPosition, load_positions, write_positions
+from device_agent.store.slots import SlotSum, adding_to_slots, load_slot, write_slot
+from device_agent.store.streams import load_stream, note_origins
+from device_agent.windows import Clocks, SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError
 
@@ -46,68 +37,29 @@ _MOST_OPENED = 8
 """Sums held in memory while reading; records come roughly in the order of their slots."""
 
 
-def read_slots(device: Device, stream: StreamSettings, *, clocks: Clocks) -> StreamSummary:
-    """Read a stream's new records, and release every slot that is over, empty ones too.
-
-    An error stands in the summary. One of the source ends the reading, but holds up no slot:
-    records that could not be read in time join a later one.
-    """
-    summary = StreamSummary(name=stream.name)
-    try:
-        _SlotReader(device, stream, clocks, summary).run()
-    except SketchError as error:
-        summary.error = error
-    return summary
-
-
 def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, int]:
-    """Return the slots that are due, and the latest that records may join.
+    """Return the slots that are due, and the latest that records may join; see ``SlotSchedule``."""
+    return SlotSchedule(rule=device.plan.window).plan(
+        load_stream(device.connection, stream).next_sequence,
+        clocks=clocks,
+        require_affordable=partial(device.require_all_affordable, stream),
+    )
 
-    Where the owner's budget does not pay for the open slot too, records that fall in it join the
-    last one that is due: what can never be released should not pile up on the disk.
 
-    Raises
-    ------
-    BudgetExceededError
-        The budget does not pay for every slot that is due, or for none at all.
+class SlotReader:
+    """Reader of one stream: counts are secret, and every slot that is over is released.
+
+    Parameters
+    ----------
+    clocks
+        The clocks at the beginning of the run: how long it takes must not show.
     """
-    schedule = SlotSchedule(rule=device.plan.window)
-    next_slot = load_stream(device.connection, stream).next_sequence
-    due = range(next_slot, next_slot)
-    if clocks.agree:
-        due = schedule.find_due(next_slot, clocks=clocks.spending)
-    device.require_all_affordable(stream, due)
-    latest = schedule.find_open(due, now=clocks.latest_believable)
-    try:
-        device.require_all_affordable(stream, range(next_slot, latest + 1))
-    except BudgetExceededError:
-        if due:
-            return due, due.stop - 1
-        # Where the device's clock is ahead of what is certain, the budget is not at fault.
-        certain = schedule.find_open(due, now=clocks.earliest)
-        if certain == latest:
-            raise
-        device.require_all_affordable(stream, range(next_slot, certain + 1))
-        latest = certain
-    return due, latest
 
-
-def describe_held_slots(due: range, device: Device, clocks: Clocks) -> str | None:
-    """Describe the slots that stay open because the time is uncertain; None if none does."""
-    if not clocks.agree:
-        return describe_difference(clocks)
-    is_over = SlotSchedule(rule=device.plan.window).find_due(due.stop, clocks=clocks.closing)
-    return describe_uncertain(clocks) if is_over else None
-
-
-class _SlotReader:
-    def __init__(
-        self, device: Device, stream: StreamSettings, clocks: Clocks, summary: StreamSummary
-    ) -> None:
+    def __init__(self, device: Device, stream: StreamSettings, *, clocks: Clocks) -> None:
+        self.summary = StreamSummary(name=stream.name)
         self._device = device
         self._stream = stream
         self._clocks = clocks
-        self._summary = summary
         self._schedule = SlotSchedule(rule=device.plan.window)
         self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
@@ -116,8 +68,13 @@ class _SlotReader:
             device.identity.study, device.plan, stream.name, self._state.next_sequence
         )
 
-    def run(self) -> None:
-        require_not_suspended(self._state)
+    def read_all(self) -> None:
+        """Add each new record to its slot, and release every slot that is over, empty ones too.
+
+        An error of the source ends the reading, but holds up no slot: records that could not be
+        read in time join a later one.
+        """
+        self._state.require_not_suspended()
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
             # As a whole or not at all: where a source breaks off among the batches, the number of
@@ -127,17 +84,16 @@ class _SlotReader:
                 self._device.require_all_affordable(self._stream.name, due, self._origins)
         except BudgetExceededError as error:
             # A file was released before, in another stream or study: nothing was added.
-            self._summary.error = error
+            self.summary.error = error
             return
         except SketchError as error:
-            self._summary.error = error
+            self.summary.error = error
         for slot in due:
             self._release(slot)
-        if held := describe_held_slots(due, self._device, self._clocks):
-            self._summary.messages.append(held)
+        if held := self._schedule.describe_held(due, self._clocks):
+            self.summary.messages.append(held)
 
     def _read(self, *, next_slot: int, latest: int) -> None:
-        """Add each new record to its slot, and note the positions behind them all."""
         opened: dict[int, SketchAccumulator] = {}
         positions: dict[str, Position] = {}
         with closing(open_stream_source(self._device, self._stream)) as source:
@@ -182,37 +138,25 @@ class _SlotReader:
 
     def _restore(self, slot: int) -> SketchAccumulator:
         stored = load_slot(self._device.connection, self._stream.name, slot)
-        engine = self._device.settings.engine
         if stored is None:
-            return SketchAccumulator(self._statistic, engine=engine)
-        return SketchAccumulator.restore(
-            self._statistic,
-            first_record=0,
-            sums=stored.sums,
-            n_records=stored.n_records,
-            n_unsketchable=0,
-            engine=engine,
+            return restore_accumulator(self._device, self._statistic)
+        return restore_accumulator(
+            self._device, self._statistic, sums=stored.sums, n_records=stored.n_records
         )
 
     def _release(self, slot: int) -> None:
         """Release a slot under its own number; an empty one is released as any other."""
-        accumulator = self._restore(slot)
-        event = replace(self._event, sequence=slot)
-        self._device.reserve(event, self._origins, now=self._clocks.device)
-        release = draw_release(
+        release = release_window(
             self._device,
-            state=self._state,
+            self._state,
+            self._restore(slot),
             closed=WindowState(first_slot=slot, last_slot=slot),
             following=WindowState(),
-            accumulator=accumulator,
             positions=(),
             origins=self._origins,
-            event=event,
+            event=replace(self._event, sequence=slot),
             # The time of the run, for how long reading took tells how much there was.
             now=self._clocks.device,
         )
-        commit_release(self._device.connection, release)
-        self._device.shared.confirm(event, self._origins, now=self._clocks.device)
         self._state = release.state
-        accumulator.sums.fill(0)
-        self._summary.released += 1
+        self.summary.released += 1

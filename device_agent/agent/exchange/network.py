@@ -1,15 +1,18 @@
-"""One thread that speaks with the server, so that reading never waits for it.
+"""The connection to the server: in a thread of its own for the daemon, so that reading never waits.
 
-It knows nothing of the state: the main thread hands it bytes, and gets answers as calls to make.
+It knows nothing of the state: it gets requests, and hands their answers to the main thread.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeVar
 
+from device_agent.agent.device import Clock, Device
 from device_agent.server.transport import ServerClient
 from shared.errors import SketchError
 
@@ -18,14 +21,42 @@ Call = Callable[[], None]
 
 
 class Network:
-    """Runs one request at a time.
+    """Runs each request at once, and waits for its answer.
+
+    Parameters
+    ----------
+    connect
+        Makes the client.
+    """
+
+    is_busy = False
+    """True if an answer is outstanding."""
+
+    def __init__(self, connect: Callable[[], ServerClient]) -> None:
+        self._closing = ExitStack()
+        self._client = self._closing.enter_context(connect())
+
+    def submit(self, request: Callable[[ServerClient], T], then: Callable[[T], None]) -> None:
+        """Make a request, and call ``then`` with its answer in the main thread.
+
+        A request must turn what can go wrong into its answer; what it raises ends the agent.
+        """
+        then(request(self._client))
+
+    def close(self) -> None:
+        """Close the connection; no more answers arrive."""
+        self._closing.close()
+
+
+class BackgroundNetwork(Network):
+    """Runs one request at a time in a thread.
 
     Parameters
     ----------
     connect
         Makes the client; called in the thread.
     calls
-        Where answers go, as calls that the main thread makes.
+        Queue of answers, as calls that the main thread makes.
     """
 
     def __init__(self, connect: Callable[[], ServerClient], calls: SimpleQueue[Call]) -> None:
@@ -33,16 +64,11 @@ class Network:
         self._calls = calls
         self._jobs: SimpleQueue[Callable[[ServerClient], Call] | None] = SimpleQueue()
         self._closed = False
-        self.is_busy = False
-        """True if an answer is outstanding."""
         # A daemon thread: a request that hangs must not keep the process from ending.
         threading.Thread(target=self._work, name="network", daemon=True).start()
 
     def submit(self, request: Callable[[ServerClient], T], then: Callable[[T], None]) -> None:
-        """Make a request, and call ``then`` with its answer in the main thread.
-
-        A request must turn what can go wrong into its answer; what it raises ends the agent.
-        """
+        """Make a request; ``then`` is called from the queue."""
         assert not self.is_busy
         self.is_busy = True
 
@@ -53,7 +79,7 @@ class Network:
         self._jobs.put(work)
 
     def close(self) -> None:
-        """End the thread behind the request it is at, whose answer is not heard any more."""
+        """End the thread after the current request, and drop its answer."""
         self._closed = True
         self._jobs.put(None)
 
@@ -72,6 +98,31 @@ class Network:
                 call()
 
         self._calls.put(make)
+
+
+@dataclass(kw_only=True)
+class Link:
+    """What polling, sending and changing the key share.
+
+    Parameters
+    ----------
+    device, network
+        Replaced when settings or key change.
+    clock, timer
+        The device's clock, and monotonic seconds.
+    report
+        Takes a log level, a message, and the stream that it is about or "".
+    is_patient
+        Whether to wait and retry when the server refuses or the state cannot be written; otherwise
+        the error is raised.
+    """
+
+    device: Device
+    network: Network
+    clock: Clock
+    timer: Callable[[], float]
+    report: Callable[[int, str, str], None]
+    is_patient: bool
 
 
 def catch(request: Callable[[ServerClient], T]) -> Callable[[ServerClient], T | SketchError]:

@@ -1,21 +1,23 @@
-"""A server restored from a backup knows an earlier key: it is shown the changes since once more.
+"""Present replaced keys to a server that was restored from a backup and knows only an earlier one.
 
 The device keeps the keys that it has replaced, with what each had signed. A server whose database
-is of another life than the one that took the present key may know one of them. That key then signs
-the same change again, and every one after it, in their order; at the end the server knows the
-present key, and what each of the others may verify. A server of the same life never gets them: a
-key that it does not know any more was taken from the device there.
+has another generation than the one that took the present key may know one of them. That key signs
+the same change again, and every later one in order, so that the server knows the present key and
+what each of the others may verify. A server of the same generation gets none: a key that it does
+not know any more was taken from the device there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from device_agent.agent.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.agent.device import Device
+from device_agent.agent.exchange.comparing import Offers, describe_copied, find_copied, load_offers
 from device_agent.server.messages import DeviceAnswer, KeyOffer
 from device_agent.server.transport import ServerClient
-from device_agent.store import DeviceKey, list_signed, load_generation
+from device_agent.store.identity import load_generation
+from device_agent.store.key import DeviceKey
+from device_agent.store.key_change import list_signed
 from shared.errors import LedgerError, SignatureError, SketchError, TransportError
 from shared.wire import encode_rotation_input
 
@@ -23,7 +25,7 @@ Present = Callable[[ServerClient], bool]
 
 
 class CopyError(LedgerError):
-    """Another copy of this state was at work, as ``answer`` says; so no key is presented."""
+    """Another copy of this state was at work, as ``answer`` shows; no key is presented."""
 
     def __init__(self, answer: DeviceAnswer, error: LedgerError) -> None:
         self.answer = answer
@@ -31,15 +33,15 @@ class CopyError(LedgerError):
 
 
 def make_device_question(device: Device) -> Callable[[ServerClient], DeviceAnswer]:
-    """Return what asks about the device, presenting its keys again if need be; for any thread.
+    """Return a request for the server's knowledge of the device; for any thread.
 
-    It raises as ``ServerClient.ask_device``.
+    It presents the keys again if needed, and raises as ``ServerClient.fetch_device``.
     """
     present = make_presenting(device)
 
-    def ask(client: ServerClient) -> DeviceAnswer:
+    def request(client: ServerClient) -> DeviceAnswer:
         try:
-            return client.ask_device()
+            return client.fetch_device()
         except SignatureError:
             try:
                 is_known = present(client)
@@ -47,15 +49,15 @@ def make_device_question(device: Device) -> Callable[[ServerClient], DeviceAnswe
                 return error.answer
             if not is_known:
                 raise
-            return client.ask_device()
+            return client.fetch_device()
 
-    return ask
+    return request
 
 
 def make_presenting(device: Device) -> Present:
-    """Return what presents the keys again, and tells whether the present one is known now.
+    """Return a request that presents the keys, and returns whether the present one is known now.
 
-    It raises ``CopyError`` where another copy of this state was at work.
+    It raises ``CopyError`` if another copy of this state was at work.
     """
     signed, generation = list_signed(device.connection), load_generation(device.connection)
     offers = load_offers(device.connection) if device.retired else Offers()
@@ -64,7 +66,7 @@ def make_presenting(device: Device) -> Present:
 
     def present(client: ServerClient) -> bool:
         for i in reversed(range(len(device.retired))):
-            answer = _ask_as(client, chain[i][0])
+            answer = _fetch_as(client, chain[i][0])
             if answer is None:
                 continue
             if answer.generation == generation:
@@ -82,7 +84,7 @@ def make_presenting(device: Device) -> Present:
 
 
 def make_key_offer(device: bytes, key: DeviceKey, last_sequences: Mapping[str, int]) -> KeyOffer:
-    """Return the offer of a key, with the last sketches that the one before it has signed."""
+    """Return the offer of a key, with the last sketches that its predecessor has signed."""
     told = encode_rotation_input(
         device=device, public_key=key.public_bytes, last_sequences=last_sequences
     )
@@ -91,10 +93,10 @@ def make_key_offer(device: bytes, key: DeviceKey, last_sequences: Mapping[str, i
     )
 
 
-def _ask_as(client: ServerClient, key: DeviceKey) -> DeviceAnswer | None:
+def _fetch_as(client: ServerClient, key: DeviceKey) -> DeviceAnswer | None:
     """Request the server's knowledge with another key; None if it does not take that key."""
     try:
-        return client.signed_by(key.sign).ask_device()
+        return client.signed_by(key.sign).fetch_device()
     except TransportError:
         raise
     except SketchError:

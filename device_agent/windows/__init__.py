@@ -1,0 +1,27 @@
+"""Windows: the records that one sketch covers, decided by counts and times alone.
+
+Pure: no clock, no files, no network. ``WindowCutter`` serves ``replace-one``, ``SlotSchedule``
+``add-remove-one``; ``Clocks`` holds the times by which either may close.
+"""
+
+from device_agent.windows.clocks import (
+    OLDER_THAN_THIS,
+    Clocks,
+    describe_difference,
+    describe_uncertain,
+    format_time,
+)
+from device_agent.windows.cutter import Cut, WindowCutter, WindowState
+from device_agent.windows.schedule import SlotSchedule
+
+__all__ = [
+    "OLDER_THAN_THIS",
+    "Clocks",
+    "Cut",
+    "SlotSchedule",
+    "WindowCutter",
+    "WindowState",
+    "describe_difference",
+    "describe_uncertain",
+    "format_time",
+]
