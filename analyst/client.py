@@ -291,7 +291,7 @@ class Client:
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Decode:
-        """Start to decode k centroids, from a snapshot or from all sketches; see :meth:`Decode.wait`.
+        """Start to decode k centroids from a snapshot or from all sketches; see :class:`Decode`.
 
         Raises
         ------

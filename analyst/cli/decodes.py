@@ -13,6 +13,7 @@ from rich.text import Text
 
 from analyst.cli.options import Answer, DefaultGroup, Study, command, create_console
 from analyst.client import Client, Decode
+from analyst.planning.advice import show_snr
 from analyst.results import DecodeResult
 from shared.command import SETTINGS
 
@@ -124,7 +125,7 @@ def _describe(result: DecodeResult) -> Answer:
     yield table
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
-    yield Text(f"SNR {result.snr:.3g}; {result.quality}.")
+    yield Text(f"SNR {show_snr(result.snr)}; {result.quality}.")
     yield Text(result.privacy)
     yield from (Text(f"warning: {warning}") for warning in result.warnings)
 

@@ -23,8 +23,8 @@ from analyst.cli.sketching import app
 from analyst.cli.studies import describe_refusals
 from analyst.client import Client
 from shared.command import EXIT_REFUSED, list_examples
-from shared.errors import ConfigError, SketchError, TransportError
-from shared.wire import decode_message, problem_type_of
+from shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
+from shared.wire import SketchHeader, decode_message, problem_type_of
 
 __all__ = ["app"]
 
@@ -85,8 +85,7 @@ def _import_one(client: Client, path: Path) -> dict[str, Any]:
     """Upload one file; a refusal is a result, a server that does not answer an error."""
     item: dict[str, Any] = {"file": str(path), "sketch_id": None, "study_id": None}
     try:
-        data = _read(path)
-        header = decode_message(data).header
+        data, header = _read(path)
         item |= {"sketch_id": header.sketch_id.hex(), "study_id": header.study.hex()}
         is_new = client.upload(item["study_id"], item["sketch_id"], data)
     except TransportError:
@@ -97,9 +96,14 @@ def _import_one(client: Client, path: Path) -> dict[str, Any]:
     return {**item, "result": "stored" if is_new else "known", "problem": None, "detail": None}
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[bytes, SketchHeader]:
     try:
-        return path.read_bytes()
+        data = path.read_bytes()
+        return data, decode_message(data).header
+    except MalformedMessageError as error:
+        raise MalformedMessageError(
+            "is damaged, or of another format", field=str(path), fix="export the sketch again"
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot be read ({error.strerror})",
@@ -115,4 +119,5 @@ def _describe(item: dict[str, Any]) -> str:
         case "known":
             return f"{item['file']}: the server has it already; nothing has changed"
         case _:
-            return f"{item['file']}: refused ({item['problem']}): {item['detail']}"
+            detail = item["detail"].removeprefix(f"{item['file']}: ")
+            return f"{item['file']}: refused ({item['problem']}): {detail}"

@@ -115,16 +115,18 @@ def describe_windows(plan: SketchPlan) -> str:
     window = plan.window
     if window.kind == "count":
         return f"a sketch for every {window.length} records of a stream"
+    days = f" ({window.length_s / 86400:g} days)" if window.length_s > 86400 else ""
+    length = f"{window.length_s} s{days}"
     if plan.releases_count:
         start = datetime.fromtimestamp(window.origin, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return (
-            f"a sketch for every {window.length_s} s since {start}, empty or not, so that nobody "
+            f"a sketch for every {length} since {start}, empty or not, so that nobody "
             "learns when there were records; also for the time before a device joins. Each run "
             "of the agent sends the releases of the run before, so that the time of sending "
             "reveals nothing either"
         )
     return (
-        f"a sketch for every {window.length_s} s in which there were records; fewer than "
+        f"a sketch for every {length} in which there were records; fewer than "
         f"{plan.least_records} wait for the next"
     )
 
@@ -201,7 +203,7 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     yield from (("warning", text) for text in statement.cautions)
     yield "protects", statement.guarantee
     yield "people", statement.describe_people()
-    yield "does not", "\n".join(f"- {text}" for text in statement.unprotected)
+    yield "not covered", "\n".join(f"- {text}" for text in statement.unprotected)
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)
     yield "costs", _describe_cost(plan)
     yield "windows", describe_windows(plan)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shared.errors import BudgetExceededError
 from shared.file_identity import identify
 from shared.ledger import OwnersLedger, Reservation
 from shared.plan import SketchPlan, compute_plan_digest
@@ -52,6 +53,10 @@ def count_release(
         event=event,
         origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
     )
-    ledger.reserve(reservation, budget, now=time.time())
+    try:
+        ledger.reserve(reservation, budget, now=time.time())
+    except BudgetExceededError as error:
+        error.field, error.fix = "--budget", "raise it if the owner agrees; nothing was released"
+        raise
     yield
     ledger.confirm([reservation], now=time.time())

@@ -287,7 +287,7 @@ def test_a_key_that_may_not_publish_is_told_so_whatever_the_plan(desk: Desk, say
     plan = str(write_plan(desk.folder))
     study = json.loads(say("study", "create", "first", plan, "--json"))["study_id"]
     said = say("study", "create", "second", plan, "--key", made["key"], status=2)
-    assert "carries a key of scope analyst, and this needs operator" in said
+    assert "must carry a key of scope operator, and this one has analyst" in said
     say("study", "delete", study, "--confirm", "first")
 
 
@@ -311,8 +311,8 @@ def write_plan(folder: Path) -> Path:
 
 
 def test_a_study_is_closed_opened_shown_and_deleted(desk: Desk, other: str) -> None:
-    assert "is closed and takes until" in desk.run("study", "close", other, "--accept-for", "2")
-    assert "closed, takes what was on its way" in desk.run("study", "show", other)
+    assert "is closed; accepts sketches" in desk.run("study", "close", other, "--accept-for", "2")
+    assert "closed; accepts sketches" in desk.run("study", "show", other)
     assert desk.ask("study", "open", other)["state"] == "open"
     assert "nothing was refused" in desk.run("sketch", "refusals", other)
     desk.run("study", "delete", other, "--confirm", "wrong", status=2)
