@@ -17,6 +17,7 @@ from shared.wire import (
     read_problem,
     read_retry_after,
 )
+from shared.wire.bodies.studies import Paged
 
 ANSWERS = AnswerReader("url")
 
@@ -130,11 +131,9 @@ class Connection:
         page: str | None = None
         while True:
             answer = self.call("GET", path, params={"page": page} if page else None)
-            for item in ANSWERS.require(answer, "items", list):
-                if not isinstance(item, dict):
-                    raise ANSWERS.refuse("items")
-                yield item
-            page = answer.get("next_page")
+            found = ANSWERS.read(Paged, answer)
+            yield from found.items
+            page = found.next_page
             if not page:
                 return
 

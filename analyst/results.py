@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from analyst.connection import ANSWERS
 from shared.errors import DecodingError
 from shared.wire import error_from_problem
-from shared.wire.bodies.declaring import to_document
 from shared.wire.bodies.results import DecodeBody
 
 
@@ -117,9 +116,9 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         decoder_version=result.decoder_version,
         seconds=result.seconds,
         spreads=None if result.spreads is None else np.array(result.spreads),
-        choice=None if result.choice is None else to_document(result.choice),
+        choice=None if result.choice is None else asdict(result.choice),
         verdict=verdict.word if verdict else DecodeResult.verdict,
         reason=verdict.sentence if verdict else DecodeResult.reason,
-        evidence=None if result.evidence is None else to_document(result.evidence),
+        evidence=None if result.evidence is None else asdict(result.evidence),
         resolved=None if result.resolved is None else np.array(result.resolved),
     )

@@ -18,8 +18,9 @@ from aggregator.api.responses import (
 from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DecodeRecord, Selection
 from aggregator.services.answers import read_version
+from shared.structure import structure
 from shared.wire import Problem
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 
 router = APIRouter(
@@ -108,6 +109,6 @@ def to_body(decode: DecodeRecord) -> DecodeBody:
         DecodeBody,
         decode,
         decoder_version=read_version(decode.solver),
-        result=None if decode.result is None else read_body(ResultBody, decode.result),
-        problem=None if decode.problem is None else read_body(Problem, decode.problem),
+        result=decode.result and structure(ResultBody, decode.result, strict=False),
+        problem=decode.problem and structure(Problem, decode.problem, strict=False),
     )

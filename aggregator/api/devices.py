@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Literal
 
 from fastapi import APIRouter, Response
@@ -32,7 +33,8 @@ from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services import Services
 from aggregator.services.device_keys import key_id_of
 from aggregator.services.roster import DeviceDetails, DeviceSummary
-from shared.wire.bodies.declaring import make_body, read_body, to_document, to_rfc3339
+from shared.structure import structure
+from shared.wire.bodies.declaring import make_body, to_rfc3339
 from shared.wire.bodies.devices import (
     DeviceStatusBody,
     EnrolmentBody,
@@ -115,7 +117,7 @@ async def put_heartbeat(
     """
     moment = await services.devices.note_heartbeat(
         device,
-        to_document(body),
+        asdict(body),
         studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
     )
     return make_body(MomentBody, moment)
@@ -277,4 +279,4 @@ def _heartbeat_of(device: DeviceRecord) -> HeartbeatBody | None:
     if device.heartbeat is None or device.heartbeat_at is None:
         return None
     received = to_rfc3339(device.heartbeat_at)
-    return read_body(HeartbeatBody, {**device.heartbeat, "received": received})
+    return structure(HeartbeatBody, {**device.heartbeat, "received": received}, strict=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import Response
@@ -10,7 +11,6 @@ from fastapi.responses import JSONResponse
 
 from aggregator.etags import answer_not_modified, is_known
 from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
-from shared.wire.bodies.declaring import to_document
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -109,4 +109,4 @@ def answer_conditionally(
     """Answer with a body, or with 304 where If-None-Match names the ETag among the headers."""
     if is_known(headers["ETag"], if_none_match):
         return answer_not_modified(headers)
-    return JSONResponse(to_document(body), headers=dict(headers))
+    return JSONResponse(asdict(body), headers=dict(headers))

@@ -21,7 +21,8 @@ from aggregator.records import SnapshotRecord
 from aggregator.services import Services
 from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.structure import structure
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     MomentsBody,
     SelectionBody,
@@ -101,6 +102,6 @@ async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
             first=record.n_records, second=record.second_moment, third=record.third_moment
         ),
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
-        selection=read_body(SelectionBody, record.selection),
+        selection=structure(SelectionBody, record.selection, strict=False),
         excluded_devices=[device.hex() for device in excluded],
     )

@@ -14,7 +14,7 @@ from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
 from learning.planning.quality import predict_quality
 from shared.plan import SketchPlan, make_statement
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     BandBody,
     ChoiceBody,
@@ -118,7 +118,7 @@ def describe_promise(plan: SketchPlan) -> PromiseBody:
         scale=str(plan.release.scale),
         statement=statement.describe(),
         max_records_per_person="unknown" if most is None else most,
-        people=[read_body(PersonBody, person) for person in statement.people_to_json()],
+        people=[PersonBody(**person) for person in statement.people_to_json()],
     )
 
 

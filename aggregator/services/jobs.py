@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from learning.decoding.solver import Solver
 from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
 from shared.plan import SketchPlan
 from shared.wire import problem_document
-from shared.wire.bodies.declaring import to_document
 
 MAX_ATTEMPTS = 3
 _TOKEN_BYTES = 16
@@ -137,7 +136,7 @@ class JobService:
         """Store an answer; false if the lease is lost."""
         now = self._clock.now()
         seconds = max(0.0, now - (job.decode.started or now))
-        result = to_document(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
+        result = asdict(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
         async with self._store.begin(write=True) as transaction:
             return await transaction.finish_decode(
                 job.decode.decode_id, job.token, state="succeeded", now=now, result=result
