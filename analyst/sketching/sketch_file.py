@@ -127,10 +127,15 @@ def decode_sketch_file(data: bytes) -> SketchFile:
     MalformedMessageError, UnsupportedVersionError
         Damaged, cut short, or of another format or version.
     """
-    document = decode_deterministic(data, what="sketch file")
+    try:
+        document = decode_deterministic(data, what="sketch file")
+    except MalformedMessageError:
+        document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise MalformedMessageError(
-            "is not the sketch of a file", field="format", fix="`sfumato sketch FILE` makes one"
+            "is damaged, or of another format",
+            field="sketch file",
+            fix="copy it again, or make one with `sfumato sketch FILE`",
         )
     digest = document.pop("digest", None)
     if digest != hashlib.sha256(encode_deterministic(document)).digest():
