@@ -131,7 +131,8 @@ class Connection:
         page: str | None = None
         while True:
             answer = self.call("GET", path, params={"page": page} if page else None)
-            found = ANSWERS.read(Paged, answer)
+            # A list that is sent whole, such as that of keys, names no next page.
+            found = ANSWERS.read(Paged, {"next_page": None, **answer})
             yield from found.items
             page = found.next_page
             if not page:
