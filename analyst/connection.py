@@ -133,7 +133,10 @@ class Connection:
             answer = self.call("GET", path, params={"page": page} if page else None)
             # A list that is sent whole, such as that of keys, names no next page.
             found = ANSWERS.read(Paged, {"next_page": None, **answer})
-            yield from found.items
+            for item in found.items:
+                if not isinstance(item, dict):
+                    raise ANSWERS.refuse("items")
+                yield item
             page = found.next_page
             if not page:
                 return
