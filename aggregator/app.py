@@ -1,4 +1,4 @@
-"""The wiring: settings become a store, services, the interface and worker processes."""
+"""The application: settings, store, services, interface and workers wired together."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import structlog
 from fastapi import FastAPI
 
-from aggregator.api import InterfaceLimits, create_interface
-from aggregator.logs import describe_cause
+from aggregator.api import create_interface
 from aggregator.records import Clock, SystemClock
-from aggregator.services import ServiceLimits, Services
+from aggregator.services import Services
 from aggregator.settings import Settings
-from aggregator.storage import Store, open_store, prepare_database
+from aggregator.storage import Store, open_store
 from aggregator.ui import add_dashboard, add_reference
-from aggregator.worker import WorkerProcesses
-from shared.errors import ConfigError, TransportError, UnpreparedError
-
-_SECONDS_A_DAY = 86_400.0
-_LONGEST_PAUSE_S = 5.0
-
-log = structlog.get_logger("aggregator.app")
+from aggregator.worker import run_workers
 
 
 def create_app(
@@ -30,93 +22,37 @@ def create_app(
 ) -> FastAPI:
     """Build the server as an ASGI application.
 
-    Its lifespan prepares the database, runs the workers and closes the store. A database that is
-    away, or has no tables yet, is waited for: requests are answered with 503 until it can be used.
+    Its lifespan prepares the database, runs the workers and closes the store. It waits for a
+    database that does not answer or has no tables yet, and answers requests with 503 meanwhile.
 
     Parameters
     ----------
     settings
-        Those of the environment when not given.
+        From the environment by default.
     store, clock
-        In the place of those that the settings give.
+        Replace those that the settings give.
     """
     settings = settings or Settings()
     store = store or open_store(settings.database_url)
-    services = Services(store, clock or SystemClock(), _service_limits(settings))
+    services = Services(store, clock or SystemClock(), settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         stop = asyncio.Event()
         tasks: list[asyncio.Task[None]] = []
         try:
-            if not await _is_prepared(store, services):
-                tasks.append(asyncio.create_task(_wait_for_database(store, services, stop)))
+            if not await services.readiness.prepare():
+                tasks.append(asyncio.create_task(services.readiness.wait(stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
             tasks.append(asyncio.create_task(services.merger.run(stop)))
-            async with WorkerProcesses(settings, settings.n_workers):
+            async with run_workers(settings, settings.n_workers):
                 yield
         finally:
             stop.set()
             await asyncio.gather(*tasks)
             await store.close()
 
-    app = create_interface(services, _interface_limits(settings), lifespan=lifespan)
+    app = create_interface(services, settings, lifespan=lifespan)
     add_dashboard(app)
     add_reference(app)
     return app
-
-
-def _service_limits(settings: Settings) -> ServiceLimits:
-    days = settings.payload_days
-    return ServiceLimits(
-        payload_seconds=None if days is None else days * _SECONDS_A_DAY,
-        token_seconds=settings.token_days * _SECONDS_A_DAY,
-        max_body_bytes=settings.max_body_bytes,
-        device_rate=settings.device_rate,
-        device_burst=settings.device_burst,
-        key_rate=settings.key_rate,
-        key_burst=settings.key_burst,
-    )
-
-
-def _interface_limits(settings: Settings) -> InterfaceLimits:
-    return InterfaceLimits(
-        max_body_bytes=settings.max_body_bytes,
-        body_timeout_s=settings.body_timeout_s,
-        most_running=settings.most_running,
-        most_waiting=settings.most_waiting,
-    )
-
-
-async def _is_prepared(store: Store, services: Services) -> bool:
-    """Prepare the database; false, and no request gets through, if that has to wait.
-
-    Raises
-    ------
-    ConfigError
-        Its schema is of another version.
-    """
-    try:
-        await prepare_database(store)
-    except (TransportError, UnpreparedError) as error:
-        log.warning("waiting for the database", reason=describe_cause(error))
-        services.readiness.close(error)
-        return False
-    services.readiness.open()
-    return True
-
-
-async def _wait_for_database(store: Store, services: Services, stop: asyncio.Event) -> None:
-    pause = 0.2
-    while not stop.is_set():
-        try:
-            await asyncio.wait_for(stop.wait(), pause)
-        except TimeoutError:
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-        try:
-            if await _is_prepared(store, services):
-                log.info("the database answers")
-                return
-        except ConfigError as error:
-            log.error("the database cannot be used", reason=str(error))
-            services.readiness.close(error)

@@ -1,4 +1,4 @@
-"""Logs: one line an event, with fields; never a token, a key or a body."""
+"""Logs: one line per event, with fields; never a token, a key or a body."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _create_console() -> structlog.dev.ConsoleRenderer:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return the kind of what caused an error, and the first line that its library says.
+    """Return the type of an error's cause, and the first line of its text.
 
-    For logs and local commands only: it may name hosts, databases and users. Drivers put no
-    password and, unlike SQLAlchemy around them, no parameters in it.
+    For logs and local commands only: the text may name hosts, databases and users. Drivers put no
+    password and, unlike SQLAlchemy, no parameters into it.
     """
     cause = error.__cause__ or error
     said = getattr(cause, "orig", None) or cause

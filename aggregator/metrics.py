@@ -1,6 +1,6 @@
-"""The server's counts, in the form that Prometheus reads.
+"""Metrics of the server, in the text format of Prometheus.
 
-Labels have few values that are known beforehand: never an identity, a name or an address.
+Labels take few values, which are known in advance: never an identity, a name or an address.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-# A time beside every counter would double the number of series and tell nothing.
+# The creation time of each counter would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """All metrics of one server process, apart from those of any other in the process."""
+    """All metrics of one server, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,10 +43,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.running = self._gauge("sfumato_requests_running", "Requests that are worked on")
-        self.waiting = self._gauge("sfumato_requests_waiting", "Requests that wait for a turn")
+        self.running = self._gauge("sfumato_requests_running", "Requests being served")
+        self.waiting = self._gauge("sfumato_requests_waiting", "Requests waiting for a turn")
         self.most_inside = self._gauge(
-            "sfumato_requests_limit", "Requests that may run and wait; more are refused"
+            "sfumato_requests_limit", "Largest number of requests inside, served or waiting"
         )
         self.database_up = self._gauge("sfumato_database_up", "1 while the database answers")
         self.studies = self._gauge("sfumato_studies", "Studies")
@@ -82,7 +82,7 @@ class Metrics:
         status
             0 if it was not answered.
         problem
-            The slug of the problem that it was answered with.
+            The slug of the problem in the answer.
         """
         known = method if method in _METHODS else "other"
         self.durations.labels(known, route or "none", str(status)).observe(seconds)
@@ -90,7 +90,7 @@ class Metrics:
             self.problems.labels(problem).inc()
 
     def note_upload(self, status: int) -> None:
-        """Note what became of an upload."""
+        """Note the outcome of an upload."""
         outcomes = {201: "stored", 200: "repeated"}
         is_failure = status >= 500 or status == 0
         self.uploads.labels(outcomes.get(status, "failed" if is_failure else "refused")).inc()

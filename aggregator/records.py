@@ -6,13 +6,18 @@ settings; imports none of it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from learning.estimate.totals import Totals
 from learning.estimate.weighting import SizeMoments, Weights
+from shared.wire import SketchHeader, SketchMessage
 
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -83,6 +88,12 @@ class StoreTotals:
     n_studies: int
     n_devices: int
     decodes: Mapping[str, int]
+
+
+async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
+    """Wait until ``stop`` is set, at most some seconds."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 class Clock(Protocol):
@@ -264,6 +275,32 @@ class SketchRecord:
     received: float
     state: str = "stored"
 
+    @classmethod
+    def of(cls, message: SketchMessage, *, received: float) -> SketchRecord:
+        """Return the record of a message."""
+        return cls(
+            **list_columns(message.header),
+            header=message.header_bytes,
+            signature=message.signature,
+            received=received,
+        )
+
+
+def list_columns(header: SketchHeader) -> dict[str, Any]:
+    """Return the members of a :class:`SketchRecord` that its signed header gives."""
+    first, last = header.slots or (None, None)
+    return {
+        "sketch_id": header.sketch_id,
+        "study_id": header.study,
+        "device_id": header.device,
+        "stream": header.stream,
+        "sequence": header.sequence,
+        "first_slot": first,
+        "last_slot": last,
+        "n_records": header.n_records,
+        "payload_digest": header.payload_digest,
+    }
+
 
 @dataclass(frozen=True, kw_only=True)
 class RefusalRecord:
@@ -365,13 +402,17 @@ class SnapshotRecord:
     devices: bytes = b""
 
     @property
-    def moments(self) -> SizeMoments:
-        """The moments of the numbers of records."""
-        return SizeMoments(
-            n_sketches=self.n_sketches,
-            first=self.n_records,
-            second=self.second_moment,
-            third=self.third_moment,
+    def totals(self) -> Totals:
+        """The exact sums, decoded."""
+        return Totals(
+            sums=np.frombuffer(self.sums, dtype="<i8").astype(np.int64),
+            size_sums=np.frombuffer(self.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1),
+            moments=SizeMoments(
+                n_sketches=self.n_sketches,
+                first=self.n_records,
+                second=self.second_moment,
+                third=self.third_moment,
+            ),
         )
 
     @property

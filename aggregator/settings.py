@@ -1,7 +1,7 @@
 """Settings of a server: options, ``SFUMATO_...`` variables, or a TOML file.
 
-An option outweighs a variable, and a variable the file. Nothing here changes a result or a
-guarantee; what does stands in the plan.
+Options override variables, and variables override the file. Operational settings; they never
+affect results or guarantees, which follow from the plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIB = 1 << 20
 
 
 def normalise_database_url(text: str) -> str:
-    """Return a database address with its driver; a plain path is a SQLite file."""
+    """Return a database URL with its driver; a plain path is a SQLite file."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return f"sqlite+aiosqlite:///{text}"
@@ -42,38 +42,39 @@ class Settings(BaseSettings):
     database_url
         Address of the database, or the path of a SQLite file.
     host, port
-        Where to listen; port 0 takes a free one.
+        Address to listen on; port 0 takes a free port.
     tls_cert, tls_key, tls_client_ca
-        PEM files: the certificate chain and its key, with which the server speaks HTTPS; and the
-        authority whose certificates clients must then show.
+        PEM files: the certificate chain and its key, for HTTPS; and the authority that must have
+        signed the certificates of clients.
     behind_proxy
-        A proxy in front ends TLS, so plain HTTP beyond loopback is allowed.
+        A proxy in front ends TLS: allows plain HTTP beyond loopback.
     proxies
-        Addresses or networks of that proxy, by commas: whose forwarded headers are believed.
+        Addresses or networks of that proxy, separated by commas; only its forwarded headers are
+        trusted.
     n_workers
         Decoding processes that `sfumato serve` starts.
     lease_s
-        Seconds after which the job of a silent worker is given to another.
+        Seconds after which another worker takes over the job of a silent one.
     poll_s
-        Seconds between looks for a new job.
+        Seconds between polls of the queue.
     token_days
         Days that an enrolment token is valid.
     payload_days
-        Days after which the payload of a sketch is dropped; its part in every sum stays, and so do
-        its identity, digest and size. Unset, none is. A device can be excluded exactly only while
-        its payloads are there.
+        Days after which the payload of a sketch is dropped; by default never. Its part in every sum
+        stays, and so do its identity, digest and size. Excluding a device is exact only while its
+        payloads are stored.
     max_body_bytes
-        Largest request body; sketches have the limit of their plan instead.
+        Largest request body; the plan limits sketches instead.
     body_timeout_s
         Seconds within which the body of a request must have arrived.
     most_running, most_waiting
-        Requests that are worked on at once, and that may wait for it; more are answered with 429.
+        Requests served at once, and requests that may wait; more are answered with 429.
     device_rate, device_burst
-        Requests a second of one device, and how many may come at once before that counts.
+        Requests per second of one device, and the burst allowed above that rate.
     key_rate, key_burst
         The same for one API key.
     stop_s
-        Seconds that requests in flight have to finish when the server is told to stop.
+        Seconds that requests in flight have to finish when the server stops.
     log_format
         ``console`` for people, ``json`` for machines.
     """

@@ -1,8 +1,4 @@
-"""The client library and plots for people who use the REST interface.
-
-Importable by anyone who installs ``sfumato[analyst]``; imports ``shared`` and nothing of the
-aggregator or the device.
-"""
+"""Client library of the REST interface, plans, sketches of files, and plots."""
 
 from analyst.client import Client, Decode
 from analyst.results import DecodeResult

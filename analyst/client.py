@@ -1,7 +1,4 @@
-"""A client of the REST interface for analysts and operators.
-
-Importable by ``analyst`` and by the people who install it: ``from analyst import Client``.
-"""
+"""Client of the REST interface, for analysts and operators: ``from analyst import Client``."""
 
 from __future__ import annotations
 
@@ -40,36 +37,36 @@ Document = dict[str, Any]
 
 _POLL_S = 0.2
 UNUSABLE = "do not use"
-"""The verdict on a result that is withheld unless it is asked for."""
+"""The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
 _FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
 class Client:
     """Client of an aggregator.
 
-    A ``study`` is named by its identity, its name, or 6 or more first digits of its identity that
-    fit no other study. Names and digits take one more request.
+    A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and
+    digits take one more request.
 
     Parameters
     ----------
     url
-        Where it listens, such as ``http://127.0.0.1:8750``.
+        Address, such as ``http://127.0.0.1:8750``.
     key
-        An API key of scope analyst or operator; public resources need none.
+        API key of scope analyst or operator; public resources need none.
     timeout
         Seconds to wait for one answer.
     patience_s
-        Longest wait of one call, in seconds, while the server is busy and asks to retry.
+        Longest time in seconds for which one call retries while the server is busy.
 
     Raises
     ------
     ConfigError
-        At once: the address or the key cannot be one. From every call: the client is closed, or an
-        argument cannot be right.
+        From the constructor: the address or the key is malformed. From every call: the client is
+        closed, or an argument is malformed.
     TransportError
-        From every call: the server did not answer, or not as an aggregator does.
+        From every call: the server did not answer, or is not an aggregator.
     SketchError
-        From every call: the class that the server's problem document names.
+        From every call: the server refused; its problem document names the class.
     """
 
     def __init__(
@@ -99,11 +96,11 @@ class Client:
         self._server.close()
 
     def _call(self, declared: type[Any], method: str, *request: Any, **options: Any) -> Document:
-        """Return the document of an answer, which is as declared."""
+        """Send a request and return the checked document of the answer."""
         return ANSWERS.check(declared, self._server.call(method, *request, **options))
 
     def _pages(self, declared: type[Any], path: str) -> Iterator[Document]:
-        """Yield the items of a list, which are as declared."""
+        """Yield the checked items of a list."""
         return (ANSWERS.check(declared, item) for item in self._server.pages(path))
 
     def is_ready(self) -> bool:
@@ -115,11 +112,16 @@ class Client:
     ) -> dict[str, Any]:
         """Publish a study; the same name and plan again return the same study.
 
+        Parameters
+        ----------
+        allow_same_plan
+            Publish even if a study of another name has the plan. Records that are in both studies
+            are released twice, and cost their budget twice.
+
         Raises
         ------
         StoreError
-            A study of another name has the plan, and ``allow_same_plan`` does not say that the same
-            records may be released, and paid for, once more.
+            A study of another name has the plan.
         """
         body = {"name": name, "plan": plan_to_json(plan), "allow_same_plan": allow_same_plan}
         return self._call(CreatedBody, "POST", "/v1/studies", body)
@@ -129,12 +131,12 @@ class Client:
         return self._pages(StudyBody, "/v1/studies")
 
     def find_study(self, study: str) -> str:
-        """Return the identity of a study.
+        """Return the id of a study, given its name or first digits.
 
         Raises
         ------
         NotFoundError, ConfigError
-            It fits none, or more than one; the error lists those that it could mean.
+            No study fits, or more than one; the error lists the candidates.
         """
         if is_identity(study):
             return study
@@ -145,11 +147,11 @@ class Client:
         return f"/v1/studies/{self.find_study(study)}"
 
     def study(self, study: str) -> dict[str, Any]:
-        """Return a study: name, state, counts."""
+        """Return the name, state and counts of a study."""
         return self._call(StudyBody, "GET", self._path_of(study))
 
     def plan(self, study: str) -> SketchPlan:
-        """Return a study's plan, verified."""
+        """Return the plan of a study, and verify it."""
         answer = self._call(PlanBody, "GET", f"{self._path_of(study)}/plan")
         return plan_from_json(answer["plan"])
 
@@ -161,12 +163,12 @@ class Client:
         Parameters
         ----------
         accept_until
-            Time, with a time zone, until which a closed study takes sketches on their way.
+            Time, with a time zone, until which a closed study still accepts sketches.
 
         Raises
         ------
         StaleVersionError
-            Somebody else changed it at the same time.
+            Another client changed the study at the same time.
         """
         path = self._path_of(study)
         body: dict[str, Any] = {"state": state}
@@ -176,17 +178,17 @@ class Client:
         return self._call(StudyBody, "PATCH", path, body, headers={"If-Match": etag})
 
     def withdraw_study(self, study: str, *, name: str) -> dict[str, Any]:
-        """Remove a study and all that it holds, for good; ``name`` is its name, to confirm."""
+        """Delete a study and all its data for good; ``name`` must be its name, to confirm."""
         return self._call(WithdrawnBody, "DELETE", self._path_of(study), params={"confirm": name})
 
     def create_token(self, study: str, *, max_uses: int = 1) -> str:
-        """Return a new enrolment token; it is shown this once."""
+        """Create an enrolment token and return it; it cannot be read again."""
         path = f"{self._path_of(study)}/tokens"
         answer = self._call(NewTokenBody, "POST", path, {"max_uses": max_uses})
         return str(answer["token"])
 
     def tokens(self, study: str) -> Iterator[dict[str, Any]]:
-        """Yield the enrolment tokens of a study, without their secrets, revoked ones too."""
+        """Yield the enrolment tokens of a study, without their secrets."""
         return self._pages(TokenBody, f"{self._path_of(study)}/tokens")
 
     def revoke_token(self, token_id: str) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class Client:
         return answer.status_code == httpx.codes.CREATED
 
     def refusals(self, study: str) -> dict[str, Any]:
-        """Count what was refused: sketches by problem, and the plan by the rules of owners."""
+        """Count refused sketches by problem, and refusals of the plan by the rules of owners."""
         return self._call(RefusalsBody, "GET", f"{self._path_of(study)}/refusals")
 
     def devices(self, study: str | None = None) -> Iterator[dict[str, Any]]:
@@ -220,7 +222,7 @@ class Client:
         return self._call(DeviceDetailsBody, "GET", _path_of_device(device_id))
 
     def exclude_device(self, device_id: str, *, reason: str) -> dict[str, Any]:
-        """Subtract a device's sketches from every sum, exactly, and refuse its later ones."""
+        """Subtract a device's sketches from every sum exactly, and refuse later ones."""
         return self._call(
             ExclusionBody, "POST", f"{_path_of_device(device_id)}/exclude", {"reason": reason}
         )
@@ -235,11 +237,11 @@ class Client:
         return self._call(DeviceDetailsBody, "POST", f"{_path_of_device(device_id)}/revoke", body)
 
     def create_key(self, name: str, *, scope: str) -> dict[str, Any]:
-        """Make an API key; it is shown this once, as ``key``."""
+        """Create an API key; the field ``key`` cannot be read again."""
         return self._call(NewKeyBody, "POST", "/v1/keys", {"name": name, "scope": scope})
 
     def keys(self) -> Iterator[dict[str, Any]]:
-        """Yield the API keys, without their secrets, revoked ones too."""
+        """Yield the API keys, without their secrets."""
         return self._pages(KeyBody, "/v1/keys")
 
     def revoke_key(self, key_id: str) -> dict[str, Any]:
@@ -248,7 +250,7 @@ class Client:
         return self._call(KeyBody, "DELETE", path)
 
     def audit(self) -> Iterator[dict[str, Any]]:
-        """Yield what operators did, the oldest first."""
+        """Yield the actions of operators, oldest first."""
         return self._pages(AuditBody, "/v1/audit")
 
     def snapshot(
@@ -260,7 +262,17 @@ class Client:
         labels: Mapping[str, str] | None = None,
         weighting: str = "size",
     ) -> dict[str, Any]:
-        """Freeze the weighted global sketch over a selection; everything by default."""
+        """Freeze the weighted global sketch of a selection; by default of all sketches.
+
+        Parameters
+        ----------
+        first_slot, last_slot
+            Range of public time buckets.
+        labels
+            Only devices with these labels.
+        weighting
+            ``size`` or ``noise-optimal``.
+        """
         selection = {
             "first_slot": first_slot,
             "last_slot": last_slot,
@@ -279,7 +291,7 @@ class Client:
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> Decode:
-        """Request k centroids of a snapshot, or of everything now; see :meth:`Decode.wait`.
+        """Start to decode k centroids from a snapshot or from all sketches; see :class:`Decode`.
 
         Raises
         ------
@@ -299,16 +311,16 @@ class Client:
         return Decode(self, str(answer["decode_id"]))
 
     def decode_state(self, decode_id: str) -> dict[str, Any]:
-        """Return a decode: state, progress, result or problem."""
+        """Return the state, the progress, and the result or problem of a decode."""
         return self._call(DecodeBody, "GET", _path_of_decode(decode_id))
 
     def decode_events(self, decode_id: str) -> Iterator[dict[str, Any]]:
-        """Yield a decode's state and progress as they change, and last the decode, ended.
+        """Yield the state and progress of a decode as they change, then the ended decode.
 
         Raises
         ------
         TransportError
-            The server sends no events, or no more.
+            The server does not send events, or stopped.
         """
         for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events"):
             if name in ("state", "progress"):
@@ -319,7 +331,7 @@ class Client:
                 return
 
     def pause(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         self._server.sleep(seconds)
 
     def cancel(self, decode_id: str) -> None:
@@ -328,7 +340,7 @@ class Client:
 
 
 class Decode:
-    """A decode that runs on the server."""
+    """A decode on the server."""
 
     def __init__(self, client: Client, decode_id: str) -> None:
         self.decode_id = decode_id
@@ -345,7 +357,7 @@ class Decode:
         Parameters
         ----------
         progress
-            Called with the share that is done, 0 to 1.
+            Function that is called with the completed share, 0 to 1.
         allow_unusable
             Return the result even if its verdict is "do not use".
 
@@ -363,7 +375,7 @@ class Decode:
                     raise DecodingError(
                         f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
                         field="decode",
-                        fix="pass allow_unusable=True, or --allow-unusable, to look at it",
+                        fix="pass allow_unusable=True, or --allow-unusable, to see it",
                     )
                 return result
         raise AssertionError("it is followed to its end")
@@ -376,8 +388,8 @@ class Decode:
                 try:
                     yield from self._client.decode_events(self.decode_id)
                 except SketchError:
-                    # Too many streams, or a proxy that passes none on. A refusal of the decode
-                    # itself comes again below.
+                    # Too many streams, or a proxy without streams. A refusal of the decode itself
+                    # is raised again below.
                     is_streamed = False
             state = self._client.decode_state(self.decode_id)
             yield state

@@ -1,4 +1,4 @@
-"""Requests to an aggregator: every answer becomes a value, or an error of this project."""
+"""Requests to an aggregator; every failure becomes an error of this project."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from shared.wire import (
     read_problem,
     read_retry_after,
 )
+from shared.wire.bodies.studies import Paged
 
 ANSWERS = AnswerReader("url")
 
@@ -32,14 +33,14 @@ class Connection:
     Parameters
     ----------
     url
-        Of the server, without a slash at the end.
+        Address of the server, without a slash at the end.
     key
         An API key, if any.
     timeout
         Seconds to wait for one answer.
     patience_s
-        Longest wait of one call, in seconds, while the server answers 429 or 503: nothing was done,
-        and `Retry-After` says when to retry.
+        Longest time in seconds for which one call retries answers 429 and 503. `Retry-After` gives
+        the pauses.
     sleep, monotonic
         The clock.
     transport
@@ -99,16 +100,16 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """Send a request until it is answered or patience ends.
+        """Send a request; retry while the server asks for it, until patience ends.
 
         Raises
         ------
         ConfigError
             The connection was closed.
         TransportError
-            The server did not answer, or cannot even after a while.
+            The server did not answer, or stays busy.
         SketchError
-            The class that the problem document names.
+            The server refused; its problem document names the class.
         """
         self.require_open()
         give_up = self._monotonic() + self._patience_s
@@ -130,11 +131,9 @@ class Connection:
         page: str | None = None
         while True:
             answer = self.call("GET", path, params={"page": page} if page else None)
-            for item in ANSWERS.require(answer, "items", list):
-                if not isinstance(item, dict):
-                    raise ANSWERS.refuse("items")
-                yield item
-            page = answer.get("next_page")
+            found = ANSWERS.read(Paged, answer)
+            yield from found.items
+            page = found.next_page
             if not page:
                 return
 
@@ -148,7 +147,7 @@ class Connection:
         TransportError
             The server did not answer, or stopped in the middle.
         SketchError
-            The class that the problem document names.
+            The server refused; its problem document names the class.
         """
         self.require_open()
         name = ""
@@ -207,7 +206,7 @@ def _require_address(url: str) -> None:
 
 
 def require_success(answer: httpx.Response) -> None:
-    """Raise the error of an answer, unless it is a success."""
+    """Raise the error of an answer that is no success."""
     if answer.is_success:
         return
     raise error_from_problem(read_problem(answer.content), answer.status_code)

@@ -1,4 +1,4 @@
-"""References to what is stored: an identity, or the name or first digits of a study."""
+"""References to studies and other objects: an id, or the name or first digits of a study."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from shared.errors import ConfigError, NotFoundError
 
 LEAST_DIGITS = 6
-"""Fewest digits of an identity that stand for it."""
+"""Fewest first digits that may stand for an id."""
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _BEGINNING = re.compile(rf"[0-9a-f]{{{LEAST_DIGITS},64}}")
 _DIGITS_SHOWN = 12
@@ -16,12 +16,12 @@ _MOST_SHOWN = 10
 
 
 def is_identity(reference: str) -> bool:
-    """Return whether a reference is a whole identity."""
+    """Return whether a reference is a complete id."""
     return _IDENTITY.fullmatch(reference) is not None
 
 
 def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
-    """Return a whole identity; those of API keys have 16 digits.
+    """Return an id that is complete; ids of API keys have 16 digits.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
     """
     if re.fullmatch(f"[0-9a-f]{{{n_digits}}}", reference) is None:
         raise ConfigError(
-            f"must be an identity, {n_digits} lower-case hexadecimal digits",
+            f"must be an id, {n_digits} lower-case hexadecimal digits",
             field=field,
             fix="copy it from a list",
         )
@@ -38,19 +38,19 @@ def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
 
 
 def choose_study(reference: str, studies: Iterable[tuple[str, str]]) -> str:
-    """Return the identity of the one study that a reference fits.
+    """Return the id of the only study that a reference fits.
 
     Parameters
     ----------
     reference
-        The name of a study, or at least 6 first digits of its identity.
+        The name of a study, or at least 6 first digits of its id.
     studies
-        Identity and name of each.
+        Id and name of each.
 
     Raises
     ------
     NotFoundError, ConfigError
-        It fits none, or more than one; the error lists those that it could mean.
+        It fits no study, or more than one; the error lists the candidates.
     """
     every = list(studies)
     digits = reference if _BEGINNING.fullmatch(reference) else None

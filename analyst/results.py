@@ -1,9 +1,9 @@
-"""Results of decodes, read from the documents that a server gives."""
+"""Results of decodes, read from the documents of a server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 from analyst.connection import ANSWERS
 from shared.errors import DecodingError
 from shared.wire import error_from_problem
-from shared.wire.bodies.declaring import to_document
 from shared.wire.bodies.results import DecodeBody
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeResult:
-    """Centroids recovered from a snapshot, with what they rest on.
+    """Centroids recovered from a snapshot, with evidence and statements about their quality.
 
     Parameters
     ----------
     decode_id, snapshot_id
-        Where the result and the sketch it came from can be found again.
+        Ids of the decode and of the snapshot.
     names, units
-        Of the dimensions, d each.
+        Names and units of the d dimensions.
     centroids
         Shape ``(k, d)``, data units, by falling weight.
     weights
@@ -33,24 +32,24 @@ class DecodeResult:
     snr
         Estimated signal-to-noise ratio of the global sketch.
     quality, privacy
-        Statements in words: what quality to expect, and what each sketch protects.
+        Statements in words: the expected quality, and the protection of each sketch.
     residual, noise_floor
-        Mean squared residual of the fit, and what the noise alone would leave.
+        Mean squared residual of the fit, and its expected value from noise alone.
     warnings
-        What the decoder wants a reader to know.
+        Warnings of the decoder.
     decoder, decoder_version
         Name and version of the decoder.
     seconds
-        Time that decoding took.
+        Time for decoding.
     spreads
         Shape ``(k, d)``, data units: standard deviation of each cluster's records about its mean;
         None if the decoder finds none.
     choice
-        What 1, 2, ... clusters leave unexplained and how many to use, if the decoder was to choose.
+        Residuals for 1, 2, ... clusters and the recommended number, if the decoder chose it.
     verdict, reason
         How far to trust the result: "sound", "rough", "doubtful" or "do not use"; and why.
     evidence
-        What the verdict rests on, by name.
+        Figures that the verdict rests on, by name.
     resolved
         Shape ``(k,)``: whether each centroid can be told from noise; None if the decoder cannot
         tell.
@@ -117,9 +116,9 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         decoder_version=result.decoder_version,
         seconds=result.seconds,
         spreads=None if result.spreads is None else np.array(result.spreads),
-        choice=None if result.choice is None else to_document(result.choice),
+        choice=None if result.choice is None else asdict(result.choice),
         verdict=verdict.word if verdict else DecodeResult.verdict,
         reason=verdict.sentence if verdict else DecodeResult.reason,
-        evidence=None if result.evidence is None else to_document(result.evidence),
+        evidence=None if result.evidence is None else asdict(result.evidence),
         resolved=None if result.resolved is None else np.array(result.resolved),
     )

@@ -30,7 +30,7 @@ from shared.core import (
     RadiusLaw,
     SketchAccumulator,
 )
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.privacy.testing import SeededSource
 
 # Sizes of uneven sketches: standard deviation of their logarithm, and the least size.
@@ -105,21 +105,27 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     largest = int(sizes.max())
     return create_plan(
-        dimensions=tuple(
-            Dimension(
-                name=f"x{i}", unit="1", lower=dataset.lower, upper=dataset.upper, scale=study.scale
-            )
-            for i in range(dataset.n_dimensions)
-        ),
-        n_frequencies=study.n_frequencies,
-        measurements_per_record=study.n_frequencies // study.mask_groups,
-        seed=hashlib.sha256(f"benchmark {seed}".encode()).digest(),
-        radius_law=study.law,
-        mechanism=noise.mechanism,
-        epsilon=noise.epsilon,
-        delta=noise.delta,
-        window=WindowRule(kind="count", length=largest),
-        most_records=largest,
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(
+                    name=f"x{i}",
+                    unit="1",
+                    lower=dataset.lower,
+                    upper=dataset.upper,
+                    scale=study.scale,
+                )
+                for i in range(dataset.n_dimensions)
+            ),
+            n_frequencies=study.n_frequencies,
+            measurements_per_record=study.n_frequencies // study.mask_groups,
+            seed=hashlib.sha256(f"benchmark {seed}".encode()).hexdigest(),
+            radius_law=study.law,
+            mechanism=noise.mechanism,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            window=WindowRule(kind="count", length=largest),
+            most_records=largest,
+        )
     )
 
 

@@ -7,6 +7,7 @@ application. The packages stay apart: none imports another to be reachable under
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +33,19 @@ SETTINGS: dict[str, Any] = {
 EXIT_STATUSES = """\
   0    done
   1    the server or the database does not answer, or a check found a fault
-  2    refused: an option, a file, or what the server holds; the error names it and the fix
+  2    refused; the error names the option, file or field, and the fix
   3    `check-store` found gaps in the numbers of sketches, and no fault
   130  stopped by Ctrl-C"""
+
+_TYPERS_WORDS = (
+    ("^Value error, ", ""),
+    ("^Input should be ", "must be "),
+    (", unable to parse .*", ""),
+    ("^'.*' is not one of ", "must be one of "),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+)
+"""Patterns in the messages of typer, and the words of this project."""
 
 _HELP = """\
 Usage: sfumato COMMAND [ARGUMENT ...]
@@ -49,14 +60,14 @@ Exit status:
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """The module that a registered command lacks here; `extra` is what would provide it."""
+    """A module that a registered command needs but that is not installed; `extra` provides it."""
 
     module: str
     extra: str | None
 
     @property
     def fix(self) -> str:
-        """The command line that installs what is missing; if none does, the module's name."""
+        """The command that installs the module, or the module's name if no extra provides it."""
         if self.extra is None:
             return f"needs the module {self.module}"
         return f"pip install 'sfumato[{self.extra}]'"
@@ -74,7 +85,7 @@ def load_command(entry: metadata.EntryPoint) -> Any:
     Returns
     -------
     typer.Typer or Missing
-        The application, or what to install when one of its imports is not there. Every other
+        The application, or the missing module if an import is not installed. Every other
         failure of the import is a defect and is raised as it is.
     """
     try:
@@ -89,10 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        The arguments after the program's name; those of the process when not given.
+        The arguments after the program's name; by default those of the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # All that follows a command's name is its own, options such as --help included.
+    # Everything after a command's name belongs to the command, --help included.
     if arguments and not arguments[0].startswith("-"):
         return _run_command(arguments[0], arguments[1:])
     if arguments == ["--version"]:
@@ -103,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def format_help() -> str:
-    """Write the help text: each command with one line, and what would provide the others."""
+    """Write the help text: a line for each command, and how to install missing ones."""
     available: list[tuple[str, str]] = []
     unavailable: list[tuple[str, str]] = []
     for name, entry in find_commands().items():
@@ -196,15 +207,20 @@ class _NamesOptions:
 def _to_config_error(error: Any, name: str) -> ConfigError:
     """Convert a fault of a command line to an error in the words of the rest of the project."""
     field, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else name
+    fix = f"run `{command} --help`"
+    message = str(getattr(error, "message", "")).rstrip(".?")
+    for pattern, words in _TYPERS_WORDS:
+        message = re.sub(pattern, words, message)
     if parameter is not None:
         is_option = parameter.param_type_name == "option"
         field = max(parameter.opts, key=len) if is_option else parameter.metavar or parameter.name
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else name
-    message = str(getattr(error, "message", "")).rstrip(".?") or "is missing"
+        if is_option and parameter.envvar and not message:
+            fix = f"pass it, or set {parameter.envvar}"
     if message.startswith("No such option"):
         message = f"is not an option of `{command}`"
-    return ConfigError(message, field=field, fix=f"`{command} --help` lists what there is")
+    return ConfigError(message or "is missing", field=field, fix=fix)
 
 
 def _complain(message: str, status: int = EXIT_REFUSED) -> int:

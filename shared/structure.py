@@ -1,12 +1,12 @@
 """Declarative reading: a document of TOML, JSON or CBOR becomes a frozen dataclass.
 
 The class is the only declaration of its keys: annotations give types, choices and rules, defaults
-say which keys may be left out, ``__post_init__`` holds the rules between keys, and the docstring
-describes each key for the reference pages.
+say which keys may be left out, ``__post_init__`` holds the rules between keys, and :func:`member`
+gives each key its meaning for the reference pages and OpenAPI.
 
->>> @dataclass(frozen=True, kw_only=True)
+>>> @declared
 ... class Polling:
-...     poll_s: Seconds = 10.0
+...     poll_s: Seconds = member("Seconds between looks.", default=10.0)
 >>> structure(Polling, {"poll_s": 0}, "source")
 Traceback (most recent call last):
 ...
@@ -21,20 +21,43 @@ shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s
 from __future__ import annotations
 
 import math
+import operator
 import re
 import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from shared.errors import ConfigError, SketchError
 
 T = TypeVar("T")
+
+
+_LIMITS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+    "ge": (operator.ge, "at least {}"),
+    "gt": (operator.gt, "above {}"),
+    "le": (operator.le, "at most {}"),
+    "lt": (operator.lt, "below {}"),
+    "min_length": (lambda value, least: len(value) >= least, "at least {} long"),
+    "max_length": (lambda value, most: len(value) <= most, "at most {} long"),
+    "pattern": (lambda value, pattern: re.fullmatch(pattern, value), "text that matches {}"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,14 +70,65 @@ class Rule:
         Whether a value of the right type is allowed; ``ValueError``, ``OSError`` and
         ``LookupError`` mean that it is not. A lambda inside a class sees no name of its module.
     text
-        The whole rule, with the type: it follows the name of the key.
+        The whole rule, with the type: it follows the name of the key. By default it is made of the
+        limits.
     fix
         An imperative.
+    ge, gt, le, lt
+        Bounds of a number; pydantic reads a bounded ``int`` strictly.
+    min_length, max_length
+        Of a text, list or table.
+    pattern
+        Of a text: anchored, and the same in the dialects of JSON Schema, Python and Rust.
     """
 
-    holds: Callable[[Any], object]
-    text: str
-    fix: str
+    holds: Callable[[Any], object] | None = None
+    text: str = ""
+    fix: str | None = None
+    _: KW_ONLY
+    ge: int | None = None
+    gt: int | None = None
+    le: int | None = None
+    lt: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+
+    @cached_property
+    def limits(self) -> dict[str, Any]:
+        """The limits that are set, by name."""
+        return {name: v for name in _LIMITS if (v := getattr(self, name)) is not None}
+
+    def allows(self, value: Any) -> bool:
+        """Return whether a value of the right type keeps the rule."""
+        try:
+            return all(_LIMITS[name][0](value, v) for name, v in self.limits.items()) and (
+                self.holds is None or bool(self.holds(value))
+            )
+        except (ValueError, OSError, LookupError):
+            return False
+
+    def describe(self) -> str:
+        """Describe the rule; it follows the name of the key."""
+        limits = (_LIMITS[name][1].format(value) for name, value in self.limits.items())
+        return self.text or f"must be {' and '.join(limits)}"
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Add the rule to pydantic's schema of the type, which is a plain dictionary."""
+        schema = handler(source) | self.limits
+        if schema["type"] == "int":
+            schema["strict"] = True
+        if self.holds is None:
+            return schema
+        function = {"type": "no-info", "function": self._require}
+        return {"type": "function-after", "function": function, "schema": schema}
+
+    def _require(self, value: Any) -> Any:
+        if not self.allows(value):
+            raise ValueError(self.text)
+        return value
 
 
 @dataclass(frozen=True)
@@ -82,8 +156,39 @@ class Short:
 
 Text = Annotated[str, Rule(bool, "must be text and not empty", "quote it")]
 Seconds = Annotated[
-    float, Rule(lambda s: s > 0, "must be a number greater than zero", "write seconds, such as 10")
+    float, Rule(None, "must be a number greater than zero", "write seconds, such as 10", gt=0)
 ]
+
+
+@overload
+def member(meaning: str, sample: Any = ..., *, default: T) -> T: ...
+@overload
+def member(meaning: str, sample: Any = ..., *, default_factory: Callable[[], T]) -> T: ...
+@overload
+def member(meaning: str, sample: Any = ...) -> Any: ...
+def member(
+    meaning: str, sample: Any = MISSING, *, default: Any = MISSING, default_factory: Any = MISSING
+) -> Any:
+    """Declare a key: its meaning, and its value in an example of the document.
+
+    The sample is left out where the member is a table itself, which has samples of its own.
+    """
+    metadata = {"description": meaning, "sample": sample}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member, field))
+def declared(kind: type[T]) -> type[T]:
+    """Declare the keys of a table."""
+    return dataclass(frozen=True, kw_only=True)(kind)
+
+
+@cache
+def read_hints(kind: Any) -> dict[str, Any]:
+    """Return the annotations of a class by name, with their rules."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def read_exact(value: int | str | Fraction) -> Fraction:
@@ -126,8 +231,9 @@ def structure(
     error: type[SketchError] = ConfigError,
     complete: bool = False,
     unknown: str | None = None,
+    strict: bool = True,
 ) -> T:
-    """Build a frozen dataclass from a mapping, strictly.
+    """Build a frozen dataclass from a mapping.
 
     Parameters
     ----------
@@ -146,14 +252,16 @@ def structure(
     complete
         Whether keys with a default must be there too, as in a whole plan.
     unknown
-        Text that stands for None.
+        Text that stands for None, for which null stands by default.
+    strict
+        Whether keys that are not declared are refused; else they are ignored.
 
     Raises
     ------
     SketchError
         A key is missing, unknown or breaks its rule; ``field`` is its whole path.
     """
-    reader = _Reader(folder=folder, error=error, complete=complete, unknown=unknown)
+    reader = _Reader(folder=folder, error=error, complete=complete, unknown=unknown, strict=strict)
     built: T = reader.read_table(kind, document, path, given)
     return built
 
@@ -164,22 +272,22 @@ class _Reader:
     error: type[SketchError]
     complete: bool
     unknown: str | None
+    strict: bool
 
     def read_table(self, kind: type, document: Any, path: str, given: Mapping[str, Any]) -> Any:
         if not isinstance(document, dict):
             raise self.error(
                 "must be a table of named values", field=path or "document", fix=f"write [{path}]"
             )
-        declared = {n: field for n, field in _list_fields(kind).items() if n not in given}
-        for name in document:
-            if name not in declared:
-                raise self.error(
-                    "is not a known key",
-                    field=_join(path, str(name)),
-                    fix=_suggest(str(name), list(declared)),
-                )
+        known = {n: each for n, each in _list_fields(kind).items() if n not in given}
+        if self.strict and (others := [name for name in document if name not in known]):
+            raise self.error(
+                "is not a known key",
+                field=_join(path, _quote(others[0])),
+                fix=_suggest(str(others[0]), list(known)),
+            )
         values = dict(given)
-        for name, (hint, is_needed) in declared.items():
+        for name, (hint, is_needed) in known.items():
             if name in document:
                 values[name] = self.read(hint, document[name], _join(path, name))
             elif is_needed or self.complete:
@@ -188,6 +296,8 @@ class _Reader:
             return kind(**values)
 
     def read(self, hint: Any, value: Any, path: str) -> Any:
+        if isinstance(hint, type) and hint in _SCALARS:
+            return self._read_scalar(hint, value, path)
         origin, args = get_origin(hint), get_args(hint)
         if origin is Annotated:
             return self._read_annotated(args[0], args[1:], value, path)
@@ -198,18 +308,27 @@ class _Reader:
                 raise self.error(f"must be {text}", field=path, fix="choose one of them")
             return value
         if origin in (Union, types.UnionType):
-            return self._read_union([a for a in args if a is not type(None)], value, path)
-        if origin is tuple:
+            if types.NoneType in args and value == self.unknown:
+                return None
+            return self._read_union([a for a in args if a is not types.NoneType], value, path)
+        if origin in (list, tuple):
             if not isinstance(value, list | tuple):
                 raise self.error("must be a list", field=path, fix=f"write {path} = [...]")
-            return tuple(self.read(args[0], v, f"{path}[{i}]") for i, v in enumerate(value))
-        if origin is Mapping:
+            kinds = args if origin is tuple and args[-1] is not ... else args[:1] * len(value)
+            if len(kinds) != len(value):
+                raise self.error(f"must have {len(kinds)} elements", field=path)
+            each = zip(kinds, value, strict=True)
+            return origin(self.read(k, v, f"{path}[{i}]") for i, (k, v) in enumerate(each))
+        if origin in (Mapping, dict):
             if not isinstance(value, dict):
                 raise self.error("must be a table", field=path, fix=f"write [{path}]")
-            return {name: self.read(args[1], v, _join(path, name)) for name, v in value.items()}
-        if is_dataclass(hint):
-            return self.read_table(hint, value, path, {})  # type: ignore[arg-type]
-        return self._read_scalar(hint, value, path)
+            return {
+                self.read(args[0], name, path): self.read(args[1], v, _join(path, _quote(name)))
+                for name, v in value.items()
+            }
+        if hint is Any or isinstance(hint, TypeVar):
+            return value
+        return self.read_table(hint, value, path, {})
 
     def _read_annotated(self, hint: Any, marks: tuple[Any, ...], value: Any, path: str) -> Any:
         rules = [mark for mark in marks if isinstance(mark, Rule)]
@@ -221,17 +340,13 @@ class _Reader:
                     value = {mark.key: value}
             found = self.read(hint, value, path)
         except self.error as error:
-            if error.field != path or not rules:
+            if error.field != path or not rules or not rules[0].text:
                 raise
             raise self.error(rules[0].text, field=path, fix=rules[0].fix) from error
         for mark in marks:
             if isinstance(mark, Rule):
-                try:
-                    holds = mark.holds(found)
-                except (ValueError, OSError, LookupError):
-                    holds = False
-                if not holds:
-                    raise self.error(mark.text, field=path, fix=mark.fix)
+                if not mark.allows(found):
+                    raise self.error(mark.describe(), field=path, fix=mark.fix)
             elif callable(mark):
                 found = mark(found)
         return found
@@ -246,8 +361,6 @@ class _Reader:
             return mark.find(self.read(Text, value[mark.key], where))
 
     def _read_union(self, hints: list[Any], value: Any, path: str) -> Any:
-        if self.unknown is not None and value == self.unknown:
-            return None
         fitting = [hint for hint in hints if is_dataclass(hint) == isinstance(value, dict)]
         for hint in fitting[:-1]:
             try:
@@ -276,13 +389,13 @@ class _Reader:
         except SketchError as error:
             if error.field and path and error.field.startswith((f"{path}.", f"{path}[")):
                 raise
-            field = _join(path, error.field) if error.field else path
-            raise type(error)(error.rule, field=field or None, fix=error.fix) from error
+            where = ".".join(filter(None, (path, error.field)))
+            raise type(error)(error.rule, field=where or None, fix=error.fix) from error
 
 
 @cache
 def _list_fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = read_hints(kind)
     return {
         f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
         for f in fields(kind)
@@ -292,6 +405,11 @@ def _list_fields(kind: type) -> dict[str, tuple[Any, bool]]:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _quote(name: object) -> str:
+    """Return a name that a document chose, without what moves the cursor of a reader."""
+    return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else repr(name)
 
 
 def _suggest(name: str, known: list[str]) -> str:

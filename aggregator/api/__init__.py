@@ -3,6 +3,6 @@
 Importable by the wiring. It knows HTTP and the services, and no store.
 """
 
-from aggregator.api.interface import InterfaceLimits, create_interface
+from aggregator.api.interface import create_interface
 
-__all__ = ["InterfaceLimits", "create_interface"]
+__all__ = ["create_interface"]

@@ -6,20 +6,23 @@ from fastapi import APIRouter, Response
 
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
 from aggregator.api.responses import (
+    CONDITIONAL,
+    IMMUTABLE,
+    NOT_MODIFIED,
     OF_STUDY,
     TO_DECODE,
     TO_SNAPSHOT,
     WITH_BODY,
     WITH_KEY,
-    answer_conditionally,
+    answer,
     describe_links,
     describe_problems,
 )
-from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import DecodeRecord, Selection
-from aggregator.services.answers import read_version
+from aggregator.services.results.answers import read_version
+from shared.structure import structure
 from shared.wire import Problem
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 
 router = APIRouter(
@@ -61,21 +64,19 @@ async def create_decode(
 
 @router.get(
     "/decodes/{decode}",
+    dependencies=CONDITIONAL,
     response_model=DecodeBody,
     responses=NOT_MODIFIED | {200: describe_links(TO_SNAPSHOT)},
 )
-async def get_decode(
-    decode: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
-) -> Response:
+async def get_decode(decode: Identity, services: ServicesDep) -> Response:
     """Show a decode: its state and progress, and its result or problem.
 
     A result never changes, and neither does its ETag. A failed or cancelled decode may be queued
     again.
     """
     record = await services.decodes.get(bytes.fromhex(decode))
-    response = answer_conditionally(to_body(record), _headers_of(record), if_none_match)
-    if response.status_code == 200:
-        _advise(response, record)
+    response = answer(to_body(record), **_headers_of(record))
+    _advise(response, record)
     return response
 
 
@@ -93,8 +94,8 @@ def _advise(response: Response, decode: DecodeRecord) -> None:
 def _headers_of(decode: DecodeRecord) -> dict[str, str]:
     etag = f"{decode.state}.{decode.progress:.6f}.{decode.created}.{decode.finished}"
     if decode.state == "succeeded":
-        return {"ETag": '"succeeded"', "Cache-Control": IMMUTABLE}
-    return {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+        return {"ETag": '"succeeded"', "Cache_Control": IMMUTABLE}
+    return {"ETag": f'"{etag}"', "Cache_Control": "no-cache"}
 
 
 def to_selection(body: SnapshotRequest) -> Selection:
@@ -108,6 +109,6 @@ def to_body(decode: DecodeRecord) -> DecodeBody:
         DecodeBody,
         decode,
         decoder_version=read_version(decode.solver),
-        result=None if decode.result is None else read_body(ResultBody, decode.result),
-        problem=None if decode.problem is None else read_body(Problem, decode.problem),
+        result=decode.result and structure(ResultBody, decode.result, strict=False),
+        problem=decode.problem and structure(Problem, decode.problem, strict=False),
     )

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request
@@ -14,7 +15,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from aggregator.records import DeviceRecord, KeyRecord, PageKey
 from aggregator.services import Services
-from aggregator.services.devices import SignedRequest
+from aggregator.services.devices.signed import SignedRequest
 from shared.errors import ConfigError, MediaTypeError
 from shared.wire.bodies.declaring import HEX_64
 from shared.wire.bodies.studies import Paged
@@ -106,45 +107,56 @@ ANALYST: list[Any] = [Depends(require_analyst)]
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
 KeyIdentity = Annotated[str, Path(pattern=HEX_16, description="16 lower-case hexadecimal digits")]
-Page = Annotated[
-    str | None, Query(description="`next_page` of the page before; opaque", max_length=400)
-]
-Limit = Annotated[int, Query(ge=1, le=1000, description="most items on the page")]
 
 
-def make_page(
-    found: Sequence[R], limit: int, *, show: Callable[[R], T], key: Callable[[R], PageKey]
-) -> Paged[T]:
-    """Return a page of a list, of which one record more than the limit was looked up."""
-    shown = found[:limit]
-    next_page = encode_page(key(shown[-1])) if len(found) > limit else None
-    return Paged(items=[show(record) for record in shown], next_page=next_page)
+@dataclass(frozen=True)
+class PageRequest:
+    """A page of a list: the end of the page before, and how many items to look up."""
+
+    after: PageKey | None
+    n_wanted: int
+
+    def make(
+        self, found: Sequence[R], *, show: Callable[[R], T], key: Callable[[R], PageKey]
+    ) -> Paged[T]:
+        """Return a page of a list, of which one record more than fits was looked up."""
+        shown = found[: self.n_wanted - 1]
+        next_page = encode_page(key(shown[-1])) if len(found) == self.n_wanted else None
+        return Paged(items=[show(record) for record in shown], next_page=next_page)
+
+
+async def read_page(
+    page: Annotated[
+        str | None, Query(description="`next_page` of the page before; opaque", max_length=400)
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="most items on the page")] = 100,
+) -> PageRequest:
+    """Read the query of a list.
+
+    Raises
+    ------
+    ConfigError
+        This server did not give the page.
+    """
+    if page is None:
+        return PageRequest(None, limit + 1)
+    try:
+        time, identity = json.loads(base64.urlsafe_b64decode(page.encode()))
+        if not math.isfinite(time):
+            raise ValueError(time)  # databases differ in how they sort it
+        return PageRequest((float(time), bytes.fromhex(identity)), limit + 1)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            "is not a page of this list", field="page", fix="use `next_page` as it was given"
+        ) from error
+
+
+Page = Annotated[PageRequest, Depends(read_page)]
 
 
 def encode_page(key: PageKey) -> str:
     """Return the opaque form of the end of a page."""
     return base64.urlsafe_b64encode(json.dumps([key[0], key[1].hex()]).encode()).decode()
-
-
-def decode_page(text: str | None) -> PageKey | None:
-    """Read the opaque form of the end of a page.
-
-    Raises
-    ------
-    ConfigError
-        This server did not give it.
-    """
-    if text is None:
-        return None
-    try:
-        time, identity = json.loads(base64.urlsafe_b64decode(text.encode()))
-        if not math.isfinite(time):
-            raise ValueError(time)  # databases differ in where they put it
-        return float(time), bytes.fromhex(identity)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            "is not a page of this list", field="page", fix="use `next_page` as it was given"
-        ) from error
 
 
 async def require_media_type(request: Request) -> None:

@@ -1,7 +1,8 @@
-"""Devices: their enrolment and own calls, and the calls of operators about them."""
+"""Devices: enrolment, their own requests, and requests of operators about them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Literal
 
 from fastapi import APIRouter, Response
@@ -11,13 +12,11 @@ from aggregator.api.dependencies import (
     OPERATOR,
     Device,
     Identity,
-    Limit,
     Operator,
     Page,
+    PageRequest,
     ServicesDep,
     Signed,
-    decode_page,
-    make_page,
 )
 from aggregator.api.responses import (
     BY_DEVICE,
@@ -30,9 +29,10 @@ from aggregator.api.responses import (
 )
 from aggregator.records import DeviceRecord, StreamRecord
 from aggregator.services import Services
-from aggregator.services.device_keys import key_id_of
-from aggregator.services.roster import DeviceDetails, DeviceSummary
-from shared.wire.bodies.declaring import make_body, read_body, to_document, to_rfc3339
+from aggregator.services.devices.keys import key_id_of
+from aggregator.services.devices.roster import DeviceDetails, DeviceSummary
+from shared.structure import structure
+from shared.wire.bodies.declaring import make_body, to_rfc3339
 from shared.wire.bodies.devices import (
     DeviceStatusBody,
     EnrolmentBody,
@@ -113,12 +113,12 @@ async def put_heartbeat(
 
     Refusals of the plan by the device's owner are counted by rule in the study's refusals.
     """
-    moment = await services.devices.note_heartbeat(
+    now, generation = await services.devices.note_heartbeat(
         device,
-        to_document(body),
+        asdict(body),
         studies=[bytes.fromhex(refusal.study) for refusal in body.plan_refusals],
     )
-    return make_body(MomentBody, moment)
+    return MomentBody(server_time=now, generation=generation.hex())
 
 
 @router.post(
@@ -157,15 +157,10 @@ async def exclude_device(
     same with the first reason. Snapshots made before stay as they are and name the device. Sketches
     whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
     """
-    made = await services.exclusion.exclude(
+    excluded, counts = await services.roster.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id
     )
-    return make_body(
-        ExclusionBody,
-        made.device,
-        n_subtracted=made.sketches.n_subtracted,
-        n_kept=made.sketches.n_kept,
-    )
+    return make_body(ExclusionBody, excluded, **vars(counts))
 
 
 @router.post(
@@ -197,11 +192,9 @@ async def get_device(device: Identity, services: ServicesDep) -> DeviceDetailsBo
 @router.get(
     "/devices", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, "request-invalid")
 )
-async def list_all_devices(
-    services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[DeviceBody]:
+async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBody]:
     """List the devices of all studies in the order of enrolment."""
-    return await _list_page(services, None, page, limit)
+    return await _list_page(services, None, page)
 
 
 @router.get(
@@ -209,20 +202,16 @@ async def list_all_devices(
     dependencies=ANALYST,
     responses=_OF_DEVICE | {200: describe_links(TO_DEVICE, item="/items/0")},
 )
-async def list_devices(
-    study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[DeviceBody]:
+async def list_devices(study: Identity, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
     """List the devices of a study in the order of enrolment."""
-    return await _list_page(services, bytes.fromhex(study), page, limit)
+    return await _list_page(services, bytes.fromhex(study), page)
 
 
 async def _list_page(
-    services: Services, study_id: bytes | None, page: str | None, limit: int
+    services: Services, study_id: bytes | None, page: PageRequest
 ) -> Paged[DeviceBody]:
-    found = await services.roster.list_page(study_id, after=decode_page(page), limit=limit + 1)
-    return make_page(
-        found, limit, show=_to_body, key=lambda s: (s.device.enrolled, s.device.device_id)
-    )
+    found = await services.roster.list_page(study_id, after=page.after, limit=page.n_wanted)
+    return page.make(found, show=_to_body, key=lambda s: (s.device.enrolled, s.device.device_id))
 
 
 def _to_body(summary: DeviceSummary) -> DeviceBody:
@@ -277,4 +266,4 @@ def _heartbeat_of(device: DeviceRecord) -> HeartbeatBody | None:
     if device.heartbeat is None or device.heartbeat_at is None:
         return None
     received = to_rfc3339(device.heartbeat_at)
-    return read_body(HeartbeatBody, {**device.heartbeat, "received": received})
+    return structure(HeartbeatBody, {**device.heartbeat, "received": received}, strict=False)

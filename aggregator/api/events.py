@@ -1,4 +1,4 @@
-"""Decodes as streams of server-sent events, in the place of polling."""
+"""Decodes as server-sent events, instead of polling."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class EventStreams:
         Raises
         ------
         OverloadedError
-            The key, or the process, has as many as it may.
+            The key, or the process, has the largest number.
         """
         if self._of_key[key_id] >= _MOST_OF_KEY or self.n_open >= _MOST:
             raise OverloadedError(
-                f"has {_MOST_OF_KEY} streams of events, or all keys together have {_MOST}, and may "
-                "not have more",
+                f"cannot open more than {_MOST_OF_KEY} streams of events, or {_MOST} together with "
+                "all other keys",
                 field="Authorization",
                 fix="close one, or poll the decode itself",
                 retry_after_s=_RETRY_AFTER_S,
@@ -101,22 +101,22 @@ async def stream_events(
     carries the decode when it has ended, or `problem`, which says why the stream ends: the key was
     revoked, for instance. A stream without either ended for another reason: open it again.
     """
-    told = found
+    shown = found
     end = asyncio.get_running_loop().time() + seconds
-    with services.watch.follow(told, key):
-        yield _to_event(told, "state")
-        while told.finished is None:
+    with services.watch.follow(shown, key):
+        yield _to_event(shown, "state")
+        while shown.finished is None:
             try:
-                now = await services.watch.next(told, key, until=end)
+                now = await services.watch.next(shown, key, until=end)
             except SketchError as error:
-                # The answer has begun, so its status can no longer say it.
+                # The answer has begun, so its status can no longer change.
                 yield ServerSentEvent(event="problem", data=problem_document(error))
                 return
             if now is None:
                 return
-            yield _to_event(now, "progress" if now.state == told.state else "state")
-            told = now
-    yield ServerSentEvent(event="result", data=to_body(told))
+            yield _to_event(now, "progress" if now.state == shown.state else "state")
+            shown = now
+    yield ServerSentEvent(event="result", data=to_body(shown))
 
 
 def _to_event(decode: DecodeRecord, name: str) -> ServerSentEvent:

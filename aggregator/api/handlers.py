@@ -1,4 +1,4 @@
-"""From errors to problem documents, at one edge."""
+"""Map errors to problem documents, in one place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from aggregator.api.dependencies import HEX_16
 from aggregator.logs import describe_cause
@@ -33,7 +33,7 @@ from shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"
-"""Key in a request's scope of the slug of the problem that it was answered with."""
+"""Key of the problem's slug in the scope of a refused request."""
 
 log = structlog.get_logger("aggregator.api")
 
@@ -99,40 +99,18 @@ def add_problem_handlers(app: FastAPI) -> None:
         return problem_response(_to_sketch_error(request, error), request.scope, headers=headers)
 
 
-class Unforeseen:
-    """Log an unforeseen error, and answer it without its details.
-
-    The framework would do so outside every other middleware; its answer would neither be logged nor
-    have the headers of every answer.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        try:
-            await self._app(scope, receive, send)
-        except Exception as error:
-            if scope["type"] != "http":
-                raise
-            log.error("unforeseen error", exc_info=error)
-            failure = SketchError("the server failed", fix="send the same again later")
-            await answer_problem(failure, scope, receive, send)
-
-
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
     "study": "`sfumato study list` shows the ids of studies; send the whole id, and no name",
     "device": "`sfumato device list STUDY` shows the ids of devices",
     "key": "`sfumato key list` shows the ids of keys",
 }
-"""By the last part of a field."""
+"""The fix for an invalid identity, by the last part of its field."""
 
 
 def _to_config_error(found: Any) -> ConfigError:
     where = [str(part) for part in found["loc"]]
-    # The first part says where in the request; the name of the field is what people know.
+    # The first part is the place in the request; people know the name of the field.
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
@@ -154,7 +132,7 @@ def _to_config_error(found: Any) -> ConfigError:
 
 
 def _find_methods(request: Request) -> list[str]:
-    """Return the methods of an address, each of which is a route."""
+    """Return the methods that the routes of an address accept."""
     described = request.app.openapi()["paths"]
     found = {
         method.upper()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
@@ -26,41 +25,21 @@ from aggregator.api import (
 )
 from aggregator.api.dependencies import require_media_type
 from aggregator.api.events import EventStreams
-from aggregator.api.handlers import Unforeseen, add_problem_handlers
+from aggregator.api.handlers import add_problem_handlers
 from aggregator.api.middleware import (
-    AccessLog,
     BodyLimit,
     Door,
-    HeadAsGet,
-    Measure,
+    LeaveBodyOut,
+    Observe,
     RequestQueue,
     SecurityHeaders,
     Turn,
+    Unforeseen,
 )
 from aggregator.api.responses import ANY_CALL, describe_problems
 from aggregator.metrics import Metrics
 from aggregator.services import Services
-
-
-@dataclass(frozen=True, kw_only=True)
-class InterfaceLimits:
-    """Limits on the requests that are served at once.
-
-    Parameters
-    ----------
-    max_body_bytes
-        Largest request body; a sketch may be as long as its plan says.
-    body_timeout_s
-        Most seconds until a body has arrived.
-    most_running, most_waiting
-        Most requests that are worked on at once, and that wait for their turn.
-    """
-
-    max_body_bytes: int = 1 << 20
-    body_timeout_s: float = 30.0
-    most_running: int = 15
-    most_waiting: int = 1000
-
+from aggregator.settings import Settings
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -73,7 +52,7 @@ centroids from the sum. Errors are RFC 9457 problem documents; every type has a 
 
 @cache
 def _list_routes() -> Sequence[BaseRoute]:
-    """Return the routes, which the servers of one process share: making them takes long."""
+    """Return the routes, built once for all servers of a process: building them is slow."""
     app = FastAPI(
         dependencies=[Depends(require_media_type)],
         responses=describe_problems(*ANY_CALL),
@@ -83,7 +62,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         redoc_url=None,
     )
     for module in (
-        # First, for routes are tried in order and nothing is asked for as often as an upload.
+        # First: routes are tried in order, and uploads are the most frequent requests.
         sketches,
         studies,
         plans,
@@ -101,19 +80,9 @@ def _list_routes() -> Sequence[BaseRoute]:
 
 
 def create_interface(
-    services: Services, limits: InterfaceLimits, *, lifespan: Lifespan | None = None
+    services: Services, settings: Settings, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
-    """Build the application around services.
-
-    Parameters
-    ----------
-    services
-        The services behind the routes.
-    limits
-        Limits on the requests that are served at once.
-    lifespan
-        The context in which the application runs.
-    """
+    """Build the application around services; it runs in the context of ``lifespan``."""
     app = FastAPI(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
@@ -122,28 +91,27 @@ def create_interface(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        # A redirect would be built from the Host field, and lose what was sent.
+        # A redirect would trust the Host header, and lose the body.
         redirect_slashes=False,
         routes=list(_list_routes()),
     )
-    queue = RequestQueue(most_running=limits.most_running, most_waiting=limits.most_waiting)
+    queue = RequestQueue(most_running=settings.most_running, most_waiting=settings.most_waiting)
     app.state.services = services
     app.state.queue = queue
     app.state.streams = EventStreams()
     app.state.metrics = Metrics()
     add_problem_handlers(app)
     # The one added last is the outermost.
-    app.add_middleware(HeadAsGet)
+    app.add_middleware(LeaveBodyOut)
     app.add_middleware(Unforeseen)
     app.add_middleware(Turn, queue=queue)
     app.add_middleware(
         BodyLimit,
         services=services,
-        max_body_bytes=limits.max_body_bytes,
-        timeout_s=limits.body_timeout_s,
+        max_body_bytes=settings.max_body_bytes,
+        timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(Door, services=services, queue=queue)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(Measure, metrics=app.state.metrics)
-    app.add_middleware(AccessLog)
+    app.add_middleware(Observe, metrics=app.state.metrics)
     return app

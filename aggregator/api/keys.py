@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import (
-    OPERATOR,
-    KeyIdentity,
-    Limit,
-    Operator,
-    Page,
-    ServicesDep,
-    decode_page,
-    make_page,
-)
+from aggregator.api.dependencies import OPERATOR, KeyIdentity, Operator, Page, ServicesDep
 from aggregator.api.responses import (
     TO_KEY,
     WITH_BODY,
@@ -22,7 +15,6 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import AuditRecord, KeyRecord
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import AuditBody, Items, KeyBody, KeyRequest, NewKeyBody, Paged
 
@@ -53,29 +45,19 @@ async def create_key(
 @router.get("/keys")
 async def list_keys(services: ServicesDep) -> Items[KeyBody]:
     """List API keys in the order of creation, revoked ones too."""
-    return Items(items=[_to_body(key) for key in await services.keys.list_all()])
+    return Items(items=[make_body(KeyBody, key) for key in await services.keys.list_all()])
 
 
 @router.delete("/keys/{key}", responses=describe_problems(*WITH_PATH))
 async def revoke_key(key: KeyIdentity, services: ServicesDep, operator: Operator) -> KeyBody:
     """Revoke an API key, at once and for good; your own, too."""
-    return _to_body(await services.keys.revoke(key, actor=operator.key_id))
+    return make_body(KeyBody, await services.keys.revoke(key, actor=operator.key_id))
 
 
 @router.get("/audit", responses=describe_problems("request-invalid"))
-async def list_audit(
-    services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[AuditBody]:
+async def list_audit(services: ServicesDep, page: Page) -> Paged[AuditBody]:
     """List the actions of operators, the oldest first; no entry can be changed or removed."""
-    found = await services.audit.list_page(after=decode_page(page), limit=limit + 1)
-    return make_page(
-        found, limit, show=_to_audit_body, key=lambda record: (record.time, record.entry_id)
+    found = await services.audit.list_page(after=page.after, limit=page.n_wanted)
+    return page.make(
+        found, show=partial(make_body, AuditBody), key=lambda record: (record.time, record.entry_id)
     )
-
-
-def _to_body(record: KeyRecord) -> KeyBody:
-    return make_body(KeyBody, record)
-
-
-def _to_audit_body(record: AuditRecord) -> AuditBody:
-    return make_body(AuditBody, record)

@@ -1,4 +1,4 @@
-"""Middleware: log, metrics, headers against misuse by browsers, queue, limit on bodies, HEAD."""
+"""Middleware: log, metrics, security headers, queue, limit on bodies, answers without a body."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import ExitStack
+from typing import ClassVar
 
 import structlog
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator.api.handlers import PROBLEM_KEY, answer_problem
@@ -25,12 +27,12 @@ from shared.errors import (
 )
 
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
-"""Answered even when the queue is full: they tell that it is."""
+"""Answered even when the queue is full, so that monitors see that it is."""
 _EVENTS = re.compile(r"^/v1/decodes/[^/]+/events$")
 _SKETCH = re.compile(r"^/v1/studies/([0-9a-f]{64})/sketches/[^/]+$")
 _RETRY_AFTER_S = 2.0
 _MOST_UPLOADING = 256
-"""Uploads worked on at once: they are stored many in one transaction, and hold no connection."""
+"""Uploads served at once: group commit stores many in one transaction on one connection."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -39,23 +41,45 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_KEPT_BY_304 = (b"etag", b"cache-control", b"vary", b"content-security-policy")
 _HSTS = "max-age=31536000"
 _UPLOAD = "/v1/studies/{study}/sketches/{sketch}"
 
 log = structlog.get_logger("aggregator.access")
 
 
-class Observer(ABC):
-    """Note each request when it is over; requests of monitors are left out."""
+class Middleware(ABC):
+    """Serves requests, and passes everything else on."""
+
+    left_out: ClassVar[Collection[str]] = ()
+    """Paths of requests that are passed on too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
+        is_served = scope["type"] == "http" and scope["path"] not in self.left_out
+        return (self._serve if is_served else self._app)(scope, receive, send)
+
+    @abstractmethod
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class Observe(Middleware):
+    """Log each request when it is over, and count it; requests of monitors are left out.
+
+    A line of the log has method, path, status and time, and never a header or a body. The status is
+    0 if no answer began.
+    """
+
+    left_out = OPEN_PATHS
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        super().__init__(app)
+        self._metrics = metrics
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
 
         async def note_status(message: Message) -> None:
@@ -68,88 +92,80 @@ class Observer(ABC):
         try:
             await self._app(scope, receive, note_status)
         finally:
-            self.note(scope, status, time.perf_counter() - start)
+            self._note(scope, status, time.perf_counter() - start)
 
-    @abstractmethod
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Note a request that is over; the status is 0 if no answer began."""
-
-
-class AccessLog(Observer):
-    """Log method, path, status and time of each request; never a header or a body."""
-
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a line."""
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        method, problem = scope["method"], scope.get(PROBLEM_KEY)
+        ms = round(1000 * seconds, 1)
         log.info(
-            "request",
-            method=scope["method"],
-            path=scope["path"],
-            status=status,
-            problem=scope.get(PROBLEM_KEY),
-            ms=round(1000 * seconds, 1),
+            "request", method=method, path=scope["path"], status=status, problem=problem, ms=ms
         )
-
-
-class Measure(Observer):
-    """Count each request in the metrics."""
-
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        super().__init__(app)
-        self._metrics = metrics
-
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count the request, and an upload once more."""
         # What was refused before it reached a route has none, and may still be an upload.
         is_upload = study_of_upload(scope) is not None
         route = _UPLOAD if is_upload else getattr(scope.get("route"), "path", "")
         self._metrics.note_request(
-            method=scope["method"],
-            route=route,
-            status=status,
-            problem=scope.get(PROBLEM_KEY),
-            seconds=seconds,
+            method=method, route=route, status=status, problem=problem, seconds=seconds
         )
         if is_upload:
             self._metrics.note_upload(status)
 
 
-class HeadAsGet:
-    """Serve HEAD as GET without the body (RFC 9110, 9.3.2).
+class Unforeseen(Middleware):
+    """Log an unforeseen error, and answer it without its details.
 
-    Streams of events excepted, which would be followed to their end.
+    The framework would do so outside every other middleware; its answer would neither be logged nor
+    have the headers of every answer.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            structlog.get_logger("aggregator.api").error("unforeseen error", exc_info=error)
+            failure = SketchError("the server failed", fix="send the same again later")
+            await answer_problem(failure, scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if not is_head or _EVENTS.match(scope["path"]):
+
+class LeaveBodyOut(Middleware):
+    """Serve HEAD as GET without the body, and 304 where If-None-Match names the ETag (RFC 9110).
+
+    A stream of events is not served to HEAD: it would be followed to its end.
+    """
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["method"] == "HEAD" and not _EVENTS.match(scope["path"])
+        known = Headers(scope=scope).get("if-none-match")
+        if not is_head and (known is None or scope["method"] != "GET"):
             await self._app(scope, receive, send)
             return
+        has_body = not is_head
 
-        async def send_without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
+        async def send_on(message: Message) -> None:
+            nonlocal has_body
+            if message["type"] == "http.response.start":
+                if message["status"] == 200 and _names(known, MutableHeaders(scope=message)):
+                    kept = [pair for pair in message["headers"] if pair[0] in _KEPT_BY_304]
+                    message = {**message, "status": 304, "headers": kept}
+                    has_body = False
+            elif not has_body:
                 message = {**message, "body": b""}
             await send(message)
 
-        # A copy: the server's own says HEAD still, so that it expects no body.
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        # A copy: the server's own scope still says HEAD, so that it expects no body.
+        await self._app({**scope, "method": "GET"} if is_head else scope, receive, send_on)
 
 
-class SecurityHeaders:
+def _names(if_none_match: str | None, headers: Headers) -> bool:
+    """Return whether If-None-Match names the ETag, by the weak comparison of RFC 9110."""
+    known = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    etag = headers.get("etag")
+    return etag is not None and (etag in known or known == ["*"])
+
+
+class SecurityHeaders(Middleware):
     """Add security headers to every answer that does not set them itself."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -170,9 +186,9 @@ class RequestQueue:
     Parameters
     ----------
     most_running
-        Requests that are worked on at once; more would only wait for a database connection.
+        Requests served at once; more would only wait for a database connection.
     most_waiting
-        Requests that may wait for their turn, or whose body is still on its way.
+        Requests that may wait for their turn or for the rest of their body.
     """
 
     def __init__(self, *, most_running: int, most_waiting: int) -> None:
@@ -213,99 +229,79 @@ class RequestQueue:
             )
 
 
-class Door:
-    """Refuse requests, before their body is read, while the queue is full or the database away."""
+class Door(Middleware):
+    """Refuse requests, their body unread, while the queue is full or the database is away."""
+
+    left_out = OPEN_PATHS
 
     def __init__(self, app: ASGIApp, *, services: Services, queue: RequestQueue) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
         self._queue = queue
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = self._queue
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
         try:
             self._services.readiness.require_open()
             queue.require_room()
         except TransportError as error:
             await answer_problem(error, scope, receive, send, close=True)
             return
-        place = _Place(queue.leave)
-        queue.n_inside += 1
-        try:
-            await self._app(scope, receive, place.follow(scope, send))
-        finally:
-            place.give_up()
+        with ExitStack() as place:
+            queue.n_inside += 1
+            place.callback(queue.leave)
+            await self._app(scope, receive, _release_early(place, scope, send))
 
 
-class Turn:
+class Turn(Middleware):
     """Queue requests, first come first served, once their body has arrived.
 
-    So a slow sender holds a place in the queue, and never a turn.
+    A slow sender thus holds a place in the queue and never a turn.
     """
 
+    left_out = OPEN_PATHS
+
     def __init__(self, app: ASGIApp, *, queue: RequestQueue) -> None:
-        self._app = app
+        super().__init__(app)
         self._queue = queue
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = self._queue
         turns = queue.turns if study_of_upload(scope) is None else queue.uploads
         await turns.acquire()
-        queue.n_running += 1
-        place = _Place(lambda: queue.end_turn(turns))
-        try:
-            await self._app(scope, receive, place.follow(scope, send))
-        finally:
-            place.give_up()
+        with ExitStack() as place:
+            queue.n_running += 1
+            place.callback(queue.end_turn, turns)
+            await self._app(scope, receive, _release_early(place, scope, send))
 
 
-class _Place:
-    """A place, held until the answer has ended or, for a stream of events, has begun.
+def _release_early(place: ExitStack, scope: Scope, send: Send) -> Send:
+    """Return a ``send`` that gives a place up when a stream of events begins.
 
-    A stream works for a moment now and then, and would keep its place for minutes.
+    A stream is idle most of the time, and would hold its place for minutes.
     """
+    if not _EVENTS.match(scope["path"]):
+        return send
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave: Callable[[], None] | None = leave
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            place.close()
+        await send(message)
 
-    def give_up(self) -> None:
-        """Give the place up; the second time nothing happens."""
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
-
-    def follow(self, scope: Scope, send: Send) -> Send:
-        """Return a ``send`` that gives the place up when a stream of events begins."""
-        if not _EVENTS.match(scope["path"]):
-            return send
-
-        async def send_on(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.give_up()
-            await send(message)
-
-        return send_on
+    return send_on
 
 
-class BodyLimit:
+class BodyLimit(Middleware):
     """Read bodies up to a limit and pass them on whole; answer 413 to longer ones.
 
     Bytes are counted as they arrive: Content-Length may be absent or wrong. A sketch may be as long
     as the payload of its study's plan and the envelope. Compressed bodies are refused unread: noise
-    does not compress, and what expands is the oldest bomb.
+    does not compress, and a small body could expand without limit.
 
     Parameters
     ----------
     services
-        The services, which know the limit of a study's sketches and count refusals.
+        They know the limit of a study's sketches, and count refusals.
     max_body_bytes
         The limit on other bodies.
     timeout_s
@@ -315,16 +311,12 @@ class BodyLimit:
     def __init__(
         self, app: ASGIApp, *, services: Services, max_body_bytes: int, timeout_s: float
     ) -> None:
-        self._app = app
+        super().__init__(app)
         self._services = services
         self._max_body_bytes = max_body_bytes
         self._timeout_s = timeout_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             messages = await self._read(scope, receive)
         except SketchError as error:

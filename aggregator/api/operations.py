@@ -40,7 +40,7 @@ async def get_readiness(services: ServicesDep) -> HealthBody:
     responses={200: {"content": {"text/plain": {"example": _SAMPLE}}}},
 )
 async def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """Show the metrics of this process for Prometheus, with stored totals if it can count them."""
+    """Show the metrics of this process for Prometheus, with totals if the database answers."""
     metrics: Metrics = request.app.state.metrics
     queue: RequestQueue = request.app.state.queue
     metrics.running.set(queue.n_running)

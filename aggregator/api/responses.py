@@ -1,19 +1,21 @@
-"""Answers as OpenAPI describes them, problems and links included; and conditional answers."""
+"""Answers with their headers, and their description in OpenAPI: problems and links."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Header
 from fastapi.responses import JSONResponse
 
-from aggregator.etags import answer_not_modified, is_known
 from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
-from shared.wire.bodies.declaring import to_document
 
 Responses = dict[int | str, dict[str, Any]]
 
+IMMUTABLE = "private, max-age=0, must-revalidate"
+"""A copy may be kept and must be revalidated: a study with all that it held may be withdrawn."""
+NOT_MODIFIED: Responses = {304: {"description": "not modified since the ETag"}}
 ANY_CALL = ("too-many-requests", "internal", "unavailable")
 WITH_KEY = ("access-denied", "forbidden")
 WITH_PATH = ("not-found", "request-invalid")
@@ -43,6 +45,21 @@ TO_DECODE = {"decode": ("get_decode", "cancel_decode")}
 TO_DEVICE = {"device": ("exclude_device",)}
 TO_TOKEN = {"token": ("revoke_token",)}
 TO_KEY = {"key": ("revoke_key",)}
+
+
+async def note_etags(
+    _known: Annotated[
+        str | None,
+        Header(
+            alias="if-none-match",
+            description="ETags that were received before; if one is right still, 304",
+        ),
+    ] = None,
+) -> None:
+    """Describe the header that :class:`aggregator.api.middleware.LeaveBodyOut` reads."""
+
+
+CONDITIONAL: list[Any] = [Depends(note_etags)]
 
 
 def describe_problems(*slugs: str) -> Responses:
@@ -103,10 +120,7 @@ def describe_links(*links: Mapping[str, tuple[str, ...]], item: str = "") -> dic
     }
 
 
-def answer_conditionally(
-    body: Any, headers: Mapping[str, str], if_none_match: str | None
-) -> Response:
-    """Answer with a body, or with 304 where If-None-Match names the ETag among the headers."""
-    if is_known(headers["ETag"], if_none_match):
-        return answer_not_modified(headers)
-    return JSONResponse(to_document(body), headers=dict(headers))
+def answer(body: Any, **headers: str) -> JSONResponse:
+    """Answer with a body and headers, such as ``ETag``, whose hyphens are underscores."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return JSONResponse(asdict(body), headers=named)

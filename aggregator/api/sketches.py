@@ -6,15 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from aggregator.api.dependencies import (
-    ANALYST,
-    Identity,
-    Limit,
-    Page,
-    ServicesDep,
-    decode_page,
-    make_page,
-)
+from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE
@@ -73,16 +65,12 @@ async def put_sketch(
 
 
 @router.get("", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, *OF_STUDY))
-async def list_sketches(
-    study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[SketchBody]:
+async def list_sketches(study: Identity, services: ServicesDep, page: Page) -> Paged[SketchBody]:
     """List the sketches of a study in the order of arrival."""
     found = await services.sketches.list_page(
-        bytes.fromhex(study), after=decode_page(page), limit=limit + 1
+        bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
-    return make_page(
-        found, limit, show=_to_body, key=lambda record: (record.received, record.sketch_id)
-    )
+    return page.make(found, show=_to_body, key=lambda record: (record.received, record.sketch_id))
 
 
 def _to_body(record: SketchRecord) -> SketchBody:

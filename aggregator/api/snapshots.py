@@ -7,21 +7,23 @@ from fastapi import APIRouter, Response
 from aggregator.api.decodes import to_selection
 from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
 from aggregator.api.responses import (
+    CONDITIONAL,
+    IMMUTABLE,
+    NOT_MODIFIED,
     OF_STUDY,
     TO_SNAPSHOT,
     TO_STUDY,
     WITH_BODY,
     WITH_KEY,
-    answer_conditionally,
+    answer,
     describe_links,
     describe_problems,
 )
-from aggregator.etags import IMMUTABLE, NOT_MODIFIED, IfNoneMatch
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
-from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.estimate.totals import join_limbs
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.structure import structure
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     MomentsBody,
     SelectionBody,
@@ -67,29 +69,28 @@ async def create_snapshot(
 
 @router.get(
     "/snapshots/{snapshot}",
+    dependencies=CONDITIONAL,
     response_model=SnapshotSumsBody,
     responses=NOT_MODIFIED | {200: describe_links(TO_STUDY)},
 )
-async def get_snapshot(
-    snapshot: Identity, services: ServicesDep, if_none_match: IfNoneMatch = None
-) -> Response:
-    """Show a snapshot with its exact sums, by which anyone can form the global sketch anew.
+async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
+    """Show a snapshot with its exact sums, from which anyone can recompute the global sketch.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
     moments `first` and `second`, and the plan's amplitude A and alpha. Where numbers of records are
     secret, the last of the sums is their noised count and `first` is estimated from it.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
+    totals = record.totals
     body = make_body(
         SnapshotSumsBody,
         await _to_body(services, record),
-        sums=decode_sums(record).tolist(),
-        size_sums=join_limbs(decode_size_sums(record)),
+        sums=totals.sums.tolist(),
+        size_sums=join_limbs(totals.size_sums),
     )
     # Frozen, but for the devices in it that are excluded later: their number only grows.
     etag = f'"{snapshot}.{len(body.excluded_devices)}"'
-    headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
-    return answer_conditionally(body, headers, if_none_match)
+    return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
@@ -101,6 +102,6 @@ async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
             first=record.n_records, second=record.second_moment, third=record.third_moment
         ),
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
-        selection=read_body(SelectionBody, record.selection),
+        selection=structure(SelectionBody, record.selection, strict=False),
         excluded_devices=[device.hex() for device in excluded],
     )

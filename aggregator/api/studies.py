@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from aggregator.api.dependencies import (
-    ANALYST,
-    Identity,
-    Limit,
-    Operator,
-    Page,
-    Reader,
-    ServicesDep,
-    decode_page,
-    make_page,
-)
+from aggregator.api.dependencies import ANALYST, Identity, Operator, Page, Reader, ServicesDep
 from aggregator.api.responses import (
+    CONDITIONAL,
+    NOT_MODIFIED,
     OF_STUDY,
     TO_STUDY,
     WITH_BODY,
     WITH_KEY,
-    answer_conditionally,
+    answer,
     describe_links,
     describe_problems,
 )
-from aggregator.etags import NOT_MODIFIED, IfNoneMatch
-from aggregator.records import DeviceRecord, StudyRecord
-from aggregator.services.answers import describe_privacy
+from aggregator.records import DeviceRecord
+from aggregator.services.results.answers import describe_band, describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
 from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
 from shared.wire.bodies.devices import NoticeBody
-from shared.wire.bodies.results import BandBody, PrivacyBody, UtilityBody
+from shared.wire.bodies.results import PrivacyBody, UtilityBody
 from shared.wire.bodies.studies import (
     CreatedBody,
     Paged,
@@ -80,15 +70,14 @@ async def create_study(
 
     409 where a study of another name has the plan; the answer names that study. A device that takes
     part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
-    `warnings` states doubts about the plan, such as an epsilon that hardly protects.
+    `warnings` lists doubts about the plan, such as an epsilon that hardly protects.
     """
-    summary, is_new = await services.studies.create(
+    summary, plan, is_new = await services.studies.create(
         body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
     )
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
-    _, plan = await services.studies.get_plan(summary.study.study_id)
     return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan)))
 
 
@@ -98,34 +87,29 @@ async def create_study(
     responses=describe_problems(*WITH_KEY, "request-invalid")
     | {200: describe_links(TO_STUDY, item="/items/0")},
 )
-async def list_studies(
-    services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[StudyBody]:
+async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
     """List studies in the order of creation."""
-    found = await services.studies.list_page(after=decode_page(page), limit=limit + 1)
-    return make_page(found, limit, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
+    found = await services.studies.list_page(after=page.after, limit=page.n_wanted)
+    return page.make(found, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
 
 @router.get(
     "/{study}",
+    dependencies=CONDITIONAL,
     response_model=StudyBody | NoticeBody,
     responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
 )
-async def get_study(
-    study: Identity,
-    services: ServicesDep,
-    reader: Reader,
-    if_none_match: IfNoneMatch = None,
-) -> Any:
-    """Show a study; a device that signs the request sees the life cycle alone.
+async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> Any:
+    """Show a study; a device that signs the request sees only the life cycle.
 
     The ETag of a device's answer changes with the life cycle only, so that devices can poll often.
     """
     study_id = bytes.fromhex(study)
     if reader is not None:
         _require_enrolled(reader, study_id)
-        return _notify(await services.studies.get_record(study_id), unless=if_none_match)
-    return _answer(await services.studies.get(study_id), unless=if_none_match)
+        record = await services.studies.get_record(study_id)
+        return _answer(make_body(NoticeBody, record), f'"{record.version}"')
+    return _answer_summary(await services.studies.get(study_id))
 
 
 @router.patch(
@@ -155,7 +139,7 @@ async def change_study(
         expected_version=_version_in(if_match),
         actor=key.key_id,
     )
-    return _answer(summary)
+    return _answer_summary(summary)
 
 
 @router.delete("/{study}", responses=_READING)
@@ -170,7 +154,7 @@ async def withdraw_study(
     Every later call on it, uploads included, is answered with `study-withdrawn`. The same name and
     plan cannot become a study again.
     """
-    withdrawn = await services.withdrawals.withdraw(
+    withdrawn = await services.studies.withdraw(
         bytes.fromhex(study), name=confirm, actor=key.key_id
     )
     return WithdrawnBody(study_id=study, name=withdrawn.name)
@@ -180,10 +164,9 @@ async def withdraw_study(
 async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
     """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
     study_id = bytes.fromhex(study)
-    found = await services.studies.list_refusals(study_id)
-    rules = await services.studies.count_plan_refusals(study_id)
+    found, rules = await services.studies.list_refusals(study_id)
     return RefusalsBody(
-        items=[RefusalBody(problem=record.problem, count=record.count) for record in found],
+        items=[make_body(RefusalBody, record) for record in found],
         plan_refusals=[
             PlanRefusalBody(rule=rule, n_devices=n) for rule, n in sorted(rules.items())
         ],
@@ -221,33 +204,26 @@ async def get_utility(
             n_clusters=n_clusters,
             n_dimensions=plan.n_dimensions,
         )
-        band = BandBody(
-            low=predicted.low,
-            high=predicted.high if math.isfinite(predicted.high) else None,
-            statement=predicted.describe(),
-        )
+        band = describe_band(predicted, predicted.describe())
     return make_body(UtilityBody, utility, band=band)
 
 
 def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
     if device.study_id != study_id:
         raise ForbiddenError(
-            "is not enrolled in this study", field="device", fix="ask about the study of this key"
+            "is not enrolled in this study",
+            field="device",
+            fix="request the study that this key is enrolled in",
         )
 
 
-def _notify(study: StudyRecord, *, unless: str | None) -> Response:
-    body = make_body(NoticeBody, study)
-    return _conditional(body, f'"{study.version}"', unless)
+def _answer_summary(summary: StudySummary) -> Response:
+    return _answer(_to_body(summary), _etag(summary))
 
 
-def _answer(summary: StudySummary, *, unless: str | None = None) -> Response:
-    return _conditional(_to_body(summary), _etag(summary), unless)
-
-
-def _conditional(body: StudyBody | NoticeBody, etag: str, unless: str | None) -> Response:
-    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Authorization, Signature-Input"}
-    return answer_conditionally(body, headers, unless)
+def _answer(body: StudyBody | NoticeBody, etag: str) -> Response:
+    vary = "Authorization, Signature-Input"
+    return answer(body, ETag=etag, Cache_Control="no-cache", Vary=vary)
 
 
 def _to_body(summary: StudySummary) -> StudyBody:
@@ -272,7 +248,7 @@ def _version_in(if_match: str | None) -> int | None:
     """Return the life cycle's version in an ETag; an ETag that was never given is stale."""
     if if_match is None:
         raise UnreadVersionError(
-            "is missing, without which a change by somebody else could be undone unseen",
+            "is missing: without it this request could undo somebody else's change",
             field="If-Match",
             fix="read the study and send its ETag in If-Match, or `*` for any version",
         )

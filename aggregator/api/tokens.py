@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import (
-    OPERATOR,
-    Enroller,
-    Identity,
-    Limit,
-    Operator,
-    Page,
-    ServicesDep,
-    decode_page,
-    make_page,
-)
+from aggregator.api.dependencies import OPERATOR, Enroller, Identity, Operator, Page, ServicesDep
 from aggregator.api.responses import (
     OF_STUDY,
     TO_TOKEN,
@@ -24,7 +14,8 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.services.enrolment import TokenSummary
+from aggregator.records import TokenRecord
+from aggregator.services import Services
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import NewTokenBody, Paged, TokenBody, TokenRequest
 
@@ -43,7 +34,7 @@ async def create_token(
     secret, made = await services.enrolment.create_token(
         bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
-    return make_body(NewTokenBody, _to_body(made), token=secret)
+    return make_body(NewTokenBody, _to_body(made, services), token=secret)
 
 
 @router.get(
@@ -51,15 +42,15 @@ async def create_token(
     dependencies=OPERATOR,
     responses=describe_problems(*OF_STUDY) | {200: describe_links(TO_TOKEN, item="/items/0")},
 )
-async def list_tokens(
-    study: Identity, services: ServicesDep, page: Page = None, limit: Limit = 100
-) -> Paged[TokenBody]:
+async def list_tokens(study: Identity, services: ServicesDep, page: Page) -> Paged[TokenBody]:
     """List the enrolment tokens of a study in the order of creation, revoked ones too."""
     found = await services.enrolment.list_tokens(
-        bytes.fromhex(study), after=decode_page(page), limit=limit + 1
+        bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
-    return make_page(
-        found, limit, show=_to_body, key=lambda s: (s.token.created, s.token.token_hash)
+    return page.make(
+        found,
+        show=lambda token: _to_body(token, services),
+        key=lambda token: (token.created, token.token_hash),
     )
 
 
@@ -70,15 +61,14 @@ async def revoke_token(token: Identity, services: ServicesDep, operator: Operato
     The devices that it has enrolled stay: revoke or exclude them one by one.
     """
     revoked = await services.enrolment.revoke_token(bytes.fromhex(token), actor=operator.key_id)
-    return _to_body(revoked)
+    return _to_body(revoked, services)
 
 
-def _to_body(summary: TokenSummary) -> TokenBody:
-    token = summary.token
+def _to_body(token: TokenRecord, services: Services) -> TokenBody:
     return make_body(
         TokenBody,
         token,
         token_id=token.token_hash.hex(),
-        state=summary.state,
+        state=token.state_at(services.clock.now()),
         uses_left=token.max_uses - token.uses,
     )

@@ -1,7 +1,7 @@
-"""The commands that a server brings to `sfumato`, from `serve` to `copy`.
+"""The server's commands of `sfumato`, from `serve` to `copy`.
 
-Plugged in by entry points; imported by nothing else. Each command imports its work late, so that
-help starts fast.
+Entry points load them; nothing else imports them. Each command imports its work late, so that help
+starts fast.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typer.core import TyperCommand
 
 from shared.command import SETTINGS, list_examples
 
-# The packages that the work needs come late; without them the commands are not installed here.
+# The work is imported late. Without its packages, the commands count as not installed.
 if find_spec("sqlalchemy") is None:
     raise ModuleNotFoundError("no module named sqlalchemy", name="sqlalchemy")
 
 Config = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="TOML file of settings; options and SFUMATO_... variables outweigh it."
+        metavar="FILE", help="TOML file of settings; options and SFUMATO_... variables override it."
     ),
 ]
 Database = Annotated[
@@ -34,7 +34,9 @@ Database = Annotated[
         help="SQLite file, or postgresql://user@host/name (SFUMATO_DATABASE_URL; sfumato.db).",
     ),
 ]
-LogFormat = Annotated[Literal["console", "json"] | None, typer.Option(help="Of standard error.")]
+LogFormat = Annotated[
+    Literal["console", "json"] | None, typer.Option(help="Format of the log on standard error.")
+]
 
 serve = typer.Typer(**SETTINGS)
 worker = typer.Typer(**SETTINGS)
@@ -53,8 +55,8 @@ class _Serve(TyperCommand):
 
         super().format_epilog(ctx, formatter)
         formatter.write(
-            "\n  Settings, as they are written in the file of --config; SFUMATO_PORT=9000 is the\n"
-            f"  same as port = 9000. NUMBER and FILE stand for what is not set:\n{list_settings()}"
+            "\n  Settings, as the file of --config states them. SFUMATO_PORT=9000 is the same as\n"
+            f"  port = 9000. NUMBER and FILE mark settings without a default:\n{list_settings()}"
         )
 
 
@@ -93,7 +95,9 @@ def _serve(
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(metavar="PEM", help="Clients must show a certificate of this authority."),
+        typer.Option(
+            metavar="PEM", help="Authority that must have signed the certificates of clients."
+        ),
     ] = None,
     behind_proxy: Annotated[
         bool,
@@ -106,21 +110,24 @@ def _serve(
         str | None,
         typer.Option(
             metavar="ADDRESSES",
-            help="Of that proxy, by commas: whose X-Forwarded-... is believed (127.0.0.1,::1).",
+            help="Of that proxy, by commas; its X-Forwarded-... is trusted (127.0.0.1,::1).",
         ),
     ] = None,
     n_workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Decoding processes (1).")
     ] = None,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Start none; run `sfumato worker` elsewhere.")
+        bool,
+        typer.Option(
+            "--no-worker", help="Start no decoding process; run `sfumato worker` elsewhere."
+        ),
     ] = False,
     log_format: LogFormat = None,
 ) -> int:
-    """Run the aggregator: take sketches in, add them up, recover centroids.
+    """Run the aggregator: receive sketches, add them up, recover centroids.
 
-    It stops gracefully on SIGTERM and Ctrl-C, waits for a database that is away or has no tables
-    yet, and never logs a key, a token or a body.
+    It stops gracefully on SIGTERM and Ctrl-C, waits for a database that does not answer or has no
+    tables yet, and never logs a key, a token or a body.
     """
     from aggregator.cli.serving import run_server
     from aggregator.cli.settings import read_settings
@@ -155,7 +162,7 @@ def _worker(
         typer.Option(
             "--lease",
             metavar="SECONDS",
-            help="After which others take over from a silent worker (SFUMATO_LEASE_S; 60).",
+            help="Until another worker takes over from a silent one (SFUMATO_LEASE_S; 60).",
         ),
     ] = None,
     log_format: LogFormat = None,
@@ -179,15 +186,15 @@ def _worker(
     )
 )
 def _operator_key(
-    name: Annotated[str, typer.Option(help="Whose it is.")],
+    name: Annotated[str, typer.Option(help="Name of its owner.")],
     config: Config = None,
     database_url: Database = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Make an operator key in the server's database: the first key of a new server.
+    """Create an operator key in the server's database: the first key of a new server.
 
-    Makes a SQLite file that is not there. The key is shown once; the database keeps its SHA-256
-    alone. Whoever has it makes, lists and revokes other keys with `sfumato key`.
+    Creates the SQLite file if it is missing. The key is shown once; the database keeps only its
+    SHA-256. Its owner creates, lists and revokes other keys with `sfumato key`.
     """
     from aggregator.cli.databases import create_operator_key
 
@@ -204,14 +211,16 @@ def _migrate(
     config: Config = None,
     database_url: Database = None,
     to: Annotated[
-        str, typer.Option(metavar="VERSION", help="An earlier version, too; base is none at all.")
+        str,
+        typer.Option(
+            metavar="VERSION", help="Schema version, also an earlier one; base drops all tables."
+        ),
     ] = "head",
     new_generation: Annotated[
         bool,
         typer.Option(
             "--new-generation",
-            help="Tell devices that the database was restored, so that they send again what it "
-            "lacks.",
+            help="Tell devices that the database was restored: they send again what it lacks.",
         ),
     ] = False,
 ) -> None:
@@ -231,11 +240,11 @@ def _migrate(
     )
 )
 def _backup(
-    file: Annotated[Path, typer.Argument(help="Where to; it must not exist.")],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
     config: Config = None,
     database_url: Database = None,
 ) -> None:
-    """Back up a SQLite database, as it is at one moment, while servers go on.
+    """Back up a SQLite database at one moment, while servers keep running.
 
     The file appears whole and checked, or not at all. For Postgres use pg_dump.
     """
@@ -251,15 +260,15 @@ def _backup(
     )
 )
 def _restore(
-    file: Annotated[Path, typer.Argument(help="A backup, which stays as it is.")],
+    file: Annotated[Path, typer.Argument(help="Backup to read; it is not changed.")],
     config: Config = None,
     database_url: Database = None,
 ) -> None:
-    """Make a SQLite database from a backup, under a new generation.
+    """Restore a SQLite database from a backup, under a new generation.
 
-    By the generation devices learn that they have to send again what they sent in the last 30
-    days; what is there already counts once. Stop every server, and move the old file away with its
-    -wal and -shm.
+    The new generation makes devices send again what they sent in the last 30 days; a sketch that is
+    stored already counts once. Stop every server first, and move the old file away with its -wal
+    and -shm.
     """
     from aggregator.cli.databases import restore_backup
 
@@ -280,8 +289,8 @@ def _copy(
     """Copy a database into an empty one, such as from SQLite to Postgres.
 
     All studies, devices, sketches, sums, results and keys are copied. Stop every server first. All
-    rows arrive together, after every sum was checked against its sketches; a copy that is
-    interrupted can be run again.
+    rows are committed together, after every sum was checked against its sketches; an interrupted
+    copy can be run again.
     """
     from aggregator.cli.databases import copy_into
 
@@ -299,14 +308,14 @@ def _check_store(
     database_url: Database = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> int:
-    """Read the whole database and report whether all of it fits together.
+    """Check that the whole database is consistent.
 
-    Sums every stored sketch anew and compares; checks digests, headers, signatures, counts and
-    references. It changes nothing, and servers may run meanwhile: it looks at one moment.
+    Recomputes every sum from the stored sketches; checks digests, headers, signatures, counts and
+    references. It changes nothing, and reads one moment, so servers may run meanwhile.
 
-    A gap in the numbers of a stream is a warning, with exit status 3: its device may not have sent
-    these sketches yet, or they were refused for good, or an older database was put back by hand.
-    Put it back by `sfumato restore`: then devices send what it lacks again.
+    A gap in the sequence numbers of a stream is a warning, with exit status 3: its device may not
+    have sent these sketches yet, or they were refused for good, or an older database was put in
+    place by hand. Use `sfumato restore` for that: then devices send again what it lacks.
     """
     from aggregator.cli.checking import check
 

@@ -39,7 +39,7 @@ class CheckReport:
                 async for fault in found:
                     self._add(fault)
         except Exception as error:
-            # A torn page, or a value of another kind, ends this check; the others may say more.
+            # A torn page, or a value of another type, ends this check; the others may find more.
             self.is_warning = False
             self._add(f"cannot be read ({describe_cause(error)})")
         return self
@@ -67,7 +67,7 @@ async def check(config: Path | None, database_url: str | None, *, as_json: bool)
             async with store.begin() as transaction:
                 reports = await _inspect(transaction)
     except TransportError:
-        # A damaged file cannot even be let go of; what was found counts.
+        # Closing a damaged file may fail too; the faults found before still count.
         if not any(report.n_faults for report in reports):
             raise
     ok = not any(report.n_faults for report in reports if not report.is_warning)
@@ -103,7 +103,7 @@ async def _inspect(transaction: Transaction) -> list[CheckReport]:
 
 
 async def _count(rows: Awaitable[int]) -> int:
-    """Count rows, or nothing where that cannot be done: the checks themselves say why."""
+    """Count rows; 0 where that fails, because the checks themselves report why."""
     try:
         with mapped_errors():
             return await rows

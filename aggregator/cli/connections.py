@@ -1,6 +1,6 @@
-"""Connections to `sfumato serve`: how long the head of a request may be, and how long it may take.
+"""Connections to `sfumato serve`, with limits on the size and the time of a request's head.
 
-uvicorn counts neither. Bodies are counted and timed by :mod:`aggregator.api.middleware`.
+uvicorn limits neither. :mod:`aggregator.api.middleware` limits bodies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOO_LONG = f"headers: must have at most {MOST_HEAD_BYTES} bytes together. Leave
 
 
 def allow_many_connections() -> None:
-    """Raise the number of open files to what the system allows: each connection is one."""
+    """Raise the limit on open files as far as the system allows: each connection is one."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -73,7 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._expect_head()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a part of a body on, which is counted elsewhere."""
+        """Pass a part of a body on; the application counts it."""
         self._n_unserved = 0
         super().on_body(body)
 

@@ -53,11 +53,11 @@ async def open_database(url: str) -> AsyncIterator[Store]:
 async def create_operator_key(
     config: Path | None, database_url: str | None, *, name: str, as_json: bool
 ) -> None:
-    """Make an operator key and print it."""
+    """Create an operator key and print it."""
     settings = read_settings(config=config, database_url=database_url)
     async with open_database(settings.database_url) as store:
         await prepare_database(store)
-        services = Services(store, SystemClock())
+        services = Services(store, SystemClock(), settings)
         secret, record = await services.keys.create(name=name, scope="operator")
     if as_json:
         made = {"key": secret, "key_id": record.key_id, "name": name, "scope": record.scope}
@@ -75,11 +75,11 @@ async def create_operator_key(
 async def migrate_tables(
     config: Path | None, database_url: str | None, *, to: str, new_generation: bool
 ) -> None:
-    """Bring the tables to a version of the schema."""
+    """Migrate the tables to a version of the schema."""
     settings = read_settings(config=config, database_url=database_url)
     async with open_database(settings.database_url) as store:
         if new_generation:
-            # What was restored is there.
+            # A restored database exists.
             require_file(store.engine)
         with mapped_errors():
             version = await migrate_database(store.engine, to)
@@ -96,7 +96,7 @@ def write_backup(file: Path, config: Path | None, database_url: str | None) -> N
 
 
 async def restore_backup(file: Path, config: Path | None, database_url: str | None) -> None:
-    """Make a SQLite database from a backup."""
+    """Restore a SQLite database from a backup."""
     settings = read_settings(config=config, database_url=database_url)
     target = path_of(settings.database_url)
     for left in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
@@ -104,7 +104,7 @@ async def restore_backup(file: Path, config: Path | None, database_url: str | No
             raise ConfigError(
                 f"{left} exists", field="database", fix="stop every server, and move it away"
             )
-    # Made ready under another name, so that no server finds it without its new generation.
+    # Prepared under another name, so that no server opens it before its new generation.
     made = target.with_name(target.name + ".restored")
     made.unlink(missing_ok=True)
     back_up_file(file, made)
@@ -124,7 +124,7 @@ async def copy_into(to: str, config: Path | None, database_url: str | None) -> N
     settings = read_settings(config=config, database_url=database_url)
     destination = normalise_database_url(to)
     if destination == settings.database_url:
-        raise ConfigError("is the database itself", field="to", fix="name another")
+        raise ConfigError("cannot be the database itself", field="to", fix="name another")
     async with (
         open_database(settings.database_url) as source,
         open_database(destination) as target,

@@ -27,7 +27,7 @@ from shared.system import share_one_heap
 
 
 def run_server(settings: Settings) -> int:
-    """Serve until told to stop.
+    """Serve until a signal.
 
     Returns
     -------

@@ -4,6 +4,6 @@ Importable by the interfaces (api, ui) and the wiring. Services use the transact
 `aggregator.storage`; they know neither HTTP nor SQL.
 """
 
-from aggregator.services.container import ServiceLimits, Services
+from aggregator.services.container import Services
 
-__all__ = ["ServiceLimits", "Services"]
+__all__ = ["Services"]

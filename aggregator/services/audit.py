@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aggregator.records import AuditAction, AuditRecord, PageKey
-from aggregator.storage import Store, Transaction
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 
 _ID_BYTES = 16
 
@@ -42,11 +43,8 @@ async def write_entry(
     await transaction.add_audit_entry(record)
 
 
-class AuditService:
+class AuditService(Service):
     """Lists the audit log, which nothing can change."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     async def list_page(self, *, after: PageKey | None, limit: int) -> Sequence[AuditRecord]:
         """Return entries, the oldest first."""

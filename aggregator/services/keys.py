@@ -6,11 +6,10 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 
-from aggregator.records import LOCAL_ACTOR, Clock, KeyRecord, KeyScope
+from aggregator.records import LOCAL_ACTOR, KeyRecord, KeyScope
 from aggregator.services.audit import write_entry
 from aggregator.services.rates import RateLimit
-from aggregator.services.tallies import Tallies
-from aggregator.storage import Store
+from aggregator.services.service import Parts, Service
 from shared.errors import AccessError, ForbiddenError, NotFoundError
 from shared.wire import API_KEY
 
@@ -30,22 +29,16 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-class KeyService:
-    """Creates, checks, lists and revokes keys.
+class KeyService(Service):
+    """Creates, checks, lists and revokes keys."""
 
-    Parameters
-    ----------
-    tallies
-        Records when keys were used, to the minute.
-    rate
-        The rate limit of each key.
-    """
-
-    def __init__(self, store: Store, clock: Clock, *, tallies: Tallies, rate: RateLimit) -> None:
-        self._store = store
-        self._clock = clock
-        self._tallies = tallies
-        self._rate = rate
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._rate = RateLimit(
+            per_second=parts.settings.key_rate,
+            burst=parts.settings.key_burst,
+            what="Authorization",
+        )
 
     async def create(
         self, *, name: str, scope: KeyScope, actor: str = LOCAL_ACTOR

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import TypeVar
 
-from aggregator.records import StudyRecord
+from aggregator.records import DecodeRecord, DeviceRecord, SnapshotRecord, StudyRecord
 from aggregator.storage import Transaction
 from shared.errors import NotFoundError, StudyWithdrawnError
 from shared.plan import SketchPlan, decode_plan
 
 _MOST_PLANS = 64
+R = TypeVar("R", DecodeRecord, DeviceRecord, SnapshotRecord)
 
 
 class PlanCache:
@@ -35,6 +37,20 @@ class PlanCache:
 async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecord:
     """Return a study; raises as :func:`require_present`."""
     return require_present(await transaction.get_study(study_id))
+
+
+async def require_known(transaction: Transaction, found: R | None, name: str) -> R:
+    """Return what was looked up, if it exists in a study that was not withdrawn.
+
+    Raises
+    ------
+    NotFoundError, StudyWithdrawnError
+        It does not exist, or its study was withdrawn.
+    """
+    if found is None:
+        raise NotFoundError("is unknown", field=name, fix="check its identity")
+    await require_study(transaction, found.study_id)
+    return found
 
 
 def require_present(study: StudyRecord | None) -> StudyRecord:

@@ -63,7 +63,10 @@ class RateLimit:
         bucket = self._buckets.pop(sender, None) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + self._per_second * (now - bucket.filled))
         bucket.filled = now
-        self._remember(sender, bucket)
+        self._buckets[sender] = bucket
+        if len(self._buckets) > _MOST_SENDERS:
+            # Used longest ago, so it is probably full.
+            self._buckets.popitem(last=False)
         if bucket.tokens < 1.0:
             raise OverloadedError(
                 f"has asked more often than {self._per_second:g} times a second",
@@ -72,9 +75,3 @@ class RateLimit:
                 retry_after_s=math.ceil((1.0 - bucket.tokens) / self._per_second),
             )
         bucket.tokens -= 1.0
-
-    def _remember(self, sender: Hashable, bucket: _Bucket) -> None:
-        """Keep the bucket, and drop the one that was used longest ago: it is probably full."""
-        self._buckets[sender] = bucket
-        if len(self._buckets) > _MOST_SENDERS:
-            self._buckets.popitem(last=False)

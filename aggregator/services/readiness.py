@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from aggregator.storage import Store
-from shared.errors import ConfigError, SketchError, TransportError
+import asyncio
+
+import structlog
+
+from aggregator.logs import describe_cause
+from aggregator.records import wait_for_stop
+from aggregator.storage import Store, prepare_database
+from shared.errors import ConfigError, SketchError, TransportError, UnpreparedError
+
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+
+log = structlog.get_logger("aggregator.readiness")
 
 
 class Readiness:
@@ -16,18 +27,40 @@ class Readiness:
         self._store = store
         self._reason: SketchError | None = None
 
-    def close(self, reason: SketchError) -> None:
-        """Refuse requests with this reason."""
-        self._reason = reason
-
-    def open(self) -> None:
-        """Let requests through."""
-        self._reason = None
-
     @property
     def is_open(self) -> bool:
         """True if requests get through."""
         return self._reason is None
+
+    async def prepare(self) -> bool:
+        """Prepare the database; false, and no request gets through, if that has to wait.
+
+        Raises
+        ------
+        ConfigError
+            Its schema is of another version.
+        """
+        try:
+            await prepare_database(self._store)
+        except (TransportError, UnpreparedError) as error:
+            log.warning("waiting for the database", reason=describe_cause(error))
+            self._reason = error
+        else:
+            self._reason = None
+        return self.is_open
+
+    async def wait(self, stop: asyncio.Event) -> None:
+        """Retry until the database can be used, with back-off."""
+        pause = _FIRST_PAUSE_S
+        while not (self.is_open or stop.is_set()):
+            await wait_for_stop(stop, pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                if await self.prepare():
+                    log.info("the database answers")
+            except ConfigError as error:
+                log.error("the database cannot be used", reason=str(error))
+                self._reason = error
 
     def require_open(self) -> None:
         """Refuse a request while the database cannot be used.

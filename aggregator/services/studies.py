@@ -10,16 +10,15 @@ from typing import Any
 from aggregator.records import (
     LOCAL_ACTOR,
     AuditAction,
-    Clock,
     PageKey,
     RefusalRecord,
     StudyRecord,
     StudyState,
 )
 from aggregator.services.audit import write_entry
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.tallies import Tallies
-from aggregator.storage import Store, Transaction
+from aggregator.services.plans import require_study
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 from shared.errors import ConfigError, StaleVersionError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
 from shared.wire import compute_study_id
@@ -38,14 +37,11 @@ class StudySummary:
     last_arrival: float | None
 
 
-class StudyService:
-    """Creates, lists, opens and closes studies."""
+class StudyService(Service):
+    """Creates, lists, opens, closes and withdraws studies."""
 
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache, tallies: Tallies) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
-        self._tallies = tallies
+    is_purge_due = False
+    """True if this process withdrew a study since the last purge."""
 
     async def create(
         self,
@@ -54,7 +50,7 @@ class StudyService:
         *,
         allow_same_plan: bool = True,
         actor: str = LOCAL_ACTOR,
-    ) -> tuple[StudySummary, bool]:
+    ) -> tuple[StudySummary, SketchPlan, bool]:
         """Create a study, or return the one with this name and plan; and whether it is new.
 
         Parameters
@@ -95,7 +91,7 @@ class StudyService:
                     transaction, record.created, actor, "study.create", target, **about
                 )
             study = await require_study(transaction, record.study_id)
-            return await _summarise(transaction, study), is_new
+            return await _summarise(transaction, study), plan, is_new
 
     async def get(self, study_id: bytes) -> StudySummary:
         """Return a study.
@@ -176,28 +172,17 @@ class StudyService:
                 )
             return await _summarise(transaction, await require_study(transaction, study_id))
 
-    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
-        """Return the number of refused sketches, by problem."""
+    async def list_refusals(
+        self, study_id: bytes
+    ) -> tuple[Sequence[RefusalRecord], Mapping[str, int]]:
+        """Return the refused sketches by problem, and the devices that refuse the plan by rule."""
         await self._tallies.flush()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_refusals(study_id)
-
-    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
-        """Count the devices that refuse the plan, by rule."""
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            return await transaction.count_plan_refusals(study_id)
-
-
-class WithdrawalService:
-    """Withdraws studies, and removes their data."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self.is_due = False
-        """True if this process withdrew a study since the last purge."""
+            return (
+                await transaction.list_refusals(study_id),
+                await transaction.count_plan_refusals(study_id),
+            )
 
     async def withdraw(
         self, study_id: bytes, *, name: str, actor: str = LOCAL_ACTOR
@@ -233,7 +218,7 @@ class WithdrawalService:
             about = {"name": study.name, "n_sketches": study.n_sketches}
             now = self._clock.now()
             await write_entry(transaction, now, actor, "study.withdraw", study_id.hex(), **about)
-        self.is_due = True
+        self.is_purge_due = True
         return replace(study, state="withdrawn")
 
     async def purge(self) -> int:
@@ -244,7 +229,7 @@ class WithdrawalService:
         TransportError
             The database does not answer.
         """
-        self.is_due = False
+        self.is_purge_due = False
         n_removed = 0
         while True:
             async with self._store.begin(write=True) as transaction:

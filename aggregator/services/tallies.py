@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 
 import structlog
 
 from aggregator.logs import describe_cause
+from aggregator.records import wait_for_stop
 from aggregator.storage import Store
 from shared.errors import TransportError
 
@@ -65,8 +65,7 @@ class Tallies:
         """Write every second until ``stop``, and once more at the end."""
         is_last = False
         while not is_last:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _PERIOD_S)
+            await wait_for_stop(stop, _PERIOD_S)
             is_last = stop.is_set()
             try:
                 await self.flush()

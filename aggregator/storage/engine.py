@@ -56,7 +56,9 @@ def create_engine(database_url: str) -> AsyncEngine:
         )
         _prepare_sqlite(engine)
         return engine
-    arguments: dict[str, Any] = {"connect_timeout": 5, **_KEEPALIVE}
+    # Texts come as text, also from a database whose own encoding is SQL_ASCII.
+    encoding = {"client_encoding": "utf8"}
+    arguments: dict[str, Any] = {"connect_timeout": 5, **encoding, **_KEEPALIVE}
     return create_async_engine(
         database_url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
     )

@@ -1,4 +1,4 @@
-"""Pages for people, with nothing from another server; `/` alone has scripts, all of its own.
+"""Pages for people, which load nothing from another server; only `/` has scripts.
 
 Importable by the wiring.
 """

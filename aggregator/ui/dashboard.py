@@ -1,7 +1,7 @@
 """The page `/`: studies, their plans and devices, and decodes, for people with a browser.
 
 The page holds no data. Its scripts call the public interface as any client does, with the key that
-its reader pastes; the server hands out the same few files to everyone.
+its reader pastes. The server sends the same few files to everyone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from fastapi import FastAPI, Response
 
-from aggregator.etags import IfNoneMatch, answer_not_modified, is_known
 from shared.errors import NotFoundError
 
 PAGE = "index.html"
@@ -23,8 +22,8 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# The files of this server and no inline script or style. Text never becomes markup either: browsers
-# that know trusted types refuse `innerHTML` and the like, whatever a script tries.
+# Files of this server, and no inline script or style. Text never becomes markup either: browsers
+# with trusted types refuse `innerHTML` and the like.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -51,14 +50,14 @@ def add_dashboard(app: FastAPI) -> None:
     """Serve the page at ``/`` and its files under ``/ui/``, to anyone: neither holds any data."""
 
     @app.get("/", include_in_schema=False)
-    async def get_dashboard(if_none_match: IfNoneMatch = None) -> Response:
-        return _answer(PAGE, if_none_match)
+    async def get_dashboard() -> Response:
+        return _answer(PAGE)
 
     @app.get("/ui/{name}", include_in_schema=False)
-    async def get_asset(name: str, if_none_match: IfNoneMatch = None) -> Response:
+    async def get_asset(name: str) -> Response:
         if name not in list_assets() or name == PAGE:
             raise NotFoundError("is not a file of this page", field="path", fix="see /")
-        return _answer(name, if_none_match)
+        return _answer(name)
 
 
 @cache
@@ -69,20 +68,18 @@ def list_assets() -> frozenset[str]:
 
 @cache
 def _read(name: str) -> _Asset:
-    # When it is first asked for: a server that nobody looks at holds none of it.
+    # Read at the first request: a server without visitors keeps none of it in memory.
     content = (resources.files(__package__) / "assets" / name).read_bytes()
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
     return _Asset(content, media_type, f'"{sha256(content).hexdigest()[:32]}"')
 
 
-def _answer(name: str, if_none_match: str | None) -> Response:
+def _answer(name: str) -> Response:
     asset = _read(name)
     headers = {
         "ETag": asset.etag,
-        # Kept, and asked about each time, so that page and scripts are of one release.
+        # Cached, and revalidated each time, so that page and scripts are of one release.
         "Cache-Control": "no-cache",
         "Content-Security-Policy": POLICY,
     }
-    if is_known(asset.etag, if_none_match):
-        return answer_not_modified(headers)
     return Response(asset.content, media_type=asset.media_type, headers=headers)

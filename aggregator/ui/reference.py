@@ -1,4 +1,4 @@
-"""The page `/docs`: every call of the interface, written from its OpenAPI description."""
+"""The page `/docs`: every call of the interface, from its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 Document = Mapping[str, Any]
 
 _STYLE = (resources.files(__package__) / "reference.css").read_text(encoding="utf-8")
-# The one style that the page may use is named by its digest; it runs no script at all.
+# The page may use this one style, named by its digest, and no script.
 _DIGEST = b64encode(sha256(_STYLE.encode()).digest()).decode()
 _POLICY = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; "
@@ -68,7 +68,7 @@ def render_reference(document: Document) -> str:
 
 
 def _tag_of(call: Document) -> str:
-    # The last one says most: calls on devices that operators alone may make are among theirs.
+    # The last tag is the most specific: calls of operators on devices are listed with operators.
     return str(call.get("tags", ["others"])[-1])
 
 
@@ -161,6 +161,6 @@ def _render_text(text: str) -> str:
 
 
 def _render_inline(text: str) -> str:
-    """Return text as HTML: what is between backquotes is code, links stay links."""
+    """Return text as HTML: backquotes mark code, links stay links."""
     shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return re.sub(r"\[([^\]]+)\]\((/[\w/.-]*)\)", r'<a href="\2">\1</a>', shown)

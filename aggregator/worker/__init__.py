@@ -5,6 +5,6 @@ Importable by app, cli and tests. `python -m aggregator.worker` runs one.
 
 from aggregator.worker.loop import Worker
 from aggregator.worker.process import run_worker
-from aggregator.worker.supervisor import WorkerProcesses
+from aggregator.worker.supervisor import run_workers
 
-__all__ = ["Worker", "WorkerProcesses", "run_worker"]
+__all__ = ["Worker", "run_worker", "run_workers"]

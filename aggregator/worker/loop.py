@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.services.jobs import Job, JobService
+from aggregator.records import wait_for_stop
+from aggregator.services.results.jobs import Job, JobService
 from learning.decoding.solution import Solution
 from shared.errors import DecodingCancelledError, SketchError, TransportError
 
@@ -50,7 +51,7 @@ class Worker:
                 log.warning("database away", reason=describe_cause(error))
                 worked = False
             if not worked:
-                await _wait(stop, self._poll_s)
+                await wait_for_stop(stop, self._poll_s)
 
     async def run_once(self, stop: asyncio.Event) -> bool:
         """Lease one decode and solve it; false if none is queued."""
@@ -141,10 +142,3 @@ def run_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
     threading.Thread(target=target, daemon=True, name="solver").start()
     return future
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
 
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.records import SystemClock
+from aggregator.records import SystemClock, wait_for_stop
 from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import Store, open_store
@@ -40,7 +39,7 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
     store = open_store(settings.database_url)
     try:
         await _wait_until_ready(store, stop)
-        services = Services(store, SystemClock())
+        services = Services(store, SystemClock(), settings)
         log.info("worker started", pid=os.getpid())
         worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
         await worker.run(stop)
@@ -55,13 +54,10 @@ async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
     pause = _FIRST_PAUSE_S
     while not stop.is_set():
         try:
-            await store.require_ready()
+            return await store.require_ready()
         except (TransportError, UnpreparedError) as error:
             log.warning("waiting for the database", reason=describe_cause(error))
-        else:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+        await wait_for_stop(stop, pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 

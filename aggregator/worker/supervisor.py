@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from types import TracebackType
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -31,59 +32,46 @@ def worker_environment(settings: Settings) -> dict[str, str]:
     return os.environ | stated
 
 
-class WorkerProcesses:
-    """``count`` worker processes for as long as the block lasts."""
+@asynccontextmanager
+async def run_workers(
+    settings: Settings, count: int
+) -> AsyncIterator[Set[asyncio.subprocess.Process]]:
+    """Run ``count`` worker processes for the length of a block, which gets the running ones.
 
-    def __init__(self, settings: Settings, count: int) -> None:
-        self._environment = worker_environment(settings)
-        self._count = count
-        self._keepers: list[asyncio.Task[None]] = []
-        self._processes: set[asyncio.subprocess.Process] = set()
-
-    async def __aenter__(self) -> WorkerProcesses:
-        """Start them."""
-        self._keepers = [asyncio.create_task(self._keep()) for _ in range(self._count)]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop them: by SIGTERM, then by SIGKILL."""
-        for keeper in self._keepers:
+    They are stopped by SIGTERM, then by SIGKILL.
+    """
+    running: set[asyncio.subprocess.Process] = set()
+    environment = worker_environment(settings)
+    keepers = [asyncio.create_task(_keep(environment, running)) for _ in range(count)]
+    try:
+        yield running
+    finally:
+        for keeper in keepers:
             keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
-        await asyncio.gather(*(_end(process) for process in self._processes))
-        self._processes.clear()
+        await asyncio.gather(*keepers, return_exceptions=True)
+        await asyncio.gather(*(_end(process) for process in running))
 
-    @property
-    def pids(self) -> list[int]:
-        """The ids of the running processes."""
-        return [process.pid for process in self._processes]
 
-    async def _keep(self) -> None:
-        pause = _FIRST_PAUSE_S
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "aggregator.worker",
-                "--parent",
-                str(os.getpid()),
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-            self._processes.add(process)
-            started = time.monotonic()
-            status = await process.wait()
-            self._processes.discard(process)
-            if time.monotonic() - started >= _STEADY_S:
-                pause = _FIRST_PAUSE_S
-            log.warning("worker ended, starting another", status=status, pause_s=pause)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+async def _keep(environment: Mapping[str, str], running: set[asyncio.subprocess.Process]) -> None:
+    """Start a process, and another when it ends, with back-off."""
+    pause = _FIRST_PAUSE_S
+    parent = str(os.getpid())
+    while True:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "aggregator.worker", "--parent", parent),
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+        running.add(process)
+        started = time.monotonic()
+        status = await process.wait()
+        running.discard(process)
+        if time.monotonic() - started >= _STEADY_S:
+            pause = _FIRST_PAUSE_S
+        log.warning("worker ended, starting another", status=status, pause_s=pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

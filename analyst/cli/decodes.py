@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -10,166 +9,125 @@ import numpy as np
 import typer
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
-from analyst.cli.options import (
-    DEFAULT_URL,
-    DefaultGroup,
-    Json,
-    Key,
-    Study,
-    Url,
-    create_console,
-)
+from analyst.cli.options import Answer, DefaultGroup, Study, command, create_console
 from analyst.client import Client, Decode
+from analyst.planning.advice import show_snr
 from analyst.results import DecodeResult
-from shared.command import SETTINGS, list_examples
+from shared.command import SETTINGS
 
-app = typer.Typer(
-    cls=DefaultGroup,
-    help="Recover the centroids of a study, at once, or start, watch and cancel a decode.",
-    **SETTINGS,
-)
-Clusters = Annotated[int, typer.Option("-k", help="Number of clusters.")]
+app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
+Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
 Seed = Annotated[int, typer.Option(help="Seed of the decoder's random starts.")]
 Choose = Annotated[bool, typer.Option("--choose", help="Choose the number of clusters, up to k.")]
 AllowUnusable = Annotated[
     bool, typer.Option("--allow-unusable", help='Show a result whose verdict is "do not use".')
 ]
-Identity = Annotated[str, typer.Argument(metavar="DECODE", help="Its identity.")]
+Identity = Annotated[
+    str, typer.Argument(metavar="DECODE", help="Its id, which `sfumato decode start` prints.")
+]
 
 
-@app.command(
+@command(
+    app,
     "STUDY",
+    "sfumato decode STUDY -k 5",
+    "sfumato decode STUDY -k 12 --choose",
     hidden=True,
-    epilog=list_examples("sfumato decode STUDY -k 5", "sfumato decode STUDY -k 12 --choose"),
 )
 def _decode_study(
+    client: Client,
     study: Study,
     n_clusters: Clusters,
-    key: Key,
-    url: Url = DEFAULT_URL,
     seed: Seed = 0,
     choose: Choose = False,
     allow_unusable: AllowUnusable = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Recover k centroids from all sketches of a study."""
-    with Client(url, key=key) as client:
-        running = client.decode(study, n_clusters=n_clusters, seed=seed, settings=_settings(choose))
-        _follow(running, as_json, allow_unusable=allow_unusable)
+    return _follow(_request(client, study, n_clusters, seed, choose), allow_unusable)
 
 
-@app.command("start", epilog=list_examples("sfumato decode start STUDY -k 5"))
+@command(app, "start", "sfumato decode start STUDY -k 5")
 def _start(
-    study: Study,
-    n_clusters: Clusters,
-    key: Key,
-    url: Url = DEFAULT_URL,
-    seed: Seed = 0,
-    choose: Choose = False,
-    as_json: Json = False,
-) -> None:
+    client: Client, study: Study, n_clusters: Clusters, seed: Seed = 0, choose: Choose = False
+) -> Answer:
     """Start a decode without waiting for it."""
-    with Client(url, key=key) as client:
-        running = client.decode(study, n_clusters=n_clusters, seed=seed, settings=_settings(choose))
-        state = client.decode_state(running.decode_id)
-    if as_json:
-        print(json.dumps(state))
-        return
-    print(f"decode {running.decode_id} is {state['state']}")
-    print(f"next: sfumato decode watch {running.decode_id}")
+    decode_id = _request(client, study, n_clusters, seed, choose).decode_id
+    state = client.decode_state(decode_id)
+    yield state
+    yield f"decode {decode_id}: {state['state']}"
+    yield f"next: sfumato decode watch {decode_id}"
 
 
-@app.command("show", epilog=list_examples("sfumato decode show DECODE"))
-def _show(
-    decode_id: Identity,
-    key: Key,
-    url: Url = DEFAULT_URL,
-    allow_unusable: AllowUnusable = False,
-    as_json: Json = False,
-) -> None:
+@command(app, "show", "sfumato decode show DECODE")
+def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = False) -> Answer:
     """Show the state of a decode, and its result if it has one."""
-    with Client(url, key=key) as client:
-        state = client.decode_state(decode_id)
-        if as_json:
-            print(json.dumps(state))
-        elif state["state"] == "succeeded":
-            _print_result(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
-        else:
-            print(f"decode {decode_id} is {state['state']}, {state['progress']:.0%} done")
-            if state["problem"]:
-                print(f"  {state['problem'].get('detail', '')}")
+    state = client.decode_state(decode_id)
+    yield state
+    if state["state"] == "succeeded":
+        yield from _describe(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
+        return
+    yield f"decode {decode_id}: {state['state']}, {state['progress']:.0%} done"
+    if state["problem"]:
+        yield f"  {state['problem'].get('detail', '')}"
 
 
-@app.command("watch", epilog=list_examples("sfumato decode watch DECODE --json"))
-def _watch(
-    decode_id: Identity,
-    key: Key,
-    url: Url = DEFAULT_URL,
-    allow_unusable: AllowUnusable = False,
-    as_json: Json = False,
-) -> None:
+@command(app, "watch", "sfumato decode watch DECODE --json")
+def _watch(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = False) -> Answer:
     """Follow a decode until it ends, and print its result."""
-    with Client(url, key=key) as client:
-        _follow(Decode(client, decode_id), as_json, allow_unusable=allow_unusable)
+    return _follow(Decode(client, decode_id), allow_unusable)
 
 
-@app.command("cancel", epilog=list_examples("sfumato decode cancel DECODE"))
-def _cancel(decode_id: Identity, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+@command(app, "cancel", "sfumato decode cancel DECODE")
+def _cancel(client: Client, decode_id: Identity) -> Answer:
     """Cancel a decode. One that has ended stays as it is."""
-    with Client(url, key=key) as client:
-        client.cancel(decode_id)
-        state = client.decode_state(decode_id)
-    print(json.dumps(state) if as_json else f"decode {decode_id} is {state['state']}")
+    client.cancel(decode_id)
+    state = client.decode_state(decode_id)
+    yield state
+    yield f"decode {decode_id}: {state['state']}"
 
 
-def _settings(choose: bool) -> dict[str, Any] | None:
-    return {"choose": True} if choose else None
+def _request(client: Client, study: str, n_clusters: int, seed: int, choose: bool) -> Decode:
+    settings = {"choose": True} if choose else None
+    return client.decode(study, n_clusters=n_clusters, seed=seed, settings=settings)
 
 
-def _follow(running: Decode, as_json: bool, *, allow_unusable: bool) -> None:
-    with Progress(console=create_console(stderr=True)) as progress:
+def _follow(running: Decode, allow_unusable: bool) -> Answer:
+    console = create_console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("decoding", total=1.0)
         result = running.wait(
             progress=lambda share: progress.update(task, completed=share),
             allow_unusable=allow_unusable,
         )
-    if as_json:
-        print(json.dumps(_result_to_json(result)))
-        return
-    _print_result(result)
-
-
-def _result_to_json(result: DecodeResult) -> dict[str, Any]:
-    return {
-        name: value.tolist() if hasattr(value, "tolist") else value
+    yield {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in vars(result).items()
     }
+    yield from _describe(result)
 
 
-def _print_result(result: DecodeResult) -> None:
-    table = Table(
-        "weight", *(f"{n} ({u})" for n, u in zip(result.names, result.units, strict=True))
-    )
-    resolved = np.ones(len(result.weights)) if result.resolved is None else result.resolved
-    rows = zip(result.weights, result.centroids, resolved, strict=True)
-    for weight, centroid, is_resolved in rows:
-        table.add_row(
-            f"{weight:.1%}",
-            *(f"{value:.4g}" for value in centroid),
-            style=None if is_resolved else "dim",
-        )
-    console = create_console()
-    console.print(f"{result.verdict}: {result.reason}")
+def _describe(result: DecodeResult) -> Answer:
+    yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
-        console.print(_tabulate_choice(result.choice), f"{result.choice['statement']}")
-    console.print(table)
-    if not np.all(resolved):
-        n_blurred = int(np.sum(~result.resolved)) if result.resolved is not None else 0
-        console.print(f"{n_blurred} of the centroids cannot be told from noise (dim)")
-    console.print(f"SNR {result.snr:.3g}; {result.quality}. {result.privacy}")
-    for warning in result.warnings:
-        console.print(f"warning: {warning}")
+        yield _tabulate_choice(result.choice)
+        yield Text(result.choice["statement"])
+    resolved = np.ones(len(result.weights)) if result.resolved is None else result.resolved
+    table = Table("weight")
+    for name, unit in zip(result.names, result.units, strict=True):
+        table.add_column(f"{name} ({unit})", justify="right")
+    for weight, centroid, is_resolved in zip(
+        result.weights, result.centroids, resolved, strict=True
+    ):
+        cells = (f"{value:.4g}" for value in centroid)
+        table.add_row(f"{weight:.1%}", *cells, style=None if is_resolved else "dim")
+    yield table
+    if n_blurred := int(np.sum(resolved == 0)):
+        yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
+    yield Text(f"SNR {show_snr(result.snr)}; {result.quality}.")
+    yield Text(result.privacy)
+    yield from (Text(f"warning: {warning}") for warning in result.warnings)
 
 
 def _tabulate_choice(choice: Mapping[str, Any]) -> Table:

@@ -1,101 +1,81 @@
-"""``sfumato key`` and ``sfumato audit``: what operators do."""
+"""``sfumato key`` and ``sfumato audit``, for operators."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, Json, Key, Url, print_items
+from analyst.cli.options import Answer, command, list_items, show_time
 from analyst.client import Client
-from shared.command import SETTINGS, list_examples
+from shared.command import SETTINGS
 
 app = typer.Typer(help="Create, list and revoke API keys.", **SETTINGS)
 audit = typer.Typer(**SETTINGS)
 
 
-@app.command(
+@command(
+    app,
     "create",
-    epilog=list_examples(
-        "sfumato key create --scope analyst --name ana",
-        "sfumato key create --scope operator --name me     # may do all",
-        "sfumato key create --scope enrol --name factory   # may only hand out enrolment tokens",
-    ),
+    "sfumato key create --scope analyst --name ana",
+    "sfumato key create --scope operator --name me     # allows everything",
+    "sfumato key create --scope enrol --name factory   # allows only new enrolment tokens",
 )
 def _create(
-    key: Key,
-    scope: Annotated[Literal["operator", "analyst", "enrol"], typer.Option(help="What it may do.")],
-    name: Annotated[str, typer.Option(help="Whose it is.")],
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
-    """Make an API key and print it; it is shown this once, and the server keeps its SHA-256 alone.
+    client: Client,
+    scope: Annotated[Literal["operator", "analyst", "enrol"], typer.Option(help="Its rights.")],
+    name: Annotated[str, typer.Option(help="Name of its owner.")],
+) -> Answer:
+    """Create an API key and print it once.
 
-    The first key of a server is made on its host, by `sfumato operator-key`.
+    The server keeps only its SHA-256. `sfumato operator-key`, on the server's host, makes the
+    first key of a server.
     """
-    with Client(url, key=key) as client:
-        made = client.create_key(name, scope=scope)
-    if as_json:
-        print(json.dumps({field: made[field] for field in ("key", "key_id", "name", "scope")}))
-        return
+    made = client.create_key(name, scope=scope)
+    yield {field: made[field] for field in ("key", "key_id", "name", "scope")}
     # The key alone is the output, so that a shell can put it in a variable.
-    print(made["key"])
+    yield made["key"]
     print(
         f"key {made['key_id']} of scope {scope} for {name}; it is not shown again", file=sys.stderr
     )
 
 
-@app.command("list", epilog=list_examples("sfumato key list --json"))
-def _list(key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """List API keys, revoked ones too; none is shown itself."""
-    with Client(url, key=key) as client:
-        print_items(
-            client.keys(),
-            *("name", "scope", "created", "last used", "revoked"),
-            identity="key",
-            min_width=16,
-            row=_describe,
-            as_json=as_json,
-        )
+@command(app, "list", "sfumato key list --json")
+def _list(client: Client) -> Answer:
+    """List API keys without their secrets, revoked keys included."""
+    columns = ("name", "scope", "created", "last used", "revoked")
+    return list_items(client.keys(), *columns, identity="key", row=_describe_key)
 
 
-@app.command("revoke", epilog=list_examples("sfumato key revoke 3f0c9d2be41a7756"))
+@command(app, "revoke", "sfumato key revoke 3f0c9d2be41a7756")
 def _revoke(
-    key_id: Annotated[str, typer.Argument(metavar="KEY", help="Its identity: `sfumato key list`.")],
-    key: Key,
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
-    """Revoke an API key, at once and for good; your own, too."""
-    with Client(url, key=key) as client:
-        revoked = client.revoke_key(key_id)
-    print(json.dumps(revoked) if as_json else f"key {key_id} is revoked")
+    client: Client,
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="Its id (`sfumato key list`).")],
+) -> Answer:
+    """Revoke an API key, at once and for good. It may be your own."""
+    yield client.revoke_key(key_id)
+    yield f"key {key_id} is revoked"
 
 
-@audit.command(epilog=list_examples("sfumato audit", "sfumato audit --json"))
-def _audit(key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """List what operators did: who, what, when and to what, the oldest first.
+@command(audit, None, "sfumato audit", "sfumato audit --json")
+def _audit(client: Client) -> Answer:
+    """List the actions of operators, oldest first.
 
-    Nothing can be changed or removed. The actor `local` is a command on the database itself.
+    Entries cannot be changed or removed. The actor `local` is a command on the database itself.
     """
-    with Client(url, key=key) as client:
-        print_items(
-            client.audit(),
-            *("time", "actor", "action", "details"),
-            identity="target",
-            row=lambda entry: (
-                *(entry[name] for name in ("time", "actor", "action")),
-                json.dumps(entry["details"]) if entry["details"] else "",
-                entry["target"],
-            ),
-            as_json=as_json,
-        )
+    columns = ("time", "actor", "action")
+    return list_items(client.audit(), *columns, identity="target, details", row=_describe_entry)
 
 
-def _describe(record: dict[str, Any]) -> tuple[str, ...]:
-    days = (str(record[name] or "").partition("T")[0] for name in ("last_used", "revoked"))
-    used, revoked = days
-    created = record["created"].partition("T")[0]
-    return record["name"], record["scope"], created, used or "never", revoked, record["key_id"]
+def _describe_key(key: Mapping[str, Any]) -> tuple[str, ...]:
+    created, used, revoked = ((key[n] or "")[:10] for n in ("created", "last_used", "revoked"))
+    return key["name"], key["scope"], created, used or "never", revoked, key["key_id"]
+
+
+def _describe_entry(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    details = f"\n  {json.dumps(entry['details'])}" if entry["details"] else ""
+    time, target = show_time(entry["time"]), f"{entry['target']}{details}"
+    return time, entry["actor"], entry["action"], target

@@ -1,28 +1,37 @@
-"""Common parts of the commands: options, groups and tables."""
+"""Common parts of the commands: options, requests to a server, and output."""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
+from analyst.client import Client
+from shared.command import list_examples
+
 DEFAULT_URL = "http://127.0.0.1:8750"
-Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Where the aggregator listens.")]
+Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Address of the aggregator.")]
 Key = Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key (`sfumato key create`).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Study = Annotated[
     str,
-    typer.Argument(metavar="STUDY", help="Its name, its id, or 6 or more first digits of the id."),
+    typer.Argument(metavar="STUDY", help="Name, id, or 6 or more first digits of the id."),
 ]
+PLAN_HELP = "A plan (JSON) or a specification (TOML)."
+
+Answer = Iterator[Any]
+"""The document that ``--json`` prints, then the parts that are printed without it."""
 
 
 class DefaultGroup(TyperGroup):
-    """A group with one hidden command, which is run where the first word names no other."""
+    """A group with one hidden command, which runs if the first word names no other command."""
 
     @property
     def _default(self) -> TyperCommand:
@@ -42,32 +51,98 @@ class DefaultGroup(TyperGroup):
         self.format_commands(ctx, formatter)
 
 
-def print_items(
-    items: Iterable[dict[str, Any]],
+def command(
+    app: typer.Typer, name: str | None, *examples: str, hidden: bool = False
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Register a command that calls a server, with the options ``--key``, ``--url`` and ``--json``.
+
+    The decorated function takes a client and its own options. It yields the document for
+    ``--json``, then strings and tables, which are computed only if they are printed.
+    """
+
+    def register(run: Callable[..., Answer]) -> Callable[..., Answer]:
+        def call(*, key: str, url: str, as_json: bool, **options: Any) -> None:
+            with Client(url, key=key) as client:
+                answer = run(client, **options)
+                document = next(answer)
+                if as_json:
+                    print(json.dumps(document))
+                    return
+                for part in answer:
+                    show(part)
+
+        own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+        common = [
+            inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation=Key),
+            *(
+                inspect.Parameter(
+                    field, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+                )
+                for field, kind, default in (("url", Url, DEFAULT_URL), ("as_json", Json, False))
+            ),
+        ]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + common
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__doc__ = run.__doc__
+        app.command(name, epilog=list_examples(*examples), hidden=hidden)(call)
+        return run
+
+    return register
+
+
+def list_items(
+    items: Iterable[Mapping[str, Any]],
     *columns: str,
     identity: str,
-    row: Callable[[dict[str, Any]], Iterable[str]],
-    as_json: bool,
-    min_width: int = 64,
-) -> None:
-    """Print a list as JSON, or as a table with a row for each item.
+    row: Callable[[Any], Iterable[str]],
+) -> Answer:
+    """Yield a list as a document, then its lines.
 
-    Identities stand in the last column: they are copied, so none may be cut.
+    Identities are copied, so they are never cut: if the terminal is too narrow for one more
+    column, they stand on lines of their own.
+
+    Parameters
+    ----------
+    columns, identity
+        Headings; that of the identities is the last.
+    row
+        Cells of an item; the identity is the last.
     """
     found = list(items)
-    if as_json:
-        print(json.dumps(found))
-        return
-    table = Table(*columns)
-    table.add_column(identity, overflow="fold", min_width=min_width)
-    for item in found:
-        table.add_row(*row(item))
-    show(table)
+    yield found
+    rows = [(*columns, identity), *(tuple(row(item)) for item in found)]
+    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
+    is_narrow = sum(widths) + 2 * len(columns) > create_console().width
+    for *cells, last in rows:
+        padded = (
+            cell + " " * (width - cell_len(cell))
+            for cell, width in zip(cells, widths[:-1], strict=True)
+        )
+        line = "  ".join(padded)
+        yield f"{line.rstrip()}\n  {last}" if is_narrow else f"{line}  {last}"
 
 
-def show(*parts: object) -> None:
-    """Print to the terminal."""
-    create_console().print(*parts, sep="\n")
+def tabulate(rows: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and descriptions, which are wrapped."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def show_time(time: str | None) -> str:
+    """Write a time of the server for people, to the second."""
+    return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
+
+
+def show(part: object) -> None:
+    """Print a part of an answer: lines are left whole, so that they can be copied."""
+    if isinstance(part, str):
+        print(part)
+    else:
+        create_console().print(part)
 
 
 def create_console(*, stderr: bool = False) -> Console:

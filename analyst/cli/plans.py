@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from fractions import Fraction
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from analyst.cli.options import Json, create_console
+from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
 from analyst.planning.advice import (
     advice_to_json,
+    advise_study,
     describe_law_choice,
     find_epsilon,
     print_advice,
 )
-from analyst.planning.explanation import explanation_to_json, predict_plan, print_explanation
+from analyst.planning.explanation import describe_plan, explanation_to_json, predict_plan
 from analyst.planning.files import (
+    parse_clusters,
     parse_delta,
     parse_epsilon,
     read_plan,
     read_spec,
-    require_count,
     write_text,
 )
-from analyst.planning.questions import advise_on, ask_for_answers, format_spec
+from analyst.planning.questions import ask_for_answers, format_spec
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.planner import Advice, advise, advise_for_unknown_clusters
+from learning.planning.planner import Advice
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
-from shared.privacy import NEIGHBOURINGS
 from shared.privacy.limits import find_level_cautions
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15
 """More records or devices than any study has; beyond it floats would lose whole numbers."""
 
-app = typer.Typer(help="Make a plan from a short specification, or explain one.", **SETTINGS)
+app = typer.Typer(help="Recommend, make and explain plans.", **SETTINGS)
+
+
+def _count(name: str, text: str) -> Any:
+    return typer.Option(name, min=1, max=_MOST, help=text)
 
 
 @app.command(
@@ -51,21 +54,21 @@ app = typer.Typer(help="Make a plan from a short specification, or explain one."
     ),
 )
 def _advise(
-    records: Annotated[int, typer.Option(help="Records of all devices and windows together.")],
-    devices: Annotated[int, typer.Option(help="Devices that send sketches.")],
-    dimensions: Annotated[int, typer.Option(help="Columns of a record, d.")],
+    n_records: Annotated[int, _count("--records", "Records of all devices and windows together.")],
+    devices: Annotated[int, _count("--devices", "Devices that send sketches.")],
+    dimensions: Annotated[int, _count("--dimensions", "Columns of a record, d.")],
     clusters: Annotated[
         str, typer.Option(help='The largest number of clusters that may be wanted, or "unknown".')
     ],
     epsilon: Annotated[str, typer.Option(help='For each record, exact: "1", "0.1" or "1/10".')],
-    delta: Annotated[str, typer.Option(help="0 for pure epsilon only.")] = "0",
-    windows: Annotated[int, typer.Option(help="Windows that are decoded together.")] = 1,
+    delta: Annotated[str, typer.Option(help="Delta; 0 for pure epsilon only.")] = "0",
+    windows: Annotated[int, _count("--windows", "Windows that are decoded together.")] = 1,
     neighbouring: Annotated[
-        str,
+        Literal["replace-one", "add-remove-one"],
         typer.Option(
-            help="replace-one hides the values of a record; add-remove-one that it is there at all."
+            help="replace-one hides the values of a record; add-remove-one also its presence."
         ),
-    ] = NEIGHBOURINGS[0],
+    ] = "replace-one",
     target_sse: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
     ] = DEFAULT_TARGET,
@@ -81,33 +84,29 @@ def _advise(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend a mechanism and a number of frequencies, before any data exist."""
+    """Recommend a mechanism and a number of frequencies. This needs no data."""
     budget = parse_epsilon(epsilon, "--epsilon"), parse_delta(delta, "--delta")
-    if not 1.0 < target_sse < math.inf:
-        raise ConfigError(
-            "must be a number above 1, which is k-means on the raw records",
-            field="--target-sse",
-            fix="use a value such as 1.1",
-        )
-    if neighbouring not in NEIGHBOURINGS:
-        raise ConfigError(
-            f"must be {' or '.join(NEIGHBOURINGS)}", field="--neighbouring", fix="leave it out"
-        )
-    is_secret = neighbouring == "add-remove-one"
+    known = parse_clusters(clusters, "--clusters")
     outline = StudyOutline(
-        n_records=_require_records(records, devices, windows, may_be_empty=is_secret),
+        n_records=n_records,
         neighbouring=neighbouring,
         n_sketches=devices * windows,
-        n_dimensions=_require_option(dimensions, "--dimensions"),
-        n_clusters=_read_clusters(clusters) or POSSIBLE_CLUSTERS[0],
+        n_dimensions=dimensions,
+        n_clusters=known or POSSIBLE_CLUSTERS[0],
         bytes_are_scarce=bytes_are_scarce,
+    )
+    outline, advice = advise_study(
+        outline,
+        epsilon=budget[0],
+        delta=budget[1],
+        target_sse=target_sse,
+        knows_clusters=known is not None,
     )
     _warn(
         find_level_cautions(
-            epsilon=budget[0], delta=budget[1], n_records=records // (devices * windows)
+            epsilon=budget[0], delta=budget[1], n_records=n_records // outline.n_sketches
         )
     )
-    outline, advice = _advise_on(outline, budget, target_sse, known=_read_clusters(clusters))
     smallest = find_epsilon(outline, budget[1], target_sse)
     if plot is not None:
         _draw(outline, advice, plot)
@@ -120,13 +119,17 @@ def _advise(
 @app.command("new", epilog=list_examples("sfumato plan new deploy/demo/plan.toml -o plan.json"))
 def _new(
     spec: Annotated[
-        Path | None, typer.Argument(help="TOML file with the choices; without it, they are asked.")
+        Path | None,
+        typer.Argument(metavar="SPEC", help="A specification (TOML); without it, you are asked."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the plan.")
+    ] = None,
 ) -> None:
-    """Make a plan from a specification, or from answers, and print or write it as JSON.
+    """Make a plan from a specification or from answers.
 
-    Without a specification the answers are written as one too, beside the plan.
+    It is printed as JSON, or written to a file. Answers are written as a specification too, beside
+    the plan.
     """
     if spec is None:
         _new_from_answers(output or Path("plan.json"))
@@ -148,26 +151,26 @@ def _new(
     ),
 )
 def _show(
-    path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
-    records: Annotated[
-        int | None, typer.Option(help="Records of all devices and windows together.")
+    path: Annotated[Path, typer.Argument(metavar="PLAN", help=PLAN_HELP)],
+    n_records: Annotated[
+        int | None, _count("--records", "Records of all devices and windows together.")
     ] = None,
-    devices: Annotated[int | None, typer.Option(help="Devices that send sketches.")] = None,
-    clusters: Annotated[int | None, typer.Option(help="Clusters to look for, k.")] = None,
-    windows: Annotated[int, typer.Option(help="Windows that are decoded together.")] = 1,
+    devices: Annotated[int | None, _count("--devices", "Devices that send sketches.")] = None,
+    clusters: Annotated[int | None, _count("--clusters", "Number of clusters, k.")] = None,
+    windows: Annotated[int, _count("--windows", "Windows that are decoded together.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Explain a plan: what it protects, what it does not, what it costs, what to expect."""
+    """Explain a plan: protection, limits, costs and expected quality."""
     plan = read_plan(path)
-    given = {"--records": records, "--devices": devices, "--clusters": clusters}
+    given = {"--records": n_records, "--devices": devices, "--clusters": clusters}
     missing = [name for name, value in given.items() if value is None]
     prediction = None
-    if records is not None and devices is not None and clusters is not None:
+    if n_records is not None and devices is not None and clusters is not None:
         prediction = predict_plan(
             plan,
-            n_records=_require_records(records, devices, windows, may_be_empty=plan.releases_count),
+            n_records=n_records,
             n_sketches=devices * windows,
-            n_clusters=_require_option(clusters, "--clusters"),
+            n_clusters=clusters,
         )
     elif len(missing) < len(given):
         raise ConfigError(
@@ -176,29 +179,7 @@ def _show(
     if as_json:
         print(json.dumps(explanation_to_json(plan, prediction), ensure_ascii=False))
         return
-    print_explanation(create_console(), plan, prediction)
-
-
-def _read_clusters(text: str) -> int | None:
-    """Read a number of clusters; None if it is unknown."""
-    if text.strip().lower() == "unknown":
-        return None
-    if not text.strip().isdigit():
-        raise ConfigError(
-            'must be a whole number, or "unknown"',
-            field="--clusters",
-            fix="give the largest number of clusters that may be wanted",
-        )
-    return _require_option(int(text), "--clusters")
-
-
-def _advise_on(
-    outline: StudyOutline, budget: tuple[Fraction, Fraction], target: float, *, known: int | None
-) -> tuple[StudyOutline, Advice]:
-    epsilon, delta = budget
-    if known is None:
-        return advise_for_unknown_clusters(outline, epsilon=epsilon, delta=delta, target_sse=target)
-    return outline, advise(outline, epsilon=epsilon, delta=delta, target_sse=target)
+    show(tabulate(describe_plan(plan, prediction)))
 
 
 def _new_from_answers(output: Path) -> None:
@@ -219,7 +200,14 @@ def _new_from_answers(output: Path) -> None:
             field="answers",
             fix="answer every question, or pass a specification",
         ) from error
-    answers, advice = advise_on(answers, DEFAULT_TARGET)
+    outline, advice = advise_study(
+        answers.outline,
+        epsilon=answers.epsilon,
+        delta=answers.delta,
+        target_sse=DEFAULT_TARGET,
+        knows_clusters=answers.knows_clusters,
+    )
+    answers = replace(answers, outline=outline)
     spec = format_spec(answers, advice)
     plan = _plan_from_text(spec)
     _warn(find_cautions(plan))
@@ -251,7 +239,7 @@ def _to_text(plan: SketchPlan) -> str:
 
 
 def _warn(cautions: tuple[str, ...]) -> None:
-    # Beside the answer, which may be JSON that a program reads.
+    # Not on standard output, which may be JSON that a program reads.
     for caution in cautions:
         print(f"warning: {caution}", file=sys.stderr)
 
@@ -270,21 +258,3 @@ def _draw(outline: StudyOutline, advice: Advice, path: Path) -> None:
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", field="--plot") from error
     print(f"wrote {path}", file=sys.stderr)
-
-
-def _require_records(records: int, devices: int, windows: int, *, may_be_empty: bool) -> int:
-    _require_option(devices, "--devices")
-    _require_option(windows, "--windows")
-    if _require_option(records, "--records") < devices * windows and not may_be_empty:
-        raise ConfigError(
-            f"must be at least the number of sketches, {devices * windows}",
-            field="--records",
-            fix="count the records of all devices and windows together",
-        )
-    return records
-
-
-def _require_option(value: int, name: str) -> int:
-    if value > _MOST:
-        raise ConfigError(f"must be at most {_MOST}", field=name, fix="use a smaller number")
-    return require_count(value, name)

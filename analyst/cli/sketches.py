@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, Json, Key, Study, Url, print_items
+from analyst.cli.options import (
+    DEFAULT_URL,
+    Answer,
+    Json,
+    Study,
+    Url,
+    command,
+    list_items,
+    show_time,
+)
 from analyst.cli.sketching import app
+from analyst.cli.studies import describe_refusals
 from analyst.client import Client
 from shared.command import EXIT_REFUSED, list_examples
-from shared.errors import ConfigError, SketchError, TransportError
-from shared.wire import decode_message, problem_type_of
+from shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
+from shared.wire import SketchHeader, decode_message, problem_type_of
 
 __all__ = ["app"]
 
@@ -26,15 +37,15 @@ __all__ = ["app"]
 )
 def _import(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Of `sfumato-agent export`.")
+        list[Path], typer.Argument(metavar="FILE", help="Made by `sfumato-agent export`.")
     ],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Upload exported sketches by hand.
+    """Upload sketches that devices without a network exported.
 
-    This is for devices without a network. The device has signed the bytes, so no key is needed. A
-    sketch counts once, however often it is uploaded.
+    No key is needed, because the device has signed the bytes. A sketch counts once, however often
+    it is uploaded.
     """
     with Client(url) as client:
         found = [_import_one(client, path) for path in paths]
@@ -47,52 +58,34 @@ def _import(
         raise typer.Exit(EXIT_REFUSED)
 
 
-@app.command("list", epilog=list_examples("sfumato sketch list STUDY"))
-def _list(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+@command(app, "list", "sfumato sketch list STUDY")
+def _list(client: Client, study: Study) -> Answer:
     """List the sketches of a study in the order of arrival."""
-    with Client(url, key=key) as client:
-        print_items(
-            client.sketches(study),
-            *("stream", "number", "slots", "records", "received"),
-            identity="device",
-            row=_list_fields,
-            as_json=as_json,
-        )
+    columns = ("stream", "number", "slots", "records", "received")
+    return list_items(client.sketches(study), *columns, identity="device", row=_list_fields)
 
 
-@app.command("refusals", epilog=list_examples("sfumato sketch refusals STUDY"))
-def _refusals(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Count refusals by reason.
-
-    The server refuses sketches; owners of devices refuse the plan.
-    """
-    with Client(url, key=key) as client:
-        found = client.refusals(study)
-    if as_json:
-        print(json.dumps(found))
-        return
-    for item in found["items"]:
-        print(f"{item['count']} sketch(es): {item['problem']}")
-    for item in found["plan_refusals"]:
-        print(f"{item['n_devices']} device(s), by their owners: {item['rule']}")
-    if not found["items"] and not found["plan_refusals"]:
-        print("nothing was refused")
+@command(app, "refusals", "sfumato sketch refusals STUDY")
+def _refusals(client: Client, study: Study) -> Answer:
+    """Count refused sketches and refusals of the plan, by reason."""
+    found = client.refusals(study)
+    yield found
+    yield from list(describe_refusals(found)) or ["nothing was refused"]
 
 
-def _list_fields(sketch: dict[str, Any]) -> tuple[str, ...]:
+def _list_fields(sketch: Mapping[str, Any]) -> tuple[str, ...]:
     first, last = sketch["slots"] or ("-", "-")
     slots = str(first) if first == last else f"{first}..{last}"
-    n_records = "secret" if sketch["n_records"] is None else str(sketch["n_records"])
-    number = str(sketch["sequence"])
-    return sketch["stream"], number, slots, n_records, sketch["received"], sketch["device_id"]
+    n_records = "secret" if sketch["n_records"] is None else f"{sketch['n_records']:,}"
+    number, received = str(sketch["sequence"]), show_time(sketch["received"])
+    return sketch["stream"], number, slots, n_records, received, sketch["device_id"]
 
 
 def _import_one(client: Client, path: Path) -> dict[str, Any]:
-    """Send one file; an answer of the server is a result, that it does not answer is raised."""
+    """Upload one file; a refusal is a result, a server that does not answer an error."""
     item: dict[str, Any] = {"file": str(path), "sketch_id": None, "study_id": None}
     try:
-        data = _read(path)
-        header = decode_message(data).header
+        data, header = _read(path)
         item |= {"sketch_id": header.sketch_id.hex(), "study_id": header.study.hex()}
         is_new = client.upload(item["study_id"], item["sketch_id"], data)
     except TransportError:
@@ -103,9 +96,14 @@ def _import_one(client: Client, path: Path) -> dict[str, Any]:
     return {**item, "result": "stored" if is_new else "known", "problem": None, "detail": None}
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[bytes, SketchHeader]:
     try:
-        return path.read_bytes()
+        data = path.read_bytes()
+        return data, decode_message(data).header
+    except MalformedMessageError as error:
+        raise MalformedMessageError(
+            "is damaged, or of another format", field=str(path), fix="export the sketch again"
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"cannot be read ({error.strerror})",
@@ -119,6 +117,7 @@ def _describe(item: dict[str, Any]) -> str:
         case "stored":
             return f"{item['file']}: stored as {item['sketch_id']}"
         case "known":
-            return f"{item['file']}: was there already; nothing has changed"
+            return f"{item['file']}: the server has it already; nothing has changed"
         case _:
-            return f"{item['file']}: refused ({item['problem']}): {item['detail']}"
+            detail = item["detail"].removeprefix(f"{item['file']}: ")
+            return f"{item['file']}: refused ({item['problem']}): {detail}"

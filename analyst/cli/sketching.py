@@ -1,4 +1,4 @@
-"""``sfumato sketch FILE`` and ``sfumato sketch show FILE``: sketches made here."""
+"""``sfumato sketch FILE`` and ``sfumato sketch show FILE``: sketches of local files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,25 +21,14 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from analyst.cli.options import DefaultGroup, Json, create_console
-from analyst.planning.files import parse_epsilon, read_plan, require_count
+from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, create_console, show, tabulate
+from analyst.planning.files import parse_epsilon, read_plan
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.reader import RecordReader, choose_fields
-from analyst.sketching.release import (
-    draw_private,
-    keep_exact,
-    require_suitable,
-    sum_file,
-)
-from analyst.sketching.report import (
-    NOT_PRIVATE,
-    made_to_json,
-    print_made,
-    print_shown,
-    sketch_to_json,
-)
+from analyst.sketching.release import make_sketch, require_suitable, sum_file
+from analyst.sketching.report import NOT_PRIVATE, Report, describe_sketch, sketch_to_json
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
-from analyst.sketching.spending import reserve_release
+from analyst.sketching.spending import count_release
 from shared.command import SETTINGS, list_examples
 from shared.core.engines import ENGINE_VARIABLE, choose_engine
 from shared.errors import ConfigError
@@ -48,7 +37,7 @@ from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 app = typer.Typer(
     cls=DefaultGroup,
-    help="Sketch a file of records into one private file; take in and list devices' sketches.",
+    help="Sketch a file of records; import and list sketches of devices.",
     **SETTINGS,
 )
 
@@ -64,61 +53,59 @@ def _sketch(
     path: Annotated[
         Path, typer.Argument(metavar="FILE", help="Records: .csv, .jsonl, .parquet or .npy.")
     ],
-    plan_path: Annotated[
-        Path, typer.Option("--plan", help="A plan (JSON) or a specification (TOML).")
-    ],
+    plan_path: Annotated[Path, typer.Option("--plan", help=PLAN_HELP)],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; default: FILE.sketch.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIMENSION=COLUMN", help="A column of another name. Repeatable."),
+        typer.Option(metavar="DIMENSION=COLUMN", help="Name of a dimension's column. Repeatable."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="Threads; changes no result. Default: every core.")
+        int | None, typer.Option(min=1, help="Number of threads; default: every core.")
     ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
-            envvar=ENGINE_VARIABLE, help="numpy, native or native:LEVEL; changes no result."
+            envvar=ENGINE_VARIABLE, help="numpy, native or native:LEVEL; all give the same sums."
         ),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Without noise: NOT private, for the holder alone.")
+        bool, typer.Option("--exact", help="Add no noise: NOT private, for the holder alone.")
     ] = False,
     stream: Annotated[
         str,
         typer.Option(
-            help="Name of the stream, which draws the masks of a plan: another for each file."
+            help="Name of the stream; another for each file. It determines the masks of a plan."
         ),
     ] = "main",
     ledger: Annotated[
         Path | None,
         typer.Option(
             envvar="SFUMATO_LEDGER",
-            help="The owner's ledger, which counts the release and which agents may share.",
+            help="The owner's ledger, which counts the release.",
         ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help=f"Largest epsilon for a record in the ledger (default: {DEFAULT_EPSILON})."
+            help=f"Limit of epsilon for each record, with --ledger (default: {DEFAULT_EPSILON})."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Sketch a file of records into one small private file.
 
-    Noise is drawn once. To sketch the same records again spends the plan's epsilon again. With
-    --ledger that is counted, together with what agents with `[budget] ledger` have spent on the
-    same file, and refused above the budget; without it keep count yourself. Columns are found by
-    the plan's names of dimensions; an .npy array has them in the plan's order.
+    Noise is drawn once. Each further sketch of the same records costs the plan's epsilon again.
+    --ledger counts these costs and refuses a sketch above the budget; agents with `[budget] ledger`
+    can share the ledger. Without it, keep count yourself. Columns have the names of the plan's
+    dimensions; in an .npy array they are in the plan's order.
     """
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
     fields = choose_fields([d.name for d in plan.dimensions], column or ())
-    n_threads = _count_cores() if threads is None else require_count(threads, "--threads")
+    n_threads = threads or _count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
     require_writable(output)
@@ -135,20 +122,27 @@ def _sketch(
             on_open=on_open,
             on_progress=on_progress,
         )
-    # Before the noise is drawn: what cannot be counted must not be released.
-    spending = None
-    if ledger is not None and not exact:
-        spending = reserve_release(ledger, path, plan, stream, limits)
-    sketch = (keep_exact if exact else draw_private)(summed, plan, stream)
-    write_once(output, encode_sketch_file(sketch))
-    if spending is not None:
-        spending.confirm()
-    counted = None if spending is None else str(ledger)
+    # Before the noise is drawn: a release that cannot be counted must not happen.
+    counting = (
+        nullcontext()
+        if ledger is None or exact
+        else count_release(ledger, path, plan, stream, limits)
+    )
+    with counting:
+        sketch = make_sketch(summed, plan, stream, exact=exact)
+        write_once(output, encode_sketch_file(sketch))
+    report = Report(
+        source=path,
+        output=output,
+        sketch=sketch,
+        summed=summed,
+        plan=plan,
+        ledger=None if ledger is None else str(ledger),
+    )
     if as_json:
-        document = made_to_json(path, output, sketch, summed, plan, counted)
-        print(json.dumps(document, ensure_ascii=False))
+        print(json.dumps(report.to_json(), ensure_ascii=False))
         return
-    print_made(create_console(), path, output, sketch, summed, plan, counted)
+    show(tabulate(report.describe()))
 
 
 def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Budget:
@@ -166,7 +160,7 @@ def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Bud
 
 @app.command("show", epilog=list_examples("sfumato sketch show records.sketch --plan plan.json"))
 def _show(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a sketch.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A sketch file.")],
     plan_path: Annotated[
         Path | None, typer.Option("--plan", help="Check that it belongs to this plan.")
     ] = None,
@@ -180,7 +174,7 @@ def _show(
     if as_json:
         print(json.dumps(sketch_to_json(sketch, plan), ensure_ascii=False))
         return
-    print_shown(create_console(), path, sketch, plan)
+    show(tabulate(describe_sketch(path, sketch, plan)))
 
 
 @contextmanager

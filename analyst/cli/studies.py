@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,207 +11,195 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, Json, Key, Study, Url, print_items
+from analyst.cli.options import (
+    PLAN_HELP,
+    Answer,
+    Study,
+    command,
+    list_items,
+    show_time,
+    tabulate,
+)
 from analyst.client import Client
 from analyst.planning.files import read_plan
-from shared.command import SETTINGS, list_examples
+from shared.command import SETTINGS
 from shared.errors import StoreError
-from shared.plan import find_cautions, make_statement
+from shared.plan import SketchPlan, find_cautions, make_statement
 from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
 
-app = typer.Typer(
-    help="Publish, list, open, close and delete studies; make, list and revoke enrolment tokens.",
-    **SETTINGS,
-)
+app = typer.Typer(help="Publish and manage studies and their enrolment tokens.", **SETTINGS)
 
 
-@app.command("create", epilog=list_examples("sfumato study create weather deploy/demo/plan.toml"))
+@command(app, "create", "sfumato study create weather deploy/demo/plan.toml")
 def _create(
-    name: Annotated[str, typer.Argument(help="A name for people.")],
-    path: Annotated[Path, typer.Argument(help="A plan (JSON) or a specification (TOML).")],
-    key: Key,
-    url: Url = DEFAULT_URL,
+    client: Client,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
+    path: Annotated[Path, typer.Argument(metavar="PLAN", help=PLAN_HELP)],
     again: Annotated[
         bool, typer.Option("--again", help="Publish even if a study of another name has this plan.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Publish a study. The same name and plan again give the same study.
 
-    A plan that another study has is refused without --again: people whose records are in both
-    spend twice.
+    A plan that another study has is refused without --again, because a person whose records are in
+    both studies would spend the budget twice.
     """
     plan = read_plan(path)
     for caution in find_cautions(plan):
         print(f"warning: {caution}", file=sys.stderr)
-    study_id = compute_study_id(name, plan).hex()
-    with Client(url, key=key) as client:
-        before = list(client.studies())
-        is_there = any(study["study_id"] == study_id for study in before)
-        try:
-            created = client.create_study(name, plan, allow_same_plan=again)
-        except StoreError as error:
-            if error.field == "plan":
-                error.fix = "use that study, or add --again for a second one"
-            raise
-    if as_json:
-        print(json.dumps(created))
-        return
-    if is_there:
-        print("there was a study with this name and plan; nothing has changed")
+    before = list(client.studies())
+    try:
+        created = client.create_study(name, plan, allow_same_plan=again)
+    except StoreError as error:
+        if error.field == "plan":
+            error.fix = "use that study, or add --again for a second one"
+        raise
+    yield created
+    if any(study["study_id"] == compute_study_id(name, plan).hex() for study in before):
+        yield "a study with this name and plan exists already; nothing has changed"
     elif any(study["name"] == name for study in before):
-        print(f"note: another study is called {name} too; name them by their ids", file=sys.stderr)
-    print(f"study {created['study_id']} is {created['state']}")
-    print(f"next: let a device enrol: sfumato study token {created['study_id']} --code")
+        print(f"note: another study is called {name} too; use their ids", file=sys.stderr)
+    yield f"study {created['study_id']} is {created['state']}"
+    yield f"next: let a device enrol: sfumato study token {created['study_id'][:12]} --code"
 
 
-@app.command("list", epilog=list_examples("sfumato study list --json"))
-def _list(key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+@command(app, "list", "sfumato study list --json")
+def _list(client: Client) -> Answer:
     """List the studies."""
-    with Client(url, key=key) as client:
-        print_items(
-            client.studies(),
-            *("name", "state", "devices", "sketches", "records"),
-            identity="study",
-            row=lambda study: (study["name"], study["state"], *_counts(study), study["study_id"]),
-            as_json=as_json,
-        )
+    return list_items(
+        client.studies(),
+        *("name", "state", "devices", "sketches", "records"),
+        identity="study",
+        row=lambda study: (study["name"], study["state"], *_counts(study), study["study_id"]),
+    )
 
 
-@app.command("show", epilog=list_examples("sfumato study show STUDY"))
-def _show(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """Show a study: state, counts, plan and what was refused."""
-    with Client(url, key=key) as client:
-        study_id = client.find_study(study)
-        found, plan = client.study(study_id), client.plan(study_id)
-        refusals = client.refusals(study_id)
-    if as_json:
-        print(json.dumps({**found, "refusals": refusals}))
-        return
-    until = f", takes what was on its way until {found['accept_until']}"
-    print(f"study {found['study_id']}: {found['name']}")
-    print(f"  {found['state']}{until if found['accept_until'] else ''}; since {found['created']}")
-    print("  {} devices, {} sketches, {} records".format(*_counts(found)))
-    print(f"  plan {found['plan_digest']}")
-    statement = make_statement(plan)
-    print(f"  {statement.describe()}")
-    for caution in statement.cautions:
-        print(f"  warning: {caution}")
-    for refusal in refusals["items"]:
-        print(f"  refused {refusal['count']} sketch(es): {refusal['problem']}")
-    for refusal in refusals["plan_refusals"]:
-        print(f"  refused by the owners of {refusal['n_devices']} device(s): {refusal['rule']}")
+@command(app, "show", "sfumato study show STUDY")
+def _show(client: Client, study: Study) -> Answer:
+    """Show a study: state, counts, privacy and refusals."""
+    study_id = client.find_study(study)
+    found = {**client.study(study_id), "refusals": client.refusals(study_id)}
+    yield found
+    yield tabulate(_describe(found, client.plan(study_id)))
 
 
-@app.command("open", epilog=list_examples("sfumato study open STUDY"))
-def _open(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+@command(app, "open", "sfumato study open STUDY")
+def _open(client: Client, study: Study) -> Answer:
     """Open a closed study again. Devices notice within minutes."""
-    with Client(url, key=key) as client:
-        _show_state(client.set_state(study, "open"), as_json)
+    return _report_state(client.set_state(study, "open"))
 
 
-@app.command("close", epilog=list_examples("sfumato study close STUDY --accept-for 24"))
+@command(app, "close", "sfumato study close STUDY --accept-for 24")
 def _close(
+    client: Client,
     study: Study,
-    key: Key,
-    url: Url = DEFAULT_URL,
     accept_for: Annotated[
-        float, typer.Option(min=0, help="Hours in which sketches on their way are still taken.")
+        float, typer.Option(min=0, help="Hours in which sketches on their way are still accepted.")
     ] = 0.0,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Close a study. Devices pause, and spend nothing, until it is opened again."""
     until = datetime.now(UTC) + timedelta(hours=accept_for) if accept_for else None
-    with Client(url, key=key) as client:
-        _show_state(client.set_state(study, "closed", accept_until=until), as_json)
+    return _report_state(client.set_state(study, "closed", accept_until=until))
 
 
-@app.command("delete", epilog=list_examples("sfumato study delete STUDY --confirm weather"))
+@command(app, "delete", "sfumato study delete weather --confirm weather")
 def _delete(
+    client: Client,
     study: Study,
-    key: Key,
-    confirm: Annotated[str, typer.Option(help="The study's name: nothing brings it back.")],
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
-    """Withdraw a study for good, with all that it holds."""
-    with Client(url, key=key) as client:
-        _show_state(client.withdraw_study(study, name=confirm), as_json)
+    confirm: Annotated[str, typer.Option(help="The study's name. This cannot be undone.")],
+) -> Answer:
+    """Withdraw a study for good, with all its data."""
+    return _report_state(client.withdraw_study(study, name=confirm))
 
 
-@app.command(
-    "token",
-    epilog=list_examples("sfumato study token STUDY --code --url https://sketches.example.org"),
-)
+@command(app, "token", "sfumato study token STUDY --code --url https://sketches.example.org")
 def _token(
+    client: Client,
     study: Study,
-    key: Key,
-    url: Url = DEFAULT_URL,
-    max_uses: Annotated[int, typer.Option("--uses", help="Devices that it may enrol.")] = 1,
+    max_uses: Annotated[int, typer.Option("--uses", min=1, help="Devices that it may enrol.")] = 1,
     as_code: Annotated[
         bool, typer.Option("--code", help="Print one line with address, study and token.")
     ] = False,
-) -> None:
-    """Make an enrolment token and print it. It is shown this once.
+) -> Answer:
+    """Create an enrolment token and print it once.
 
     With --code the line also holds the study and --url, which must be the address that devices
-    reach. It has a checksum, and only characters that fit a small QR code.
+    use. It has a checksum, and its characters suit a small QR code.
     """
-    with Client(url, key=key) as client:
-        study_id = client.find_study(study)
-        token = client.create_token(study_id, max_uses=max_uses)
-    if not as_code:
-        print(token)
-        return
-    if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
-        print(f"note: devices elsewhere cannot reach {url}; state --url", file=sys.stderr)
-    code = EnrolmentCode(server=url, study=bytes.fromhex(study_id), token=token)
-    print(encode_enrolment_code(code))
+    study_id = client.find_study(study)
+    token = client.create_token(study_id, max_uses=max_uses)
+    if as_code:
+        if urlsplit(client.url).hostname in ("localhost", "127.0.0.1", "::1"):
+            print(
+                f"note: only devices on this machine reach {client.url}; pass --url for others",
+                file=sys.stderr,
+            )
+        code = EnrolmentCode(server=client.url, study=bytes.fromhex(study_id), token=token)
+        token = encode_enrolment_code(code)
+    yield {"code" if as_code else "token": token}
+    yield token
 
 
-@app.command("tokens", epilog=list_examples("sfumato study tokens STUDY --json"))
-def _tokens(study: Study, key: Key, url: Url = DEFAULT_URL, as_json: Json = False) -> None:
+@command(app, "tokens", "sfumato study tokens STUDY --json")
+def _tokens(client: Client, study: Study) -> Answer:
     """List the enrolment tokens of a study, without their secrets."""
-    with Client(url, key=key) as client:
-        print_items(
-            client.tokens(study),
-            *("state", "created", "expires", "uses", "left"),
-            identity="token",
-            row=lambda token: (
-                *(token[name] for name in ("state", "created", "expires")),
-                *(f"{token[name]:,}" for name in ("max_uses", "uses_left")),
-                token["token_id"],
-            ),
-            as_json=as_json,
-        )
+    return list_items(
+        client.tokens(study),
+        *("state", "created", "expires", "uses", "left"),
+        identity="token",
+        row=lambda token: (
+            token["state"],
+            *(show_time(token[name]) for name in ("created", "expires")),
+            *(f"{token[name]:,}" for name in ("max_uses", "uses_left")),
+            token["token_id"],
+        ),
+    )
 
 
-@app.command("revoke-token", epilog=list_examples("sfumato study revoke-token TOKEN"))
+@command(app, "revoke-token", "sfumato study revoke-token TOKEN")
 def _revoke_token(
+    client: Client,
     token_id: Annotated[
-        str, typer.Argument(metavar="TOKEN", help="Its identity: the SHA-256 of the token.")
+        str, typer.Argument(metavar="TOKEN", help="Its id (`sfumato study tokens`).")
     ],
-    key: Key,
-    url: Url = DEFAULT_URL,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Revoke an enrolment token for good. The devices that it enrolled stay."""
-    with Client(url, key=key) as client:
-        token = client.revoke_token(token_id)
-    if as_json:
-        print(json.dumps(token))
-        return
+    token = client.revoke_token(token_id)
+    yield token
     n_used = token["max_uses"] - token["uses_left"]
-    print(f"token {token['token_id']} is revoked; it enrolled {n_used} device(s)")
+    yield f"token {token['token_id']} is revoked; it enrolled {n_used} device(s)"
 
 
-def _show_state(study: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(study))
-        return
+def _report_state(study: Mapping[str, Any]) -> Answer:
+    yield study
+    yield f"study {study['study_id']} is {_describe_state(study)}"
+
+
+def _describe_state(study: Mapping[str, Any]) -> str:
     until = study.get("accept_until")
-    takes = f" and takes until {until} what was on its way" if until else ""
-    print(f"study {study['study_id']} is {study['state']}{takes}")
+    accepts = f"; accepts sketches on their way until {show_time(until)}" if until else ""
+    return f"{study['state']}{accepts}"
+
+
+def _describe(study: Mapping[str, Any], plan: SketchPlan) -> Iterator[tuple[str, str]]:
+    yield "study", study["study_id"]
+    yield "name", study["name"]
+    yield "state", _describe_state(study)
+    yield "created", show_time(study["created"])
+    yield "counts", "devices {}, sketches {}, records {}".format(*_counts(study))
+    yield "plan", study["plan_digest"]
+    statement = make_statement(plan)
+    yield "protects", statement.describe()
+    yield from (("warning", caution) for caution in statement.cautions)
+    yield from (("refused", text) for text in describe_refusals(study["refusals"]))
+
+
+def describe_refusals(refusals: Mapping[str, Any]) -> Iterator[str]:
+    """Describe each reason for refusals, with its count."""
+    for item in refusals["items"]:
+        yield f"{item['count']} sketch(es): {item['problem']}"
+    for item in refusals["plan_refusals"]:
+        yield f"the plan, by the owners of {item['n_devices']} device(s): {item['rule']}"
 
 
 def _counts(study: Mapping[str, Any]) -> list[str]:

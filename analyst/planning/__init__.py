@@ -1,4 +1,1 @@
-"""Everything about a plan before a study starts: advice, making one, explaining one.
-
-Importable by ``analyst.cli``, which serves it as ``sfumato plan``.
-"""
+"""Plans before a study starts: advice, making and explaining (``sfumato plan``)."""

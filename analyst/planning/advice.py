@@ -14,23 +14,53 @@ from analyst.planning.files import show_exact
 from learning.estimate.snr import SIGNAL_ENERGY_RANGE
 from learning.planning.laws import describe_law
 from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice, Candidate, find_smallest_epsilon
+from learning.planning.planner import (
+    Advice,
+    Candidate,
+    advise,
+    advise_for_unknown_clusters,
+    find_smallest_epsilon,
+)
 from learning.planning.quality import QualityBand
 from shared.core import RadiusLaw
 from shared.errors import PrivacyError
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "
-    "{signal:g}. From {low:g} (many clusters in few dimensions) to {high:g} was seen, and the SNR "
-    "is nearly proportional to it.",
+    "{signal:g}. Values from {low:g} (many clusters in few dimensions) to {high:g} were observed, "
+    "and the SNR is nearly proportional to it.",
     "The band is a rule of thumb, measured with the mixture decoder on Gaussian clusters and on "
-    "hourly weather. It supposes scales close to the true spread and clusters of comparable size; "
-    "rare far clusters, and the paper's decoder cl-ompr, come out worse.",
+    "hourly weather. It assumes scales close to the true spread and clusters of comparable size; "
+    "rare far clusters, and the paper's decoder cl-ompr, give worse results.",
+)
+PRESENCE = (
+    "Under add-remove-one the presence of a record is hidden, so nobody learns how many there are: "
+    "every device sends a sketch for every window since the start of the study, empty ones too, "
+    "each with the same noise. Windows are by time, sketches are weighted by size only, and the "
+    "SNR counts the noise of the number of records."
 )
 
 
+def advise_study(
+    outline: StudyOutline,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    target_sse: float,
+    knows_clusters: bool,
+) -> tuple[StudyOutline, Advice]:
+    """Recommend a mechanism and a number of frequencies; raises as :func:`advise`.
+
+    Unless ``knows_clusters``, the number of clusters is chosen too, and stands in the outline.
+    """
+    budget = {"epsilon": epsilon, "delta": delta}
+    if not knows_clusters:
+        return advise_for_unknown_clusters(outline, **budget, target_sse=target_sse)
+    return outline, advise(outline, **budget, target_sse=target_sse)
+
+
 def find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> Candidate | None:
-    """Find the smallest epsilon that suffices, or None if none does."""
+    """Find the smallest epsilon that reaches the target; None if no epsilon does."""
     try:
         return find_smallest_epsilon(outline, delta=delta, target_sse=target_sse)
     except PrivacyError:
@@ -38,7 +68,7 @@ def find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> C
 
 
 def band_to_json(band: QualityBand) -> dict[str, Any]:
-    """Return a band as JSON values; an end that is not known is null."""
+    """Return a band as JSON values; an unknown upper end is null."""
     return {
         "low": band.low,
         "high": band.high if math.isfinite(band.high) else None,
@@ -98,22 +128,10 @@ def describe_assumptions(signal_energy: float) -> list[str]:
     return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
 
 
-def describe_relation(neighbouring: str) -> list[str]:
-    """Describe what hiding presence requires; nothing where values are hidden: it requires less."""
-    if neighbouring != "add-remove-one":
-        return []
-    return [
-        "Under add-remove-one it stays hidden whether a record is there at all, so nobody learns "
-        "how many there are: every device sends a sketch for every window since the start of the "
-        "study, empty ones too, each with the same noise. Windows are by time, sketches are "
-        "weighed by size only, and the SNR counts the noise of the number of records.",
-    ]
-
-
 def print_advice(
     console: Console, outline: StudyOutline, advice: Advice, smallest: Candidate | None
 ) -> None:
-    """Print the candidates, the recommendation, what it rests on, and what to do next."""
+    """Print the candidates, the recommendation, its assumptions and the next step."""
     table = Table(
         "", "mechanism", title="Candidates (bytes are those of one sketch)", title_justify="left"
     )
@@ -127,7 +145,7 @@ def print_advice(
             str(candidate.n_frequencies),
             f"{candidate.band.features_per_parameter:.3g}",
             show_snr(candidate.snr),
-            show_band(candidate.band),
+            _show_band(candidate.band),
             f"{candidate.sketch_bytes:,}",
         )
     console.print(table)
@@ -140,7 +158,7 @@ def print_advice(
         describe_law_choice(advice.recommended),
         _describe_target(advice, smallest),
         *describe_assumptions(outline.signal_energy),
-        *describe_relation(outline.neighbouring),
+        *([PRESENCE] if outline.hides_presence else []),
         _describe_next(outline, advice.recommended),
     ):
         console.print()
@@ -152,11 +170,9 @@ def show_snr(snr: float) -> str:
     return f"{snr:,.0f}" if snr >= 100 else f"{snr:.3g}"
 
 
-def show_band(band: QualityBand) -> str:
-    """Write a band as two numbers."""
-    if math.isfinite(band.high):
-        return f"{band.low:.2f} to {band.high:.2f}"
-    return f"{band.low:.2f} or more"
+def _show_band(band: QualityBand) -> str:
+    high = f"to {band.high:.2f}" if math.isfinite(band.high) else "or more"
+    return f"{band.low:.2f} {high}"
 
 
 def _name(candidate: Candidate) -> str:
@@ -165,19 +181,14 @@ def _name(candidate: Candidate) -> str:
     return f"{candidate.mechanism}, r = {candidate.measurements_per_record}"
 
 
-def _describe_reason(bytes_are_scarce: bool) -> str:
-    if bytes_are_scarce:
-        return "the smallest of the candidates that reach the target, pure epsilon before a delta"
-    return "the best of the candidates that reach the target, pure epsilon before a delta"
-
-
 def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
     best = advice.recommended
     level = f"epsilon {show_exact(best.epsilon)}"
     if best.delta:
         level += f" and delta {show_exact(best.delta)}"
+    goal = "smallest" if bytes_are_scarce else "best"
     reason = (
-        _describe_reason(bytes_are_scarce)
+        f"the {goal} of the candidates that reach the target, pure epsilon before a delta"
         if advice.meets_target
         else "the lowest band, though no candidate reaches the target"
     )

@@ -1,14 +1,12 @@
-"""A plan in plain words: what it protects and what not, what it costs, what to expect of it."""
+"""A plan in plain words: protection, its limits, costs, and expected quality."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
 from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_mechanism_snr
@@ -32,16 +30,16 @@ _TARGET_SSE = 1.1
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """The prediction of a plan for so many records.
+    """The predicted quality of a plan for a number of records.
 
     Parameters
     ----------
     n_records, n_sketches, n_clusters
-        n, all sketches together; L; and k.
+        n, of all sketches together; L; and k.
     snr, band
-        Of the global sketch, and the relative SSE that follows.
+        SNR of the global sketch, and the relative SSE that follows.
     cluster_range
-        The numbers of clusters that are supported, for a relative SSE of 1.1.
+        Numbers of clusters that the plan supports, for a relative SSE of 1.1.
     """
 
     n_records: int
@@ -63,18 +61,17 @@ def predict_plan(
         The mean number of records in a sketch is not one that the plan allows.
     """
     mean = n_records / n_sketches
-    is_short = mean < plan.least_records and not plan.releases_count
-    if is_short or (n_records < n_sketches and not plan.releases_count):
+    if mean < max(1, plan.least_records) and not plan.releases_count:
         raise ConfigError(
             f"gives {mean:.6g} a sketch, below the plan's least_records = {plan.least_records}",
-            field="--records",
+            field="n_records",
             fix="count the records of all devices and windows together, or lower --devices or "
             "--windows",
         )
     if mean > plan.most_records:
         raise ConfigError(
             f"gives {mean:.6g} a sketch, above the plan's most_records = {plan.most_records}",
-            field="--records",
+            field="n_records",
             fix="raise --windows to the number of sketches that a device will send",
         )
     snr = predict_mechanism_snr(
@@ -118,16 +115,18 @@ def describe_windows(plan: SketchPlan) -> str:
     window = plan.window
     if window.kind == "count":
         return f"a sketch for every {window.length} records of a stream"
+    days = f" ({window.length_s / 86400:g} days)" if window.length_s > 86400 else ""
+    length = f"{window.length_s} s{days}"
     if plan.releases_count:
         start = datetime.fromtimestamp(window.origin, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return (
-            f"a sketch for every {window.length_s} s since {start}, empty or not, so that nobody "
-            "learns when there were records; also for the time before a device joins. What a run "
-            "of the agent releases is sent by its next run, so that the time of sending tells "
-            "nothing either"
+            f"a sketch for every {length} since {start}, empty or not, so that nobody "
+            "learns when there were records; also for the time before a device joins. Each run "
+            "of the agent sends the releases of the run before, so that the time of sending "
+            "reveals nothing either"
         )
     return (
-        f"a sketch for every {window.length_s} s in which there were records; fewer than "
+        f"a sketch for every {length} in which there were records; fewer than "
         f"{plan.least_records} wait for the next"
     )
 
@@ -144,7 +143,7 @@ def _describe_records(plan: SketchPlan) -> str:
 
 
 def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict[str, Any]:
-    """Return all that there is to say about a plan as JSON values; rationals are exact text."""
+    """Return the explanation of a plan as JSON values; rationals are exact text."""
     release, windows = plan.release, count_windows(plan)
     statement = make_statement(plan)
     return {
@@ -193,42 +192,29 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def print_explanation(console: Console, plan: SketchPlan, prediction: Prediction | None) -> None:
-    """Print what a plan protects, what not, what it costs, and what to expect."""
+def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[tuple[str, str]]:
+    """Yield names and descriptions: protection, its limits, costs, and expected quality."""
     release, statement = plan.release, make_statement(plan)
-    rows = [
-        ("digest", compute_plan_digest(plan).hex()),
-        ("dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)),
-        ("frequencies", f"{plan.n_frequencies}, {plan.measurements_per_record} a record"),
-        ("radius law", f"{describe_law(plan.radius_law)}, w being the scale"),
-        ("clusters", _describe_clusters(plan, prediction)),
-        *(("warning", text) for text in statement.cautions),
-        ("protects", statement.guarantee),
-        ("people", statement.describe_people()),
-        ("does not", "\n".join(f"- {text}" for text in statement.unprotected)),
-        ("public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)),
-        ("costs", _describe_cost(plan)),
-        ("windows", describe_windows(plan)),
-        (
-            "noise",
-            f"{get_mechanism(release.mechanism).label} ({release.mechanism}), "
-            f"scale {float(release.scale):.6g} units of the sum",
-        ),
-        (
-            "sketch",
-            f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate, whatever the number "
-            "of records",
-        ),
-        ("records", _describe_records(plan)),
-        ("expect", _describe_prediction(prediction)),
-    ]
-    table = Table(show_header=False, box=None)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        # Names and units come from the plan: they are text, not markup.
-        table.add_row(*row)
-    console.print(table, markup=False)
+    yield "digest", compute_plan_digest(plan).hex()
+    yield "dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)
+    yield "frequencies", f"{plan.n_frequencies}; a record uses {plan.measurements_per_record}"
+    yield "radius law", f"{describe_law(plan.radius_law)}; w is the scale"
+    yield "clusters", _describe_clusters(plan, prediction)
+    yield from (("warning", text) for text in statement.cautions)
+    yield "protects", statement.guarantee
+    yield "people", statement.describe_people()
+    yield "not covered", "\n".join(f"- {text}" for text in statement.unprotected)
+    yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)
+    yield "costs", _describe_cost(plan)
+    yield "windows", describe_windows(plan)
+    label, scale = get_mechanism(release.mechanism).label, float(release.scale)
+    yield "noise", f"{label} ({release.mechanism}), scale {scale:.6g} units of the sum"
+    yield (
+        "sketch",
+        f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate, for any number of records",
+    )
+    yield "records", _describe_records(plan)
+    yield "expect", _describe_prediction(prediction)
 
 
 def find_most_clusters(plan: SketchPlan) -> int:
@@ -239,15 +225,15 @@ def find_most_clusters(plan: SketchPlan) -> int:
 def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
     most = find_most_clusters(plan)
     planned = (
-        "not said how many will be asked for"
+        "the plan does not state how many will be requested"
         if plan.most_clusters is None
         else f"planned for up to {plan.most_clusters}"
     )
-    words = f"{planned}; {plan.n_frequencies} frequencies allow {most} at the very most"
+    words = f"{planned}; {plan.n_frequencies} frequencies allow at most {most}"
     if prediction is None:
         return words
     supported = prediction.cluster_range.describe()
-    return f"{words}; with so many records, for a target of {_TARGET_SSE:g}, {supported}"
+    return f"{words}; with these records, for a target of {_TARGET_SSE:g}, {supported}"
 
 
 def _describe_cost(plan: SketchPlan) -> str:
@@ -272,7 +258,7 @@ def _describe_cost(plan: SketchPlan) -> str:
 
 def _describe_prediction(prediction: Prediction | None) -> str:
     if prediction is None:
-        return "say how much there will be with --records, --devices and --clusters"
+        return "for a prediction pass --records, --devices and --clusters"
     return " ".join(
         (
             f"With {prediction.n_records:,} records in {prediction.n_sketches:,} sketches and "

@@ -36,7 +36,7 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     Parameters
     ----------
     outline, advice
-        The study, and what was advised for it.
+        The study, and the advice for it.
     """
     figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2, sharey=True)
@@ -44,9 +44,18 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     # Candidates with a delta are among the advice only if the budget has one.
     delta = max(candidate.delta for candidate in advice.candidates)
     mechanisms = [kind.name for kind in MECHANISMS.values() if delta or not kind.needs_delta]
+    parameters = outline.n_clusters * outline.n_dimensions
+    m_range = np.linspace(FEATURES_PER_PARAMETER[0], FEATURES_PER_PARAMETER[-1], _POINTS)
+    by_epsilon = [
+        (best.n_frequencies, best.epsilon * Fraction(float(factor)))
+        for factor in np.logspace(-_DECADES, _DECADES, _POINTS)
+    ]
+    by_m = [(m, best.epsilon) for m in sorted({round(x * parameters) for x in m_range})]
     for mechanism in mechanisms:
-        _draw_band(left, mechanism, _vary_epsilon(outline, mechanism, best, delta), by_epsilon=True)
-        _draw_band(right, mechanism, _vary_m(outline, mechanism, best, delta), by_epsilon=False)
+        found = _predict(outline, mechanism, by_epsilon, delta)
+        _draw_band(left, mechanism, [float(c.epsilon) for c in found], found)
+        found = _predict(outline, mechanism, by_m, delta)
+        _draw_band(right, mechanism, [float(c.n_frequencies) for c in found], found)
     left.set_xlabel(f"epsilon for each record, at m = {best.n_frequencies}")
     right.set_xlabel(f"frequencies m, at epsilon = {show_exact(best.epsilon)}")
     left.set_ylabel("SSE relative to k-means on raw records\n(thick: upper end, thin: lower end)")
@@ -56,7 +65,7 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     _label_ticks(
         left, sorted({_nice(float(best.epsilon) * 10**power) for power in (-1, -0.5, 0, 0.5, 1)})
     )
-    _label_ticks(right, [factor * _parameters(outline) for factor in FEATURES_PER_PARAMETER])
+    _label_ticks(right, [factor * parameters for factor in FEATURES_PER_PARAMETER])
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.suptitle(
@@ -70,36 +79,6 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     return figure
 
 
-def _parameters(outline: StudyOutline) -> int:
-    return outline.n_clusters * outline.n_dimensions
-
-
-def _vary_epsilon(
-    outline: StudyOutline, mechanism: str, best: Candidate, delta: Fraction
-) -> list[Candidate]:
-    factors = np.logspace(-_DECADES, _DECADES, _POINTS)
-    return _predict(
-        outline,
-        mechanism,
-        [(best.n_frequencies, best.epsilon * Fraction(float(factor))) for factor in factors],
-        delta,
-    )
-
-
-def _vary_m(
-    outline: StudyOutline, mechanism: str, best: Candidate, delta: Fraction
-) -> list[Candidate]:
-    parameters = _parameters(outline)
-    lowest, highest = FEATURES_PER_PARAMETER[0], FEATURES_PER_PARAMETER[-1]
-    counts = {round(x * parameters) for x in np.linspace(lowest, highest, _POINTS)}
-    return _predict(
-        outline,
-        mechanism,
-        [(m, best.epsilon) for m in sorted(counts) if m <= LARGEST_FREQUENCIES],
-        delta,
-    )
-
-
 def _predict(
     outline: StudyOutline,
     mechanism: str,
@@ -109,6 +88,8 @@ def _predict(
     """Predict every choice that can be calibrated."""
     found = []
     for m, epsilon in choices:
+        if m > LARGEST_FREQUENCIES:
+            break
         try:
             found.append(
                 predict_candidate(
@@ -121,10 +102,9 @@ def _predict(
 
 
 def _draw_band(
-    panel: Axes, mechanism: str, candidates: Sequence[Candidate], *, by_epsilon: bool
+    panel: Axes, mechanism: str, x: list[float], candidates: Sequence[Candidate]
 ) -> None:
     colour, line = _STYLES[mechanism]
-    x = [float(c.epsilon) if by_epsilon else float(c.n_frequencies) for c in candidates]
     # What exceeds 1 is drawn, so that 1.02 and 1.05 lie as far apart as 1.2 and 1.5. Beyond the
     # picture rather than infinite, so that the area reaches its upper edge.
     low = [c.band.low - 1.0 for c in candidates]
@@ -156,8 +136,6 @@ def _label_ticks(panel: Axes, ticks: Sequence[float]) -> None:
 
 
 def _nice(value: float) -> float:
-    """Round to 1, 2 or 5 times a power of ten, at least nearly."""
+    """Round to 1, 2, 3 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
-    return (
-        float(min((1, 2, 3, 5, 10), key=lambda step: abs(math.log(value / power / step)))) * power
-    )
+    return power * min((1, 2, 3, 5, 10), key=lambda step: abs(math.log(value / power / step)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -89,6 +90,25 @@ def parse_delta(text: str, field: str) -> Fraction:
             fix='use "0", or less than one over the number of records, such as "1e-9"',
         )
     return delta
+
+
+def parse_clusters(text: str, field: str) -> int | None:
+    """Read a number of clusters; None for ``unknown``.
+
+    Raises
+    ------
+    ConfigError
+        It is neither ``unknown`` nor a whole number from 1 to 10^15.
+    """
+    if text.strip().lower() == "unknown":
+        return None
+    if not re.fullmatch(r"[+-]?\d{1,15}", text.strip()):
+        raise ConfigError(
+            'must be a whole number, or "unknown"',
+            field=field,
+            fix="give the largest number of clusters that may be wanted",
+        )
+    return require_count(int(text), field)
 
 
 def require_count(value: int, field: str) -> int:

@@ -1,4 +1,4 @@
-"""A specification from answers: what only a person can know is asked, the rest is advised."""
+"""A specification from answers to questions; the rest follows from advice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import TypeVar
 import typer
 
 from analyst.planning.advice import format_law
-from analyst.planning.files import parse_delta, parse_epsilon, require_count
+from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.planner import Advice, advise, advise_for_unknown_clusters
+from learning.planning.planner import Advice
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, WindowRule
@@ -29,20 +29,20 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A person's answers.
+    """Answers to the questions.
 
     Parameters
     ----------
     dimensions
         Columns of the records.
     outline
-        Of one window over all devices.
+        One window over all devices.
     epsilon, delta
-        The budget of one sketch.
+        Budget of one sketch.
     window
-        How streams are cut.
+        Rule that cuts streams into windows.
     knows_clusters
-        Whether the outline's number of clusters is the largest that is wanted, or only a guess.
+        Whether the outline's number of clusters is an answer, not a guess.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -54,19 +54,23 @@ class Answers:
 
 
 def ask_for_answers() -> Answers:
-    """Read answers on the terminal, and repeat a question whose answer breaks its rule.
+    """Ask on the terminal; repeat a question whose answer breaks its rule.
 
     Raises
     ------
     typer.Abort
         The answers ended.
     PrivacyError
-        The answers do not go together.
+        The answers contradict each other.
     """
-    _say("Bounds and scales are public: choose them from common knowledge, never off the data.")
+    _say("Bounds and scales are public: choose them from common knowledge, never from the data.")
     dimensions = _ask_for_dimensions()
-    n_clusters = _ask("largest number of clusters that may be wanted", _parse_clusters, "unknown")
-    neighbouring = _ask("hide the values of a record, or its presence too", parse_hidden, "values")
+    n_clusters = _ask(
+        "largest number of clusters that may be wanted",
+        lambda text: parse_clusters(text, "clusters"),
+        "unknown",
+    )
+    neighbouring = _ask("hide the values of a record, or its presence too", _parse_hidden, "values")
     window = _ask_for_window(neighbouring)
     n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
     if window.kind == "count":
@@ -95,27 +99,11 @@ def ask_for_answers() -> Answers:
     )
 
 
-def advise_on(answers: Answers, target_sse: float) -> tuple[Answers, Advice]:
-    """Choose mechanism and frequencies for the answers; raises as :func:`advise`.
-
-    Where the number of clusters is unknown, the answers come back with the one planned for.
-    """
-    choose = advise_for_unknown_clusters if not answers.knows_clusters else None
-    if choose is None:
-        return answers, advise(
-            answers.outline, epsilon=answers.epsilon, delta=answers.delta, target_sse=target_sse
-        )
-    outline, advice = choose(
-        answers.outline, epsilon=answers.epsilon, delta=answers.delta, target_sse=target_sse
-    )
-    return replace(answers, outline=outline), advice
-
-
 def format_spec(answers: Answers, advice: Advice) -> str:
     """Write the specification as TOML, with a fresh seed that will be published."""
     outline, best = answers.outline, advice.recommended
     lines = [
-        "# Made by `sfumato plan new`. Bounds and scales are public choices, not read off data.",
+        "# Made by `sfumato plan new`. Bounds and scales are public choices, not taken from data.",
         "",
         f"n_frequencies = {best.n_frequencies}  # {advice.cluster_range.describe()}",
         f"most_clusters = {outline.n_clusters}",
@@ -124,7 +112,11 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         f"epsilon = {_quote(str(best.epsilon))}  # for each record",
         f"delta = {_quote(str(best.delta))}",
         f"neighbouring = {_quote(outline.neighbouring)}",
-        *_format_least(outline),
+        *(
+            []
+            if outline.hides_presence
+            else [f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"]
+        ),
         f"most_records = {outline.most_records}",
         'max_records_per_person = "unknown"',
         f"# because {best.law_choice.reason}",
@@ -146,39 +138,19 @@ def format_spec(answers: Answers, advice: Advice) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_least(outline: StudyOutline) -> list[str]:
-    if outline.hides_presence:
-        return []
-    return [f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"]
-
-
-def parse_hidden(text: str) -> str:
-    """Read what a plan hides as a neighbouring relation: ``values`` or ``presence``.
-
-    Raises
-    ------
-    ConfigError
-        It is neither.
-    """
-    words = {"values": "replace-one", "presence": "add-remove-one"}
+def _parse_hidden(text: str) -> str:
+    relations = {"values": "replace-one", "presence": "add-remove-one"}
     word = text.strip().lower()
-    if word not in words:
+    if word not in relations:
         raise ConfigError(
             "must be values or presence",
             field="hide",
-            fix="presence hides that a record is there at all, and costs a sketch for every window",
+            fix="choose presence to hide that a record exists; it costs a sketch for every window",
         )
-    return words[word]
+    return relations[word]
 
 
-def parse_date(text: str) -> int:
-    """Read a date, YYYY-MM-DD, as the seconds from 1970-01-01 UTC to its beginning in UTC.
-
-    Raises
-    ------
-    ConfigError
-        It is none, or not after 1970-01-01.
-    """
+def _parse_date(text: str) -> int:
     try:
         day = date.fromisoformat(text.strip())
     except ValueError as error:
@@ -189,14 +161,7 @@ def parse_date(text: str) -> int:
     return seconds
 
 
-def parse_window(text: str) -> WindowRule:
-    """Read a window: ``6h``, ``7d``, ``90m``, or ``1000 records``.
-
-    Raises
-    ------
-    ConfigError
-        It is none, or not positive.
-    """
+def _parse_window(text: str) -> WindowRule:
     counted = re.fullmatch(r"\s*(\d{1,15})\s*records?\s*", text)
     if counted:
         return WindowRule(kind="count", length=require_count(int(counted[1]), "window"))
@@ -214,18 +179,18 @@ def parse_window(text: str) -> WindowRule:
 def _ask_for_window(neighbouring: str) -> WindowRule:
     if neighbouring == "replace-one":
         question = "window: a length of time such as 6h or 7d, or 1000 records"
-        return _ask(question, parse_window, "7d")
+        return _ask(question, _parse_window, "7d")
     window = _ask("window: a length of time such as 6h or 7d", _parse_timed_window, "7d")
     today = datetime.now(UTC).date().isoformat()
-    origin = _ask("start of the study (a date in UTC)", parse_date, today)
+    origin = _ask("start of the study (a date in UTC)", _parse_date, today)
     return replace(window, origin=origin)
 
 
 def _parse_timed_window(text: str) -> WindowRule:
-    window = parse_window(text)
+    window = _parse_window(text)
     if window.kind != "time":
         raise ConfigError(
-            "must be a length of time: when a number of records is full tells how many there are",
+            "must be a length of time: when a number of records is full reveals how many there are",
             field="window",
             fix="write it as 6h, 7d or 90m",
         )
@@ -241,7 +206,6 @@ def _ask_for_dimensions() -> tuple[Dimension, ...]:
 
 
 def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
-    """Read one dimension; None when the list ends, which it cannot before the first."""
     name = _ask(
         f"dimension {len(before) + 1}: name",
         lambda text: _parse_name(text, before),
@@ -257,7 +221,6 @@ def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
 
 
 def _ask(question: str, parse: Callable[[str], T], default: str | None = None) -> T:
-    """Repeat a question until its answer keeps the rule."""
     while True:
         answer = typer.prompt(question, default=default, show_default=bool(default), err=True)
         try:
@@ -272,9 +235,9 @@ def _say(text: str) -> None:
 
 def _parse_name(text: str, before: list[Dimension]) -> str:
     if not text.strip() and not before:
-        raise ConfigError("must not be empty", field="name", fix="there is at least one dimension")
+        raise ConfigError("must not be empty", field="name", fix="name the first dimension")
     if text.strip() in [dimension.name for dimension in before]:
-        raise ConfigError("is taken", field="name", fix="names must differ")
+        raise ConfigError("is taken", field="name", fix="choose another name")
     return _parse_text(text, "name")
 
 
@@ -290,17 +253,13 @@ def _parse_count(text: str, field: str) -> int:
     return require_count(int(text), field)
 
 
-def _parse_clusters(text: str) -> int | None:
-    return None if text.strip().lower() == "unknown" else _parse_count(text, "clusters")
-
-
 def _parse_records(text: str, n_devices: int, neighbouring: str) -> int:
     n_records = _parse_count(text, "records")
     if n_records < n_devices and neighbouring == "replace-one":
         raise ConfigError(
             f"must be at least the number of devices, {n_devices}",
             field="records",
-            fix="count those of all devices together",
+            fix="count the records of all devices together",
         )
     return n_records
 

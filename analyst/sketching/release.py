@@ -1,4 +1,4 @@
-"""From a file of records to the sketch of it: read, sum, draw noise once."""
+"""The sketch of a file of records: read, sum, draw noise once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Progress = Callable[[int, RecordReader], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Summed:
-    """The exact sum of a file, and what only its holder may know.
+    """The exact sum of a file, with counts that only its holder may know.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class Summed:
     n_clipped
         Shape ``(d,)``: values of each dimension outside the plan's bounds.
     n_bytes, seconds
-        Size of the file; time that reading and summing took.
+        Size of the file; time for reading and summing.
     engine, n_threads
-        What computed.
+        Name of the engine; number of threads.
     """
 
     accumulator: SketchAccumulator
@@ -68,7 +68,7 @@ def sum_file(
     fields
         Which field holds each dimension.
     stream
-        Decides the masks, where the plan has any.
+        Name that determines the masks, if the plan has any.
     on_progress
         Called with the number of records summed and the reader.
     on_open
@@ -109,45 +109,37 @@ def sum_file(
         )
 
 
-def draw_private(summed: Summed, plan: SketchPlan, stream: str) -> SketchFile:
+def make_sketch(summed: Summed, plan: SketchPlan, stream: str, *, exact: bool) -> SketchFile:
     """Draw the noise of the plan's mechanism and return the private sketch.
 
     ``payload = clip(S + noise)``, exactly as a device releases a window.
 
+    Parameters
+    ----------
+    exact
+        Add no noise: the sum itself, for the holder of the records alone.
+
     Guarantees
     ----------
-    Every call is a new release and costs the plan's epsilon once more: the caller writes what it
-    returns, or nobody ever sees it.
+    Unless ``exact``, every call is a new release and costs the plan's epsilon once more.
     """
-    accumulator = summed.accumulator
-    bound = plan.largest_coordinate(accumulator.n_records)
-    noisy = plan.mechanism.add_noise(accumulator.sums, SystemSource())
+    accumulator, sums = summed.accumulator, summed.accumulator.sums
+    if not exact:
+        bound = plan.largest_coordinate(accumulator.n_records)
+        sums = np.clip(plan.mechanism.add_noise(sums, SystemSource()), -bound, bound)
     return SketchFile(
-        kind="local.v1",
+        kind="exact.v1" if exact else "local.v1",
         plan_digest=compute_plan_digest(plan),
         stream=stream,
         n_records=accumulator.n_records,
         width=plan.payload_width,
-        payload=encode_payload(np.clip(noisy, -bound, bound), plan.payload_width),
-    )
-
-
-def keep_exact(summed: Summed, plan: SketchPlan, stream: str) -> SketchFile:
-    """Return the sketch without noise, which protects nobody: for the holder alone."""
-    accumulator = summed.accumulator
-    return SketchFile(
-        kind="exact.v1",
-        plan_digest=compute_plan_digest(plan),
-        stream=stream,
-        n_records=accumulator.n_records,
-        width=plan.payload_width,
-        payload=encode_payload(accumulator.sums, plan.payload_width),
-        n_unsketchable=accumulator.n_unsketchable,
+        payload=encode_payload(sums, plan.payload_width),
+        n_unsketchable=accumulator.n_unsketchable if exact else None,
     )
 
 
 def require_suitable(plan: SketchPlan, stream: str) -> None:
-    """Refuse a plan or a stream name that no sketch of a file can have.
+    """Refuse a plan or a stream name that does not suit the sketch of a file.
 
     Raises
     ------
@@ -158,7 +150,7 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
     if plan.privacy_target.releases_count:
         raise PrivacyError(
-            "keeps the number of records secret, and the sketch of a file tells it",
+            "keeps the number of records secret, but the sketch of a file reveals it",
             field="neighbouring",
             fix="use a plan under replace-one, or a device",
         )
@@ -167,7 +159,7 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
 def _require_few(
     batches: Iterable[Records], plan: SketchPlan, path: Path
 ) -> Generator[Records, None, None]:
-    """Pass batches on, and stop at the plan's most records rather than at the end of the file."""
+    """Pass batches on; refuse a file that is too long before all of it is read."""
     n_records = 0
     for batch in batches:
         n_records += len(batch)

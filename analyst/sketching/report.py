@@ -1,33 +1,118 @@
-"""Output of `sfumato sketch`: what was sketched, what that protects, what to do next."""
+"""Output of `sfumato sketch`: a sketch file, and how it was made, in JSON and in words."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from analyst.sketching.release import Summed
 from analyst.sketching.sketch_file import SketchFile
 from shared.plan import SketchPlan, make_statement
+from shared.plan.statement import show_level
 
 NOT_PRIVATE = (
-    "NOT PRIVATE. This is the exact sum, without noise: it tells about single records. It is for "
-    "the holder of the records alone; do not pass it on, and do not publish results made from it."
+    "NOT PRIVATE. This is the exact sum, without noise: it reveals single records. It is for the "
+    "holder of the records alone; do not pass it on, and do not publish results made from it."
 )
-UNVERIFIED = "not known without the plan: name it with --plan"
 
 
-def describe_privacy(sketch: SketchFile, plan: SketchPlan | None) -> str:
-    """Describe what a sketch protects."""
-    if not sketch.is_private:
-        return NOT_PRIVATE
-    return UNVERIFIED if plan is None else make_statement(plan).describe()
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A sketch that was made from a file.
+
+    Parameters
+    ----------
+    source, output
+        File of records; file of the sketch.
+    sketch, summed, plan
+        The sketch, the sum that it was made from, and their plan.
+    ledger
+        Name of the ledger that counts the release; None if none does.
+    """
+
+    source: Path
+    output: Path
+    sketch: SketchFile
+    summed: Summed
+    plan: SketchPlan
+    ledger: str | None
+
+    @property
+    def _clipped(self) -> Iterator[tuple[str, int]]:
+        counts = self.summed.n_clipped.tolist()
+        return zip((d.name for d in self.plan.dimensions), counts, strict=True)
+
+    @property
+    def _records_per_second(self) -> float:
+        return self.sketch.n_records / max(self.summed.seconds, 1e-9)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        summed = self.summed
+        return {
+            "file": str(self.source),
+            "bytes": summed.n_bytes,
+            "output": str(self.output),
+            **sketch_to_json(self.sketch, self.plan),
+            "spent": self._describe_spending(),
+            "ledger": self.ledger,
+            # Exact counts that depend on the records: never part of a private file.
+            "for_the_holder_only": {
+                "n_unsketchable": summed.accumulator.n_unsketchable,
+                "n_clipped": dict(self._clipped),
+            },
+            "seconds": summed.seconds,
+            "records_per_second": self._records_per_second,
+            "engine": summed.engine,
+            "threads": summed.n_threads,
+        }
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield names and descriptions."""
+        summed, sketch = self.summed, self.sketch
+        n = sketch.n_records
+        outside = ", ".join(f"{name} {count / n:.2%}" for name, count in self._clipped if count)
+        yield "sketched", f"{self.source}: {n:,} records, {summed.n_bytes:,} bytes"
+        yield "wrote", f"{self.output}: {len(sketch.payload):,} bytes of coordinates"
+        yield "plan", sketch.plan_digest.hex()
+        yield "speed", f"{summed.seconds:.2f} s, {self._records_per_second:,.0f} records a second"
+        yield "engine", f"{summed.engine}, {summed.n_threads} threads"
+        n_lost = summed.accumulator.n_unsketchable
+        yield "unsketchable", f"{n_lost:,} records (only you see this)"
+        yield (
+            "clipped",
+            f"values outside the plan's bounds: {outside or 'none'} (only you see this)",
+        )
+        yield "protects", _describe_privacy(sketch, self.plan)
+        yield "spent", self._describe_spending()
+        yield "next", self._describe_next()
+
+    def _describe_spending(self) -> str:
+        if not self.sketch.is_private:
+            return "nothing: no noise was drawn"
+        release = self.plan.release
+        cost = f"{show_level(release.epsilon, release.delta)} for each record"
+        if self.ledger is not None:
+            return f"{cost}, counted in {self.ledger}"
+        return (
+            f"{cost}, NOT COUNTED in any ledger: pass --ledger, or keep count yourself, together "
+            "with the releases of agents from these records"
+        )
+
+    def _describe_next(self) -> str:
+        if not self.sketch.is_private:
+            return f"keep {self.output} with the records; without --exact the sketch is private"
+        return (
+            f"give {self.output} and the plan to the analyst, who reads it with `sfumato sketch "
+            "show`. Do not sketch these records again: each further sketch of them costs the "
+            "plan's epsilon once more"
+        )
 
 
 def sketch_to_json(sketch: SketchFile, plan: SketchPlan | None) -> dict[str, Any]:
-    """Return what a sketch holds, but for its coordinates, as JSON values."""
+    """Return the content of a sketch file, except its coordinates, as JSON values."""
     document: dict[str, Any] = {
         "kind": sketch.kind,
         "is_private": sketch.is_private,
@@ -38,125 +123,33 @@ def sketch_to_json(sketch: SketchFile, plan: SketchPlan | None) -> dict[str, Any
         "width": sketch.width,
         "payload_bytes": len(sketch.payload),
         "payload_sha256": sketch.payload_digest.hex(),
-        "privacy": describe_privacy(sketch, plan),
+        "privacy": _describe_privacy(sketch, plan),
     }
     if sketch.n_unsketchable is not None:
         document["for_the_holder_only"] = {"n_unsketchable": sketch.n_unsketchable}
     return document
 
 
-def describe_spending(sketch: SketchFile, plan: SketchPlan, ledger: str | None) -> str:
-    """Describe the cost of a release for each record, and where it is counted.
-
-    Parameters
-    ----------
-    ledger
-        The name of the ledger that counts it; None if none does.
-    """
-    if not sketch.is_private:
-        return "nothing: no noise was drawn"
-    release = plan.release
-    cost = f"epsilon {release.epsilon}" + (f", delta {release.delta}" if release.delta else "")
-    if ledger is not None:
-        return f"{cost} for each record, counted in {ledger}"
-    return (
-        f"{cost} for each record, NOT COUNTED in any ledger: name one with --ledger, or keep count "
-        "yourself, with what agents have released of these records"
-    )
-
-
-def made_to_json(
-    source: Path,
-    output: Path,
-    sketch: SketchFile,
-    summed: Summed,
-    plan: SketchPlan,
-    ledger: str | None,
-) -> dict[str, Any]:
-    """Return what was done as JSON values; ``ledger`` as in :func:`describe_spending`."""
-    clipped = zip(plan.dimensions, summed.n_clipped.tolist(), strict=True)
-    return {
-        "file": str(source),
-        "bytes": summed.n_bytes,
-        "output": str(output),
-        **sketch_to_json(sketch, plan),
-        "spent": describe_spending(sketch, plan, ledger),
-        "ledger": ledger,
-        # Exact counts that depend on the records: never part of a private file.
-        "for_the_holder_only": {
-            "n_unsketchable": summed.accumulator.n_unsketchable,
-            "n_clipped": {dimension.name: count for dimension, count in clipped},
-        },
-        "seconds": summed.seconds,
-        "records_per_second": sketch.n_records / max(summed.seconds, 1e-9),
-        "engine": summed.engine,
-        "threads": summed.n_threads,
-    }
-
-
-def print_made(
-    console: Console,
-    source: Path,
-    output: Path,
-    sketch: SketchFile,
-    summed: Summed,
-    plan: SketchPlan,
-    ledger: str | None,
-) -> None:
-    """Print what was done; ``ledger`` as in :func:`describe_spending`."""
-    n, seconds = sketch.n_records, max(summed.seconds, 1e-9)
-    clipped = zip(plan.dimensions, summed.n_clipped.tolist(), strict=True)
-    outside = ", ".join(f"{dim.name} {c / n:.2%}" for dim, c in clipped if c) or "none"
-    _print_rows(
-        console,
-        [
-            ("sketched", f"{source}: {n:,} records, {summed.n_bytes:,} bytes"),
-            ("wrote", f"{output}: {len(sketch.payload):,} bytes of coordinates"),
-            ("plan", sketch.plan_digest.hex()),
-            ("speed", f"{seconds:.2f} s, {n / seconds:,.0f} records a second"),
-            ("engine", f"{summed.engine}, {summed.n_threads} threads"),
-            ("unsketchable", f"{summed.accumulator.n_unsketchable:,} records (only you see this)"),
-            ("clipped", f"values outside the plan's bounds: {outside} (only you see this)"),
-            ("protects", describe_privacy(sketch, plan)),
-            ("spent", describe_spending(sketch, plan, ledger)),
-            ("next", _describe_next(output, sketch)),
-        ],
-    )
-
-
-def print_shown(console: Console, path: Path, sketch: SketchFile, plan: SketchPlan | None) -> None:
-    """Print what the file of a sketch holds."""
+def describe_sketch(
+    path: Path, sketch: SketchFile, plan: SketchPlan | None
+) -> Iterator[tuple[str, str]]:
+    """Yield names and descriptions of the content of a sketch file."""
     n_coordinates = len(sketch.payload) // sketch.width
-    rows = [
-        ("file", f"{path}: undamaged"),
-        ("kind", f"{sketch.kind}, {'with' if sketch.is_private else 'WITHOUT'} noise"),
-        ("plan", f"{sketch.plan_digest.hex()}{'' if plan is None else ', the one named'}"),
-        ("stream", sketch.stream),
-        ("records", f"{sketch.n_records:,}"),
-        ("payload", f"{n_coordinates:,} coordinates of {sketch.width} bytes"),
-        ("SHA-256", sketch.payload_digest.hex()),
-        ("protects", describe_privacy(sketch, plan)),
-    ]
+    yield "file", f"{path}: undamaged"
+    yield "kind", f"{sketch.kind}, {'with' if sketch.is_private else 'WITHOUT'} noise"
+    yield "plan", f"{sketch.plan_digest.hex()}{'' if plan is None else ', the one named'}"
+    yield "stream", sketch.stream
+    yield "records", f"{sketch.n_records:,}"
     if sketch.n_unsketchable is not None:
-        rows.insert(5, ("unsketchable", f"{sketch.n_unsketchable:,} records"))
-    _print_rows(console, rows)
+        yield "unsketchable", f"{sketch.n_unsketchable:,} records"
+    yield "payload", f"{n_coordinates:,} coordinates of {sketch.width} bytes"
+    yield "SHA-256", sketch.payload_digest.hex()
+    yield "protects", _describe_privacy(sketch, plan)
 
 
-def _describe_next(output: Path, sketch: SketchFile) -> str:
+def _describe_privacy(sketch: SketchFile, plan: SketchPlan | None) -> str:
     if not sketch.is_private:
-        return f"keep {output} where the records are; without --exact the sketch is private"
+        return NOT_PRIVATE
     return (
-        f"hand {output} and the plan to the analyst, who looks at it with `sfumato sketch show`. "
-        "Do not sketch these records again: every further sketch of them costs the plan's epsilon "
-        "once more"
+        "unknown without the plan: pass --plan" if plan is None else make_statement(plan).describe()
     )
-
-
-def _print_rows(console: Console, rows: list[tuple[str, str]]) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # Names come from plans and paths: they are text, not markup.
-    console.print(table, markup=False)

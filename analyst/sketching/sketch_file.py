@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ from shared.errors import (
     UnsupportedVersionError,
 )
 from shared.plan import SketchPlan, compute_plan_digest
-from shared.wire import decode_payload, is_stream_name
+from shared.structure import Rule, structure
+from shared.wire import STREAM_NAME_RULE, decode_payload, is_stream_name
 
 FORMAT = "sfumato-sketch-file"
 VERSION = 1
@@ -62,12 +63,12 @@ class SketchFile:
     """
 
     kind: SketchKind
-    plan_digest: bytes
-    stream: str
-    n_records: int
-    width: int
+    plan_digest: Annotated[bytes, Rule(min_length=32, max_length=32)]
+    stream: Annotated[str, Rule(is_stream_name, STREAM_NAME_RULE)]
+    n_records: Annotated[int, Rule(ge=1, lt=1 << 63)]
+    width: Annotated[int, Rule(ge=1, le=8)]
     payload: bytes
-    n_unsketchable: int | None = None
+    n_unsketchable: Annotated[int, Rule(ge=0)] | None = None
 
     @property
     def is_private(self) -> bool:
@@ -111,19 +112,9 @@ class SketchFile:
 
 def encode_sketch_file(sketch: SketchFile) -> bytes:
     """Encode a sketch; the digest covers every other byte."""
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": sketch.kind,
-        "plan_digest": sketch.plan_digest,
-        "stream": sketch.stream,
-        "n_records": sketch.n_records,
-        "width": sketch.width,
-        "payload": sketch.payload,
-        "payload_digest": sketch.payload_digest,
-    }
-    if sketch.n_unsketchable is not None:
-        document["n_unsketchable"] = sketch.n_unsketchable
+    named = {"format": FORMAT, "version": VERSION, "payload_digest": sketch.payload_digest}
+    stated = {name: value for name, value in vars(sketch).items() if value is not None}
+    document = named | stated
     digest = hashlib.sha256(encode_deterministic(document)).digest()
     return encode_deterministic({**document, "digest": digest})
 
@@ -136,10 +127,15 @@ def decode_sketch_file(data: bytes) -> SketchFile:
     MalformedMessageError, UnsupportedVersionError
         Damaged, cut short, or of another format or version.
     """
-    document = decode_deterministic(data, what="sketch file")
+    try:
+        document = decode_deterministic(data, what="sketch file")
+    except MalformedMessageError:
+        document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise MalformedMessageError(
-            "is not the sketch of a file", field="format", fix="`sfumato sketch FILE` makes one"
+            "is damaged, or of another format",
+            field="sketch file",
+            fix="copy it again, or make one with `sfumato sketch FILE`",
         )
     digest = document.pop("digest", None)
     if digest != hashlib.sha256(encode_deterministic(document)).digest():
@@ -155,35 +151,18 @@ def decode_sketch_file(data: bytes) -> SketchFile:
             field="sketch file",
             fix="update Sfumato",
         )
-    return _from_document(document)
+    return _from_document(document, data)
 
 
-def _from_document(document: dict[str, Any]) -> SketchFile:
-    def is_count(name: str, least: int, most: int) -> bool:
-        value = document.get(name)
-        return type(value) is int and least <= value <= most
-
-    exact = {"n_unsketchable"} if document["kind"] == "exact.v1" else set()
-    plain = {"format", "version", "kind", "plan_digest", "stream", "n_records", "width", "payload"}
-    _require(set(document) == plain | {"payload_digest"} | exact, "keys")
-    _require(is_count("n_records", 1, (1 << 63) - 1), "n_records")
-    _require(is_count("width", 1, 8), "width")
-    plan_digest, payload = document["plan_digest"], document["payload"]
-    _require(isinstance(plan_digest, bytes) and len(plan_digest) == 32, "plan_digest")
-    _require(is_stream_name(document["stream"]), "stream")
-    _require(isinstance(payload, bytes) and len(payload) % (2 * document["width"]) == 0, "payload")
-    _require(document["payload_digest"] == hashlib.sha256(payload).digest(), "payload_digest")
-    if exact:
-        _require(is_count("n_unsketchable", 0, document["n_records"]), "n_unsketchable")
-    return SketchFile(
-        kind=document["kind"],
-        plan_digest=plan_digest,
-        stream=document["stream"],
-        n_records=document["n_records"],
-        width=document["width"],
-        payload=payload,
-        n_unsketchable=document.get("n_unsketchable"),
-    )
+def _from_document(document: dict[str, Any], data: bytes) -> SketchFile:
+    derived = ("format", "version", "payload_digest")
+    stated = {name: value for name, value in document.items() if name not in derived}
+    sketch = structure(SketchFile, stated, error=MalformedMessageError)
+    _require(len(sketch.payload) % (2 * sketch.width) == 0, "payload")
+    _require(sketch.is_private == (sketch.n_unsketchable is None), "n_unsketchable")
+    _require((sketch.n_unsketchable or 0) <= sketch.n_records, "n_unsketchable")
+    _require(encode_sketch_file(sketch) == data, "sketch file")
+    return sketch
 
 
 def _require(holds: bool, name: str) -> None:

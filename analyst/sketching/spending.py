@@ -1,13 +1,15 @@
-"""Count what is sketched by hand in its owner's ledger: reserve, draw, confirm."""
+"""Count a sketch made by hand in its owner's ledger: reserve, draw, confirm."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from shared.errors import BudgetExceededError
 from shared.file_identity import identify
 from shared.ledger import OwnersLedger, Reservation
 from shared.plan import SketchPlan, compute_plan_digest
@@ -16,37 +18,19 @@ from shared.privacy import Budget, Origin, PrivacyEvent
 _HOLDER_BYTES = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spending:
-    """A release that an owner's ledger has reserved.
-
-    Parameters
-    ----------
-    ledger
-        The ledger.
-    reservation
-        The release; every sketch made by hand is one of its own.
-    """
-
-    ledger: OwnersLedger
-    reservation: Reservation
-
-    def confirm(self) -> None:
-        """Note that the sketch is written."""
-        self.ledger.confirm([self.reservation], now=time.time())
-
-
-def reserve_release(
+@contextmanager
+def count_release(
     ledger_path: Path, records: Path, plan: SketchPlan, stream: str, budget: Budget
-) -> Spending:
-    """Reserve the release of a file of records, before its noise is drawn.
+) -> Iterator[None]:
+    """Reserve the release of a file of records; confirm it when the block has written the sketch.
 
-    What breaks off behind this stays counted: nobody can tell whether the noise was seen.
+    Noise is drawn inside the block. If the block fails, the release stays counted: nobody can tell
+    whether the noise was seen.
 
     Raises
     ------
     BudgetExceededError
-        With all that the ledger counts on this file already, it would exceed the budget.
+        Together with the earlier releases of this file, it would exceed the budget.
     ConfigError, StoreError
         The ledger cannot be used.
     """
@@ -62,14 +46,17 @@ def reserve_release(
         delta=plan.release.delta,
         rho=plan.mechanism.guarantee.rho,
     )
-    spending = Spending(
-        ledger=OwnersLedger(ledger_path),
-        reservation=Reservation(
-            sketch_id=hashlib.sha256(b"sfumato sketch by hand" + holder).digest(),
-            holder=holder,
-            event=event,
-            origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
-        ),
+    ledger = OwnersLedger(ledger_path)
+    reservation = Reservation(
+        sketch_id=hashlib.sha256(b"sfumato sketch by hand" + holder).digest(),
+        holder=holder,
+        event=event,
+        origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
     )
-    spending.ledger.reserve(spending.reservation, budget, now=time.time())
-    return spending
+    try:
+        ledger.reserve(reservation, budget, now=time.time())
+    except BudgetExceededError as error:
+        error.field, error.fix = "--budget", "raise it if the owner agrees; nothing was released"
+        raise
+    yield
+    ledger.confirm([reservation], now=time.time())

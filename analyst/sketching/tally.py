@@ -1,4 +1,4 @@
-"""Counting, for the holder alone, how many values lie outside the plan's bounds."""
+"""Counts of values outside the plan's bounds, for the holder alone."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CHUNK_VALUES = 1 << 15
 
 
 class TallyingEngine:
-    """An engine that counts what it clips, on the thread that sketches; changes no sum.
+    """An engine that counts clipped values on the sketching thread; sums do not change.
 
     Parameters
     ----------
     engine
-        What computes.
+        The engine that computes.
     plan
-        Whose bounds are meant.
+        The plan with the bounds.
     """
 
     def __init__(self, engine: SketchEngine, plan: SketchPlan) -> None:
@@ -70,7 +70,7 @@ def _count_outside(
     values: NDArray[np.floating], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     outside = (values < low) | (values > high)
-    # Most pieces have none, and to know that costs less than to count.
+    # Most chunks have none, and this check is cheaper than the count.
     if not outside.any():
         return np.zeros(values.shape[1:], dtype=np.int64)
     counts: NDArray[np.int64] = np.sum(outside, axis=0, dtype=np.int64)

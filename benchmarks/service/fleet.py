@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest, create_plan
+from shared.plan import PlanSpec, SketchPlan, compute_plan_digest, create_plan
 from shared.plan.parts import Dimension, Label, WindowRule
 from shared.privacy.testing import SeededSource
 from shared.wire import (
@@ -39,16 +39,18 @@ LABEL_SETS = tuple({"site": site, "model": model} for site in SITES for model in
 def make_plan(n_frequencies: int = 1000) -> SketchPlan:
     """Return the plan: windows by time, eight label sets, room for a million sketches."""
     return create_plan(
-        dimensions=tuple(
-            Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=0.7) for name in "xy"
-        ),
-        n_frequencies=n_frequencies,
-        seed=hashlib.sha256(b"benchmark of the service").digest(),
-        epsilon=Fraction(1),
-        window=WindowRule(kind="time", origin=0, length_s=3600),
-        most_records=1000,
-        most_sketches=1 << 20,
-        labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=0.7) for name in "xy"
+            ),
+            n_frequencies=n_frequencies,
+            seed=hashlib.sha256(b"benchmark of the service").hexdigest(),
+            epsilon=Fraction(1),
+            window=WindowRule(kind="time", origin=0, length_s=3600),
+            most_records=1000,
+            most_sketches=1 << 20,
+            labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
+        )
     )
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from ssl import SSLContext
 from types import TracebackType
@@ -39,7 +40,6 @@ from shared.wire import (
     read_retry_after,
     sign_request,
 )
-from shared.wire.bodies.declaring import to_document
 from shared.wire.bodies.devices import (
     EnrolmentBody,
     EnrolmentRequest,
@@ -143,7 +143,7 @@ class ServerClient:
             labels=dict(labels),
             proof=proof.hex(),
         )
-        answer = self._request("POST", "/v1/enrolments", json=to_document(body))
+        answer = self._request("POST", "/v1/enrolments", json=asdict(body))
         return ANSWERS.read(EnrolmentBody, answer.content).device_id
 
     def fetch_device(self) -> DeviceAnswer:
@@ -234,7 +234,7 @@ class ServerClient:
         return UploadOutcome(action=None)
 
     def _send_body(self, method: str, path: str, body: Any) -> httpx.Response:
-        data = json.dumps(to_document(body)).encode()
+        data = json.dumps(asdict(body)).encode()
         headers = {"Content-Type": "application/json"}
         return _require_success(self._send_signed(method, path, data, headers=headers))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, de
 from shared.errors import ConfigError
 from shared.privacy import Budget
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from shared.structure import Rule, Text, read_toml, structure
+from shared.structure import Rule, Text, declared, member, read_toml, structure
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")
@@ -39,33 +38,16 @@ def _is_address(text: str) -> bool:
     return known and not parts.query and not parts.fragment and not any(map(str.isspace, text))
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Settings:
     """The whole configuration of an agent.
 
-    Parameters
-    ----------
-    state_dir
-        The folder of key, ledger and outbox. Studies that share it share one ledger.
-    server
-        The address of the aggregator.
-    study
-        The study's id, 64 hexadecimal digits.
-    labels
-        The device's labels, fixed when it enrols.
-    budget
-        The owner's limits on the loss of privacy.
-    policy
-        Conditions on plans and servers.
-    outbox, log, metrics, tls
-        Operation; nothing of it affects what is released.
-    streams
-        The streams of records, at least one.
-    engine
-        The engine that computes sketches, from ``SFUMATO_ENGINE``; it changes speed and no bit.
+    Nothing in ``outbox``, ``log``, ``metrics`` and ``tls`` affects what is released.
     """
 
-    state_dir: Path
+    state_dir: Path = member(
+        "The folder of key, ledger and outbox. Studies that share it share one ledger."
+    )
     server: Annotated[
         Text,
         Rule(
@@ -74,20 +56,27 @@ class Settings:
             'write it as "https://sketches.example.org"',
         ),
         lambda text: text.rstrip("/"),
-    ]
-    study: Digest
-    labels: Mapping[str, Text] = field(default_factory=dict)
-    budget: BudgetTable = field(default_factory=BudgetTable)
-    policy: Policy = field(default_factory=Policy)
-    outbox: OutboxTable = field(default_factory=OutboxTable)
-    log: LogTable = field(default_factory=LogTable)
-    metrics: MetricsTable = field(default_factory=MetricsTable)
-    tls: TlsSettings = field(default_factory=TlsSettings)
+    ] = member("The address of the aggregator.")
+    study: Digest = member("The study's id, 64 hexadecimal digits.")
+    labels: Mapping[str, Text] = member(
+        "The device's labels, fixed when it enrols.", default_factory=dict
+    )
+    budget: BudgetTable = member(
+        "The owner's limits on the loss of privacy.", default_factory=BudgetTable
+    )
+    policy: Policy = member("Conditions on plans and servers.", default_factory=Policy)
+    outbox: OutboxTable = member("The limit of the outbox.", default_factory=OutboxTable)
+    log: LogTable = member("The log.", default_factory=LogTable)
+    metrics: MetricsTable = member("The metrics.", default_factory=MetricsTable)
+    tls: TlsSettings = member("Certificates.", default_factory=TlsSettings)
     streams: Annotated[
         tuple[StreamSettings, ...],
         Rule(bool, "must be a list of at least one", "write it as [[streams]]"),
-    ]
-    engine: SketchEngine = field(default_factory=default_engine)
+    ] = member("The streams of records, at least one.")
+    engine: SketchEngine = member(
+        "The engine that computes sketches, from ``SFUMATO_ENGINE``; it changes speed and no bit.",
+        default_factory=default_engine,
+    )
 
     def __post_init__(self) -> None:
         for i, stream in enumerate(self.streams):

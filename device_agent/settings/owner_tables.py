@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Literal
 from shared.errors import ConfigError
 from shared.plan.parts import NeighbouringName
 from shared.privacy import MECHANISMS
-from shared.structure import Rule, Text
+from shared.structure import Rule, Text, declared, member
 
 _MEGABYTE = 1_000_000
 _ANY = Rule(bool, "must name at least one", "remove it to allow all")
@@ -18,69 +17,51 @@ _ANY = Rule(bool, "must name at least one", "remove it to allow all")
 Exact = Annotated[
     Fraction,
     Rule(
-        lambda value: value > 0,
+        None,
         "must be an exact number greater than zero",
         'write it in quotes, such as "1" or "1/10"',
+        gt=0,
     ),
 ]
 Digest = Annotated[
     bytes,
     Rule(
-        lambda digest: len(digest) == 32,
+        None,
         "must be 64 hexadecimal digits",
         "copy it from the study's operator",
+        min_length=32,
+        max_length=32,
     ),
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class BudgetTable:
-    """The owner's limits on the loss of privacy.
+    """The owner's limits on the loss of privacy."""
 
-    Parameters
-    ----------
-    per_record
-        The largest epsilon that a record may lose over all plans on its source, exact and in
-        quotes. Default: `policy.epsilon_per_window`, or else `"1"`.
-    lifetime
-        The largest epsilon for someone who is in every window. Default: no limit.
-    delta
-        The delta at which both are judged, where the noise of a plan has one. Default:
-        `"1/1000000"`.
-    ledger
-        A file through which agents with states of their own share the budget.
-    """
-
-    per_record: Exact | None = None
-    lifetime: Exact | None = None
-    delta: (
-        Annotated[
-            Exact, Rule(lambda value: value < 1, "must be below 1", 'write it as "1/1000000"')
-        ]
-        | None
-    ) = None
-    ledger: Path | None = None
+    per_record: Exact | None = member(
+        "The largest epsilon that a record may lose over all plans on its source, exact and "
+        'in quotes. Default: `policy.epsilon_per_window`, or else `"1"`.',
+        default=None,
+    )
+    lifetime: Exact | None = member(
+        "The largest epsilon for someone who is in every window. Default: no limit.", default=None
+    )
+    delta: Annotated[Exact, Rule(fix='write it as "1/1000000"', lt=1)] | None = member(
+        "The delta at which both are judged, where the noise of a plan has one. Default: "
+        '`"1/1000000"`.',
+        default=None,
+    )
+    ledger: Path | None = member(
+        "A file through which agents with states of their own share the budget.", default=None
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Policy:
-    """Conditions on plans and servers. A key that is left out allows all.
+    """Conditions on plans and servers. A key that is left out allows all."""
 
-    Parameters
-    ----------
-    epsilon_per_window
-        The largest epsilon of a plan.
-    mechanisms
-        The mechanisms that a plan may have.
-    neighbouring
-        `replace-one`, `add-remove-one`, or both.
-    plan_digests
-        The digests of the plans that are allowed.
-    servers
-        The addresses of the servers that are allowed.
-    """
-
-    epsilon_per_window: Exact | None = None
+    epsilon_per_window: Exact | None = member("The largest epsilon of a plan.", default=None)
     mechanisms: Annotated[
         tuple[
             Annotated[
@@ -94,26 +75,29 @@ class Policy:
             ...,
         ],
         _ANY,
-    ] = ()
-    neighbouring: Annotated[tuple[NeighbouringName, ...], _ANY] = ()
-    plan_digests: Annotated[tuple[Digest, ...], _ANY] = ()
-    servers: Annotated[tuple[Annotated[Text, lambda text: text.rstrip("/")], ...], _ANY] = ()
+    ] = member("The mechanisms that a plan may have.", default=())
+    neighbouring: Annotated[tuple[NeighbouringName, ...], _ANY] = member(
+        "`replace-one`, `add-remove-one`, or both.", default=()
+    )
+    plan_digests: Annotated[tuple[Digest, ...], _ANY] = member(
+        "The digests of the plans that are allowed.", default=()
+    )
+    servers: Annotated[tuple[Annotated[Text, lambda text: text.rstrip("/")], ...], _ANY] = member(
+        "The addresses of the servers that are allowed.", default=()
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class OutboxTable:
-    """Limit of the outbox.
-
-    Parameters
-    ----------
-    most_megabytes
-        The size of waiting sketches at which no more is read and no window is closed until some
-        are sent. A batch that was read already is finished.
-    """
+    """Limit of the outbox."""
 
     most_megabytes: Annotated[
-        float, Rule(lambda x: x > 0, "must be a number greater than zero", "write megabytes")
-    ] = 256.0
+        float, Rule(None, "must be a number greater than zero", "write megabytes", gt=0)
+    ] = member(
+        "The size of waiting sketches at which no more is read and no window is closed until "
+        "some are sent. A batch that was read already is finished.",
+        default=256.0,
+    )
 
     @property
     def most_bytes(self) -> int:
@@ -121,56 +105,46 @@ class OutboxTable:
         return int(self.most_megabytes * _MEGABYTE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class LogTable:
-    """The log on standard error.
+    """The log on standard error."""
 
-    Parameters
-    ----------
-    level
-        The least important lines to show: `info`, `debug`, `warning` or `error`.
-    value_counts
-        Whether log lines may count records that could not be sketched or lay out of bounds. These
-        counts are exact, without noise: one record's text moves them by one.
-    """
-
-    level: Literal["info", "debug", "warning", "error"] = "info"
-    value_counts: bool = False
+    level: Literal["info", "debug", "warning", "error"] = member(
+        "The least important lines to show: `info`, `debug`, `warning` or `error`.", default="info"
+    )
+    value_counts: bool = member(
+        "Whether log lines may count records that could not be sketched or lay out of bounds. "
+        "These counts are exact, without noise: one record's text moves them by one.",
+        default=False,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class MetricsTable:
-    """The metrics that an agent writes.
+    """The metrics that an agent writes."""
 
-    Parameters
-    ----------
-    path
-        A file for Prometheus's text collector. Default: none.
-    value_counts
-        Whether metrics may hold the same counts as the log.
-    """
-
-    path: Path | None = None
-    value_counts: bool = False
+    path: Path | None = member(
+        "A file for Prometheus's text collector. Default: none.", default=None
+    )
+    value_counts: bool = member(
+        "Whether metrics may hold the same counts as the log.", default=False
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class TlsSettings:
-    """Certificates, in PEM.
+    """Certificates, in PEM."""
 
-    Parameters
-    ----------
-    ca_file
-        The authorities that the server's certificate must come from. Default: the system's.
-    certificate
-        The device's own certificate, where the server or a proxy asks for one.
-    key
-        Its private key, where the certificate's file does not hold it.
-    """
-
-    ca_file: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    ca_file: Path | None = member(
+        "The authorities that the server's certificate must come from. Default: the system's.",
+        default=None,
+    )
+    certificate: Path | None = member(
+        "The device's own certificate, where the server or a proxy asks for one.", default=None
+    )
+    key: Path | None = member(
+        "Its private key, where the certificate's file does not hold it.", default=None
+    )
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:

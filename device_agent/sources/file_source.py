@@ -7,7 +7,6 @@ can only end the reading.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -18,6 +17,7 @@ from device_agent.sources.positions import FilePlace, Position, begin, refuse_re
 from shared.file_identity import identify
 from shared.privacy import Origin
 from shared.reading import naming, open_regular
+from shared.structure import declared, member
 
 PLACE_KEY = "offset"
 """Key in the place of every position of a file of lines."""
@@ -35,24 +35,19 @@ def _resolve_folder(path: Path) -> Path:
     return path.parent.resolve() / path.name
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class FileSettings(LineFileSettings):
-    """Settings of one file that grows.
+    """Settings of one file that grows."""
 
-    Parameters
-    ----------
-    path
-        The file, relative to the configuration.
-    missing
-        `error`, or `wait` until the file exists.
-    replaced
-        The meaning of another file at the path: `refuse`; `join_successors`, rotation by renaming;
-        or `rewritten`, always with all that the file held before.
-    """
-
-    path: Annotated[Path, _resolve_folder]
-    missing: Literal["error", "wait"] = "error"
-    replaced: Literal["refuse", "join_successors", "rewritten"] = "refuse"
+    path: Annotated[Path, _resolve_folder] = member("The file, relative to the configuration.")
+    missing: Literal["error", "wait"] = member(
+        "`error`, or `wait` until the file exists.", default="error"
+    )
+    replaced: Literal["refuse", "join_successors", "rewritten"] = member(
+        "The meaning of another file at the path: `refuse`; `join_successors`, rotation by "
+        "renaming; or `rewritten`, always with all that the file held before.",
+        default="refuse",
+    )
 
     @property
     def format(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -27,43 +26,35 @@ from shared.errors import ConfigError, SketchError
 from shared.file_identity import FileIdentity, identify
 from shared.privacy import Origin
 from shared.reading import naming, open_regular
-from shared.structure import Rule, Text
+from shared.structure import Rule, Text, declared, member
 
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
 _MOST_PLACES = 64
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class FolderSettings(LineFileSettings):
-    """Settings of the files of a folder.
+    """Settings of the files of a folder."""
 
-    Parameters
-    ----------
-    format
-        `csv` or `jsonl`.
-    glob
-        The pattern of the files' names.
-    whole
-        Whether files appear whole, so that a last line needs no end.
-    replaced
-        The meaning of another file under a known name: `refuse` or `join_successors`. Default:
-        `refuse` with `released = "keep"`, and `join_successors` otherwise, because names are used
-        again once their file is gone.
-    released
-        The fate of a file once all of it was released: `keep`, `delete` or `move`.
-    move_to
-        The folder for `move`.
-    """
-
-    format: Literal["csv", "jsonl"] = "csv"
+    format: Literal["csv", "jsonl"] = member("`csv` or `jsonl`.", default="csv")
     glob: Annotated[
         Text, Rule(lambda text: "/" not in text, "must not have a /", 'write "*.csv"')
-    ] = "*"
-    whole: bool = False
-    replaced: Literal["refuse", "join_successors"] | None = None
-    released: Literal["keep", "delete", "move"] = "keep"
-    move_to: Annotated[Path, Path.resolve] | None = None
+    ] = member("The pattern of the files' names.", default="*")
+    whole: bool = member(
+        "Whether files appear whole, so that a last line needs no end.", default=False
+    )
+    replaced: Literal["refuse", "join_successors"] | None = member(
+        "The meaning of another file under a known name: `refuse` or `join_successors`. "
+        'Default: `refuse` with `released = "keep"`, and `join_successors` otherwise, because '
+        "names are used again once their file is gone.",
+        default=None,
+    )
+    released: Literal["keep", "delete", "move"] = member(
+        "The fate of a file once all of it was released: `keep`, `delete` or `move`.",
+        default="keep",
+    )
+    move_to: Annotated[Path, Path.resolve] | None = member("The folder for `move`.", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,7 +25,7 @@ from shared.errors import RecordError
 from shared.privacy import Origin
 from shared.reading import RecordTable, join_tables
 from shared.reading.json_lines import JsonLinesParser
-from shared.structure import Seconds, Text
+from shared.structure import Seconds, Text, declared, member
 
 MAX_PAGE_RECORDS = 1 << 17
 """Limit of a page's records, whatever their length."""
@@ -88,38 +88,24 @@ class _PageContent:
     report: ReadingReport
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class HttpSettings(SourceSettings):
-    """Settings of pages of JSON records.
+    """Settings of pages of JSON records."""
 
-    Parameters
-    ----------
-    url
-        The address, `https://` or `http://`.
-    parameter
-        The query parameter that carries the cursor.
-    records
-        The key of the answer that holds the records.
-    next
-        The key of the answer that holds the next cursor.
-    first
-        The first cursor. Default: the first request has none.
-    token_file
-        A file whose content is sent as a bearer token.
-    poll_s
-        Seconds between looks.
-    timeout_s
-        Seconds within which a page must have arrived.
-    """
-
-    url: Annotated[str, address_rule("https", "http", example="https://example.org/records")]
-    parameter: Text = "cursor"
-    records: Text = "records"
-    next: Text = "next"
-    first: Text | None = None
-    token_file: Path | None = None
-    poll_s: Seconds = 60.0
-    timeout_s: Seconds = 30.0
+    url: Annotated[str, address_rule("https", "http", example="https://example.org/records")] = (
+        member("The address, `https://` or `http://`.")
+    )
+    parameter: Text = member("The query parameter that carries the cursor.", default="cursor")
+    records: Text = member("The key of the answer that holds the records.", default="records")
+    next: Text = member("The key of the answer that holds the next cursor.", default="next")
+    first: Text | None = member(
+        "The first cursor. Default: the first request has none.", default=None
+    )
+    token_file: Path | None = member(
+        "A file whose content is sent as a bearer token.", default=None
+    )
+    poll_s: Seconds = member("Seconds between looks.", default=60.0)
+    timeout_s: Seconds = member("Seconds within which a page must have arrived.", default=30.0)
 
     @property
     def origins(self) -> tuple[Origin, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -31,6 +30,7 @@ from shared.reading import (
     RecordTable,
     join_tables,
 )
+from shared.structure import declared
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
@@ -270,7 +270,7 @@ class LineFile:
         self._lines.parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class LineFileSettings(LocalSettings, TextSettings):
     """Settings of a source that reads files of lines."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -23,7 +22,7 @@ from device_agent.sources.settings import TextSettings
 from shared.errors import ConfigError, RecordError
 from shared.privacy import Origin
 from shared.reading import MAX_LINE_BYTES, Block, LineParser
-from shared.structure import Rule, Text
+from shared.structure import Rule, Text, declared, member
 
 try:
     import paho.mqtt.client as mqtt
@@ -45,32 +44,16 @@ def _is_topic(topic: str) -> bool:
     return not is_wrong and len(topic.encode()) <= _MAX_TOPIC_BYTES and topic.isprintable()
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class MqttSettings(TextSettings):
-    """Settings of the messages of a topic: QoS 1 and a persistent session.
+    """Settings of the messages of a topic: QoS 1 and a persistent session."""
 
-    Parameters
-    ----------
-    format
-        `json`, one object a message, or `csv`, one line a message.
-    url
-        The address of the broker, `mqtt://` or `mqtts://`.
-    topic
-        The topic or topic filter.
-    client_id
-        The name of the session at the broker. Never share it.
-    id
-        A field with a whole number that grows from message to message.
-    username
-        The user at the broker.
-    password_file
-        A file with the user's password.
-    ca_file
-        The authorities that the broker's certificate must come from. Default: the system's.
-    """
-
-    format: Literal["json", "csv"] = "json"
-    url: Annotated[str, address_rule("mqtt", "mqtts", example="mqtt://localhost:1883")]
+    format: Literal["json", "csv"] = member(
+        "`json`, one object a message, or `csv`, one line a message.", default="json"
+    )
+    url: Annotated[str, address_rule("mqtt", "mqtts", example="mqtt://localhost:1883")] = member(
+        "The address of the broker, `mqtt://` or `mqtts://`."
+    )
     topic: Annotated[
         Text,
         Rule(
@@ -78,12 +61,17 @@ class MqttSettings(TextSettings):
             "must be a topic of MQTT, where + stands for one level and # for all that follow",
             'write "plant/meter", "plant/+/meter" or "plant/#"',
         ),
-    ]
-    client_id: Text
-    id: Text | None = None
-    username: Text | None = None
-    password_file: Path | None = None
-    ca_file: Path | None = None
+    ] = member("The topic or topic filter.")
+    client_id: Text = member("The name of the session at the broker. Never share it.")
+    id: Text | None = member(
+        "A field with a whole number that grows from message to message.", default=None
+    )
+    username: Text | None = member("The user at the broker.", default=None)
+    password_file: Path | None = member("A file with the user's password.", default=None)
+    ca_file: Path | None = member(
+        "The authorities that the broker's certificate must come from. Default: the system's.",
+        default=None,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

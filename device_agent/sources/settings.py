@@ -20,7 +20,7 @@ from device_agent.sources.units import Conversion, find_conversion
 from shared.errors import ConfigError
 from shared.file_identity import identify
 from shared.privacy import Origin
-from shared.structure import Rule, Short, Tagged, Text
+from shared.structure import Rule, Short, Tagged, Text, declared, member
 from shared.wire import STREAM_NAME_RULE, is_stream_name
 
 if TYPE_CHECKING:
@@ -94,30 +94,20 @@ def _keeps_ascii(encoding: str) -> bool:
     return not has_states and _ASCII.encode(encoding) == _ASCII.encode("ascii")
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class SourceSettings:
-    """Settings that every kind of source has.
+    """Settings that every kind of source has."""
 
-    Parameters
-    ----------
-    kind
-        `csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, `npy`, or a kind
-        that another package provides.
-    disjoint
-        A name for a part of the source. You declare that parts with different names share no
-        record.
-    timestamp
-        The field that holds a record's time.
-    timestamp_format
-        `iso8601`, `unix` (seconds since 1970-01-01 UTC), `unix_ms`, `unix_us`, `unix_ns`, or a
-        format of `strptime`, which has a `%` in it.
-    timestamp_zone
-        The zone of times that state none, as IANA names it.
-    """
-
-    kind: Text
-    disjoint: Text = ""
-    timestamp: Text | None = None
+    kind: Text = member(
+        "`csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, `npy`, or a "
+        "kind that another package provides."
+    )
+    disjoint: Text = member(
+        "A name for a part of the source. You declare that parts with different names share "
+        "no record.",
+        default="",
+    )
+    timestamp: Text | None = member("The field that holds a record's time.", default=None)
     timestamp_format: Annotated[
         str,
         Rule(
@@ -125,7 +115,11 @@ class SourceSettings:
             f"must be {', '.join(_TIME_FORMATS)} or a format of strptime",
             'write it as "%d.%m.%Y %H:%M"',
         ),
-    ] = "iso8601"
+    ] = member(
+        "`iso8601`, `unix` (seconds since 1970-01-01 UTC), `unix_ms`, `unix_us`, `unix_ns`, "
+        "or a format of `strptime`, which has a `%` in it.",
+        default="iso8601",
+    )
     timestamp_zone: Annotated[
         str,
         Rule(
@@ -133,7 +127,7 @@ class SourceSettings:
             "must be a time zone that this machine knows",
             'write it as "Europe/Berlin"; on Debian install the package tzdata',
         ),
-    ] = "UTC"
+    ] = member("The zone of times that state none, as IANA names it.", default="UTC")
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -149,20 +143,14 @@ class SourceSettings:
         return Origin(kind=kind, name=name, part=self.disjoint)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class LocalSettings(SourceSettings):
-    """Settings of a source on this machine's disks.
+    """Settings of a source on this machine's disks."""
 
-    Parameters
-    ----------
-    path
-        The file or folder, relative to the configuration.
-    lock
-        Whether it is locked while it is read.
-    """
-
-    path: Annotated[Path, Path.resolve]
-    lock: bool = True
+    path: Annotated[Path, Path.resolve] = member(
+        "The file or folder, relative to the configuration."
+    )
+    lock: bool = member("Whether it is locked while it is read.", default=True)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -170,19 +158,9 @@ class LocalSettings(SourceSettings):
         return (self._origin("path", str(self.path)),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class TextSettings(SourceSettings):
-    """Settings of a source of text.
-
-    Parameters
-    ----------
-    encoding
-        An encoding that keeps ASCII as it is.
-    delimiter
-        One character between the fields of a CSV line.
-    header
-        The names of the CSV columns, where there is no header line.
-    """
+    """Settings of a source of text."""
 
     encoding: Annotated[
         str,
@@ -191,7 +169,7 @@ class TextSettings(SourceSettings):
             "must be an encoding that keeps ASCII as it is, in each line by itself",
             'write "utf-8", "latin-1" or "cp1252"; convert UTF-16 to UTF-8 first',
         ),
-    ] = "utf-8"
+    ] = member("An encoding that keeps ASCII as it is.", default="utf-8")
     delimiter: Annotated[
         str,
         Rule(
@@ -199,8 +177,10 @@ class TextSettings(SourceSettings):
             "must be one ASCII character and no quote",
             r'write ";" or "\t"',
         ),
-    ] = ","
-    header: tuple[Text, ...] = ()
+    ] = member("One character between the fields of a CSV line.", default=",")
+    header: tuple[Text, ...] = member(
+        "The names of the CSV columns, where there is no header line.", default=()
+    )
 
     @property
     def format(self) -> str:
@@ -223,26 +203,22 @@ class FieldSettings:
     conversion: Conversion = field(default_factory=Conversion)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Column:
-    """Where a dimension's values come from; `dimension = "field"` is short for the first key.
+    """Where a dimension's values come from; `dimension = "field"` is short for the first key."""
 
-    Parameters
-    ----------
-    field
-        The field of a record; by default it has the dimension's name.
-    convert
-        Two units of one quantity, such as `"degF -> degC"`.
-    scale, offset
-        Instead of `convert`: the value is scale times the field plus offset.
-    """
-
-    field: Text | None = None
-    convert: Text | None = None
+    field: Text | None = member(
+        "The field of a record; by default it has the dimension's name.", default=None
+    )
+    convert: Text | None = member(
+        'Two units of one quantity, such as `"degF -> degC"`.', default=None
+    )
     scale: Annotated[
         float, Rule(bool, "must be a finite number other than zero", "write it without quotes")
-    ] = 1.0
-    offset: float = 0.0
+    ] = member("Instead of `convert`: the value is scale times the field plus offset.", default=1.0)
+    offset: float = member(
+        "Instead of `convert`: the value is scale times the field plus offset.", default=0.0
+    )
 
     def __post_init__(self) -> None:
         if self.convert is not None and (self.scale, self.offset) != (1.0, 0.0):
@@ -259,28 +235,24 @@ class Column:
         return find_conversion(self.convert, field="convert")
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class StreamSettings:
-    """Settings of one stream of records.
+    """Settings of one stream of records."""
 
-    Parameters
-    ----------
-    name
-        The stream's name. The server sees it.
-    source
-        Where the records come from.
-    columns
-        The field of each dimension whose field has another name or unit.
-    """
-
-    name: Annotated[str, Rule(is_stream_name, STREAM_NAME_RULE, "choose another, such as 'main'")]
-    source: Annotated[SourceSettings, Tagged("kind", _find_settings)]
+    name: Annotated[
+        str, Rule(is_stream_name, STREAM_NAME_RULE, "choose another, such as 'main'")
+    ] = member("The stream's name. The server sees it.")
+    source: Annotated[SourceSettings, Tagged("kind", _find_settings)] = member(
+        "Where the records come from."
+    )
     columns: Mapping[
         str,
         Annotated[
             Column, Short("field"), Rule(bool, "must be text or a table", 'write it as x = "field"')
         ],
-    ] = field(default_factory=dict)
+    ] = member(
+        "The field of each dimension whose field has another name or unit.", default_factory=dict
+    )
 
     def find_field(self, dimension: str) -> FieldSettings:
         """Return the field that a dimension is read from."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ from device_agent.sources.local_source import LocalSource
 from device_agent.sources.positions import Position
 from device_agent.sources.settings import LocalSettings
 from shared.errors import LedgerError, RecordError
-from shared.structure import Rule, Seconds, Text
+from shared.structure import Rule, Seconds, Text, declared, member
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -28,21 +27,9 @@ def _has_parameters(query: str) -> bool:
     return bool(re.search(r":last\b", query) and re.search(r":n\b", query))
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class SqliteSettings(LocalSettings):
-    """Settings of a query on a SQLite file.
-
-    Parameters
-    ----------
-    query
-        A SELECT with `:last` and `:n`, ordered by the key.
-    key
-        The column that is unique and only grows.
-    first
-        The value of `:last` at the very beginning; `""` with keys of text.
-    poll_s
-        Seconds between looks.
-    """
+    """Settings of a query on a SQLite file."""
 
     query: Annotated[
         Text,
@@ -51,8 +38,8 @@ class SqliteSettings(LocalSettings):
             "must use :last and :n",
             'write "SELECT ... WHERE id > :last ORDER BY id LIMIT :n"',
         ),
-    ]
-    key: Text
+    ] = member("A SELECT with `:last` and `:n`, ordered by the key.")
+    key: Text = member("The column that is unique and only grows.")
     first: Annotated[
         int | str,
         Rule(
@@ -60,8 +47,8 @@ class SqliteSettings(LocalSettings):
             "must be a whole number or text",
             "write the key behind which to begin",
         ),
-    ] = 0
-    poll_s: Seconds = 10.0
+    ] = member('The value of `:last` at the very beginning; `""` with keys of text.', default=0)
+    poll_s: Seconds = member("Seconds between looks.", default=10.0)
 
 
 class SqliteSource(LocalSource):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from device_agent.sources.growing_ids import GrowingIds
@@ -14,27 +13,21 @@ from device_agent.sources.line_file import LineBatcher
 from device_agent.sources.settings import TextSettings
 from shared.privacy import Origin
 from shared.reading import Block, LineCutter
-from shared.structure import Text
+from shared.structure import Text, declared, member
 
 _CHUNK_BYTES = 1 << 16
 _NAME = "standard input"
 _WAIT_S = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class StdinSettings(TextSettings):
-    """Settings of standard input.
+    """Settings of standard input."""
 
-    Parameters
-    ----------
-    format
-        `csv` or `jsonl`.
-    id
-        A field with a whole number that grows from record to record.
-    """
-
-    format: Literal["csv", "jsonl"] = "csv"
-    id: Text | None = None
+    format: Literal["csv", "jsonl"] = member("`csv` or `jsonl`.", default="csv")
+    id: Text | None = member(
+        "A field with a whole number that grows from record to record.", default=None
+    )
 
     @property
     def origins(self) -> tuple[Origin, ...]:

@@ -1,13 +1,12 @@
 """The page of settings: the server, the agent, and a plan as a person writes it.
 
-Names, defaults and meanings come from the declarations: classes and their docstrings. A key without
-a meaning stops the generator.
+Names, defaults and meanings come from the declarations; a key without a meaning is an error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from fractions import Fraction
 from typing import Any, get_args, get_type_hints
@@ -24,8 +23,7 @@ from docs.generator.markdown import (
     write_table,
 )
 from shared.core import RadiusLaw
-from shared.plan import Dimension, SketchPlan, WindowRule
-from shared.plan.parts import Label
+from shared.plan import Dimension, Label, WindowRule
 from shared.plan.spec import PlanSpec
 
 _SCALARS = ("state_dir", "server", "study", "labels")
@@ -110,10 +108,18 @@ def _render_agent() -> list[str]:
 
 def _write_keys(kind: type, names: Sequence[str] | None = None) -> str:
     """Return the table of some keys of a declared table; all by default."""
-    meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        meanings |= read_parameters(base)
-    rows = _spec_rows(kind, meanings, names)
+    hints, documented = get_type_hints(kind), read_parameters(kind)
+    rows = []
+    # Needed keys first.
+    for field in sorted(fields(kind), key=lambda field: _show_default(field) != "needed"):
+        if names is not None and field.name not in names:
+            continue
+        # The core declares nothing: its classes are described in their docstrings.
+        text = to_markdown(field.metadata.get("description") or documented[field.name])
+        options = [option for option in get_args(hints[field.name]) if isinstance(option, str)]
+        if options and not all(f"`{option}`" in text for option in options):
+            text += f" One of {', '.join(f'`{option}`' for option in options)}."
+        rows.append((f"`{field.name}`", _show_default(field), text))
     return write_table(("key", "default", "meaning"), _join_rows(rows))
 
 
@@ -136,32 +142,12 @@ def _join_rows(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str
 
 
 def _render_plan() -> list[str]:
-    meanings = read_parameters(SketchPlan) | {
-        "seed": "64 hexadecimal digits, or any other text, which is hashed with SHA-256.",
-        "epsilon": "The epsilon of each sketch for each record; exact and in quotes.",
-        "delta": "0, or the delta of Gaussian noise; exact and in quotes.",
-        "mechanism": "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm "
-        "otherwise.",
-        "least_records": "Fewer records than this are carried over into the next window. Default: "
-        "1, and 0 under `add-remove-one`.",
-        "most_records": "The window closes early at this number of records. Under `add-remove-one` "
-        "it only sizes the payload: no device checks whether it is reached.",
-        "measurements_per_record": "r, a divisor of m: the number of features that one record adds "
-        "to. Default: m.",
-        "most_sketches_per_device": "The share of one device, so that a lying device cannot lock "
-        "the others out. Default: an eighth of `most_sketches`.",
-        "neighbouring": "The relation: hide the values of a record, or also that it exists.",
-        "window": "The division of a stream into windows; see below.",
-        "radius_law": "The law of frequencies; see below.",
-        "labels": "A list of `name` and `values`: declared attributes of devices.",
-        "n_frequencies": "m, such as 5 k d for k clusters in d dimensions.",
-    }
     parts = [
         "## Plan",
         "A person writes a plan in TOML or JSON. `sfumato plan new` prompts for the choices and "
         "writes it, `sfumato plan show` explains it, and `sfumato study create` publishes it. "
         "Digests, sensitivities, the noise scale and widths are derived from it.",
-        write_table(("key", "default", "meaning"), _join_rows(_spec_rows(PlanSpec, meanings))),
+        _write_keys(PlanSpec),
     ]
     for title, kind in (
         ("dimensions", Dimension),
@@ -170,30 +156,8 @@ def _render_plan() -> list[str]:
         ("labels", Label),
     ):
         shown = f"[[{title}]]" if title in ("dimensions", "labels") else f"[{title}]"
-        own = read_parameters(kind) or {
-            "name": "The label's name.",
-            "values": "The values that a device may choose from.",
-        }
-        parts.append(f"### `{shown}`")
-        parts.append(write_table(("key", "default", "meaning"), _join_rows(_spec_rows(kind, own))))
+        parts += [f"### `{shown}`", _write_keys(kind)]
     return parts
-
-
-def _spec_rows(
-    kind: type, meanings: Mapping[str, str], names: Sequence[str] | None = None
-) -> list[tuple[str, str, str]]:
-    hints = get_type_hints(kind)
-    rows = []
-    # Needed keys first.
-    for field in sorted(fields(kind), key=lambda field: _show_default(field) != "needed"):
-        if names is not None and field.name not in names:
-            continue
-        text = to_markdown(meanings[field.name])
-        options = [option for option in get_args(hints[field.name]) if isinstance(option, str)]
-        if options and not all(f"`{option}`" in text for option in options):
-            text += f" One of {', '.join(f'`{option}`' for option in options)}."
-        rows.append((f"`{field.name}`", _show_default(field), text))
-    return rows
 
 
 def _show_default(field: Any) -> str:

@@ -6,6 +6,7 @@ Every figure is predicted: the noise by ``calibrate_mechanism``, the quality by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -386,9 +387,9 @@ def _require_budget(epsilon: Fraction, delta: Fraction) -> None:
 
 def _require_target(target_sse: float) -> None:
     # Written so that NaN is refused too.
-    if not target_sse > 1.0:
+    if not 1.0 < target_sse < math.inf:
         raise PrivacyError(
-            "must be above 1, which is k-means on the raw records",
+            "must be a number above 1, which is k-means on the raw records",
             field="target_sse",
             fix="use a value such as 1.1",
         )

@@ -4,7 +4,6 @@ Every package may import it. A plan is the only way to get frequencies, sensitiv
 mechanism, so a device computes what the digest in each of its sketches promises.
 """
 
-from shared.plan.creation import create_plan
 from shared.plan.encoding import (
     compute_plan_digest,
     decode_plan,
@@ -14,12 +13,13 @@ from shared.plan.encoding import (
 )
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension, Label, Release, WindowRule
-from shared.plan.spec import plan_from_spec
+from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import PrivacyStatement, find_cautions, make_statement
 
 __all__ = [
     "Dimension",
     "Label",
+    "PlanSpec",
     "PrivacyStatement",
     "Release",
     "SketchPlan",

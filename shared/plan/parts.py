@@ -8,59 +8,51 @@ from fractions import Fraction
 from typing import Literal
 
 from shared.core import AMPLITUDE, RadiusLaw
+from shared.structure import declared, member
 
 NeighbouringName = Literal["replace-one", "add-remove-one"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Dimension:
-    """One column of the records.
+    """One column of the records."""
 
-    Parameters
-    ----------
-    name, unit
-        Name, and unit of measurement; ``unit`` is ``"1"`` for a pure number.
-    lower, upper
-        Public bounds, in ``unit``: values outside are clipped. Never read them off the data.
-    scale
-        A public guess of the spread inside one cluster (a standard deviation), in ``unit``.
-    """
-
-    name: str
-    unit: str
-    lower: float
-    upper: float
-    scale: float
+    name: str = member("The column's name.")
+    unit: str = member('The unit of measurement; `"1"` for a pure number.')
+    lower: float = member(
+        "The public lower bound, in `unit`: smaller values are clipped. Never read it off the data."
+    )
+    upper: float = member(
+        "The public upper bound, in `unit`: larger values are clipped. Never read it off the data."
+    )
+    scale: float = member(
+        "A public guess of the spread inside one cluster (a standard deviation), in `unit`."
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class Label:
     """A declared attribute of devices, for selecting sketches."""
 
-    name: str
-    values: tuple[str, ...]
+    name: str = member("The label's name.")
+    values: tuple[str, ...] = member("The values that a device may choose from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class WindowRule:
-    """Rule that cuts a stream into windows: each record falls in exactly one.
+    """Rule that cuts a stream into windows: each record falls in exactly one."""
 
-    Parameters
-    ----------
-    kind
-        ``time``: slots ``[origin + i length_s, origin + (i + 1) length_s)``, seconds since
-        1970-01-01 UTC, i = 0, 1, 2, ...; ``count``: every ``length`` records.
-    origin, length_s
-        For ``time``; zero otherwise. Under ``add-remove-one`` streams begin with slot 0, at
-        ``origin``: sketch i of every stream covers slot i.
-    length
-        For ``count``, records; zero otherwise.
-    """
-
-    kind: Literal["time", "count"]
-    origin: int = 0
-    length_s: int = 0
-    length: int = 0
+    kind: Literal["time", "count"] = member(
+        "`time`: slots `[origin + i length_s, origin + (i + 1) length_s)`, seconds since "
+        "1970-01-01 UTC, i = 0, 1, 2, ...; `count`: every `length` records."
+    )
+    origin: int = member(
+        "For `time`; zero otherwise. Under `add-remove-one` streams begin with slot 0, at "
+        "`origin`: sketch i of every stream covers slot i.",
+        default=0,
+    )
+    length_s: int = member("For `time`, seconds; zero otherwise.", default=0)
+    length: int = member("For `count`, records; zero otherwise.", default=0)
 
     def slot_of(self, timestamp: float) -> int:
         """Return the slot of a time in seconds since 1970-01-01 UTC; 0 before the origin.

@@ -71,16 +71,9 @@ def require_valid(plan: SketchPlan) -> None:
         f"must be between 1 and {MAX_STREAMS}",
         "leave it out for 16",
     )
-    _require(
-        plan.max_records_per_person is None or plan.max_records_per_person >= 1,
-        "max_records_per_person",
-        'must be at least 1, or "unknown"',
-    )
-    _require(
-        plan.most_clusters is None or plan.most_clusters >= 1,
-        "most_clusters",
-        'must be at least 1, or "unknown"',
-    )
+    for name in ("max_records_per_person", "most_clusters"):
+        number = getattr(plan, name)
+        _require(number is None or number >= 1, name, 'must be at least 1, or "unknown"')
     _require_window(plan)
     _require_labels(plan)
 

@@ -1,22 +1,31 @@
-"""A plan as a person writes it: the chosen fields, without derived ones."""
+"""A plan as a person writes it: the chosen fields, from which the others are derived."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.errors import PlanError
-from shared.plan.creation import create_plan
 from shared.plan.encoding import UNKNOWN
-from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension, Label, NeighbouringName, WindowRule
-from shared.structure import structure
+from shared.plan.model import SketchPlan, derive
+from shared.plan.parts import (
+    Dimension,
+    FourierPart,
+    Label,
+    NeighbouringName,
+    Release,
+    WindowRule,
+)
+from shared.plan.rules import require_valid
+from shared.privacy import MECHANISMS
+from shared.structure import Rule, declared, member, structure
 
+DEVICE_SHARE = 8
+"""Default ``most_sketches_per_device``: ``most_sketches`` over this number."""
 _WINDOW_FIXES = {
     "length_s": "add the length of a window in seconds, such as 86400",
     "length": "add the number of records of a window, such as 1000",
@@ -25,31 +34,106 @@ _WINDOW_FIXES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@declared
 class PlanSpec:
-    """The fields of a plan that a person chooses; see :class:`SketchPlan` for their meaning.
+    """The fields of a plan that a person chooses."""
 
-    ``seed`` is 64 hexadecimal digits; of any other text, the SHA-256 is used.
+    dimensions: tuple[Dimension, ...] = member("The columns of a record, in order.")
+    n_frequencies: int = member("m, such as 5 k d for k clusters in d dimensions.")
+    seed: Annotated[str, Rule(bool, "must be text and not empty", "use `openssl rand -hex 32`")] = (
+        member("64 hexadecimal digits, or any other text, which is hashed with SHA-256.")
+    )
+    epsilon: Fraction = member("The epsilon of each sketch for each record; exact and in quotes.")
+    window: WindowRule = member("The division of a stream into windows; see below.")
+    most_records: int = member(
+        "The window closes early at this number of records. Under `add-remove-one` it only sizes "
+        "the payload: no device checks whether it is reached."
+    )
+    mechanism: str | None = member(
+        "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm otherwise.",
+        default=None,
+    )
+    delta: Fraction = member(
+        "0, or the delta of Gaussian noise; exact and in quotes.", default=Fraction(0)
+    )
+    neighbouring: NeighbouringName = member(
+        "The relation: hide the values of a record, or also that it exists.", default="replace-one"
+    )
+    least_records: int | None = member(
+        "Fewer records than this are carried over into the next window. Default: 1, and 0 under "
+        "`add-remove-one`.",
+        default=None,
+    )
+    measurements_per_record: int | None = member(
+        "r, a divisor of m: the number of features that one record adds to. Default: m.",
+        default=None,
+    )
+    radius_law: RadiusLaw = member("The law of frequencies; see below.", default_factory=RadiusLaw)
+    max_records_per_person: int | None = member(
+        "Records that one person can have in a window; None if unknown.", default=None
+    )
+    most_clusters: int | None = member(
+        "The largest number of clusters that the frequencies were chosen for; None if unknown. A "
+        "decode may ask for more, at lower quality.",
+        default=None,
+    )
+    most_sketches: int = member(
+        "Sketches that the study accepts, so that its sums cannot overflow.", default=1 << 20
+    )
+    most_sketches_per_device: int | None = member(
+        "The share of one device, so that a lying device cannot lock the others out. Default: an "
+        "eighth of `most_sketches`.",
+        default=None,
+    )
+    most_streams_per_device: int = member(
+        "Streams of one device, so that a lying device cannot lock the others out.", default=16
+    )
+    labels: tuple[Label, ...] = member(
+        "A list of `name` and `values`: declared attributes of devices.", default=()
+    )
+
+
+def create_plan(spec: PlanSpec) -> SketchPlan:
+    """Create a plan and derive its dependent fields.
+
+    The default mechanism is the best that the other choices allow: the discrete Gaussian if there
+    is a delta, discrete Laplace with masks, K-norm otherwise.
+
+    Raises
+    ------
+    PlanError, PrivacyError
+        A field breaks its rule; the message names it.
     """
-
-    dimensions: tuple[Dimension, ...]
-    n_frequencies: int
-    seed: str
-    epsilon: Fraction
-    window: WindowRule
-    most_records: int
-    mechanism: str | None = None
-    delta: Fraction = Fraction(0)
-    neighbouring: NeighbouringName = "replace-one"
-    least_records: int | None = None
-    measurements_per_record: int | None = None
-    radius_law: RadiusLaw = field(default_factory=RadiusLaw)
-    max_records_per_person: int | None = None
-    most_clusters: int | None = None
-    most_sketches: int = 1 << 20
-    most_sketches_per_device: int | None = None
-    most_streams_per_device: int = 16
-    labels: tuple[Label, ...] = ()
+    m, r, share = spec.n_frequencies, spec.measurements_per_record, spec.most_sketches_per_device
+    least = spec.least_records
+    plan = SketchPlan(
+        dimensions=spec.dimensions,
+        statistic=FourierPart(
+            n_frequencies=m,
+            seed=_read_seed(spec.seed),
+            radius_law=spec.radius_law,
+            measurements_per_record=m if r is None else r,
+        ),
+        release=Release(
+            epsilon=spec.epsilon,
+            delta=spec.delta,
+            neighbouring=spec.neighbouring,
+            mechanism=spec.mechanism or _choose_mechanism(spec.delta, m, r),
+        ),
+        window=spec.window,
+        least_records=int(spec.neighbouring == "replace-one") if least is None else least,
+        most_records=spec.most_records,
+        max_records_per_person=spec.max_records_per_person,
+        most_clusters=spec.most_clusters,
+        most_sketches=spec.most_sketches,
+        most_sketches_per_device=(
+            max(1, spec.most_sketches // DEVICE_SHARE) if share is None else share
+        ),
+        most_streams_per_device=spec.most_streams_per_device,
+        labels=spec.labels,
+    )
+    require_valid(plan)
+    return derive(plan)
 
 
 def plan_from_spec(document: Any) -> SketchPlan:
@@ -62,26 +146,7 @@ def plan_from_spec(document: Any) -> SketchPlan:
     """
     spec = structure(PlanSpec, document, unknown=UNKNOWN, error=PlanError)
     _require_window_stated(spec, document["window"])
-    return create_plan(
-        dimensions=spec.dimensions,
-        n_frequencies=spec.n_frequencies,
-        seed=_read_seed(spec.seed),
-        epsilon=spec.epsilon,
-        window=spec.window,
-        most_records=spec.most_records,
-        mechanism=spec.mechanism,
-        delta=spec.delta,
-        neighbouring=spec.neighbouring,
-        least_records=spec.least_records,
-        measurements_per_record=spec.measurements_per_record,
-        radius_law=spec.radius_law,
-        max_records_per_person=spec.max_records_per_person,
-        most_clusters=spec.most_clusters,
-        most_sketches=spec.most_sketches,
-        most_sketches_per_device=spec.most_sketches_per_device,
-        most_streams_per_device=spec.most_streams_per_device,
-        labels=spec.labels,
-    )
+    return create_plan(spec)
 
 
 def _require_window_stated(spec: PlanSpec, stated: Mapping[str, Any]) -> None:
@@ -95,10 +160,19 @@ def _require_window_stated(spec: PlanSpec, stated: Mapping[str, Any]) -> None:
 
 
 def _read_seed(text: str) -> bytes:
-    if not text:
-        raise PlanError("must not be empty", field="seed", fix="use `openssl rand -hex 32`")
     try:
         seed = bytes.fromhex(text)
     except ValueError:
         seed = b""
     return seed if len(seed) == SEED_BYTES else hashlib.sha256(text.encode()).digest()
+
+
+def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> str:
+    is_masked = r is not None and r < m
+    fitting = (
+        kind.name
+        for kind in MECHANISMS.values()
+        if kind.needs_delta == bool(delta) and (kind.allows_masks or not is_masked)
+    )
+    # None fits a delta with masks; the mechanism with a delta then reports why it refuses masks.
+    return next(fitting, next(kind.name for kind in MECHANISMS.values() if kind.needs_delta))

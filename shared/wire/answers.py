@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from shared.errors import TransportError
-from shared.wire.bodies.declaring import BodyError, read_body
+from shared.errors import ConfigError, TransportError
+from shared.structure import structure
 
 T = TypeVar("T")
 
@@ -28,12 +27,8 @@ class AnswerReader:
 
     def read_document(self, data: bytes | str) -> dict[str, Any]:
         """Parse a body that is one JSON object."""
-        try:
-            document = json.loads(data)
-        # Nesting that Python does not follow is no document either.
-        except (ValueError, RecursionError) as error:
-            raise self.refuse("the body") from error
-        if not isinstance(document, dict):
+        document = _parse(data)
+        if document is None:
             raise self.refuse("the body")
         return document
 
@@ -41,23 +36,14 @@ class AnswerReader:
         """Read a body as it is declared."""
         document = answer if isinstance(answer, dict) else self.read_document(answer)
         try:
-            return read_body(declared, document)
-        except BodyError as error:
-            raise self.refuse(str(error)) from error
+            return structure(declared, document, strict=False)
+        except ConfigError as error:
+            raise self.refuse(error.field or "the body") from error
 
     def check(self, declared: type[Any], document: dict[str, Any]) -> dict[str, Any]:
         """Return a document that can be read as declared, as it is."""
         self.read(declared, document)
         return document
-
-    def require(
-        self, document: Mapping[str, Any], name: str, kind: type[T] | tuple[type[T], ...]
-    ) -> T:
-        """Return a field of a kind; a boolean is no number."""
-        value = document.get(name)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.refuse(name)
-        return value
 
     def refuse(self, what: str) -> TransportError:
         """Return the error of an answer that no aggregator gives."""
@@ -70,11 +56,16 @@ class AnswerReader:
 
 def read_problem(data: bytes | str) -> dict[str, Any]:
     """Parse the body of a refusal; empty where it is no JSON object."""
+    return _parse(data) or {}
+
+
+def _parse(data: bytes | str) -> dict[str, Any] | None:
     try:
         document = json.loads(data)
+    # Nesting that Python does not follow is no document either.
     except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def read_retry_after(text: str, *, now: float) -> float | None:

@@ -28,7 +28,11 @@ STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RU
 _COSE_SIGN1_TAG = 18
 _EDDSA = -8
 _ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
-_DIGEST_BYTES = 32
+# By the keys 1 to 14; `sealed` is an empty array in this version.
+_NAMES = (
+    *("version", "kind", "study", "plan_digest", "device", "stream", "sequence", "slots"),
+    *("n_records", "n_public", "report_id", "sealed", "payload_length", "payload_digest"),
+)
 
 
 def is_stream_name(name: object) -> bool:
@@ -217,24 +221,12 @@ def _require_protected(protected: bytes, device: bytes) -> None:
 
 
 def _header_to_map(header: SketchHeader) -> dict[int, Any]:
-    return {
-        1: header.version,
-        2: header.kind,
-        3: header.study,
-        4: header.plan_digest,
-        5: header.device,
-        6: header.stream,
-        7: header.sequence,
-        8: None if header.slots is None else list(header.slots),
-        9: header.n_records,
-        10: header.n_public,
-        11: header.report_id,
-        12: [],
-        13: header.payload_length,
-        14: header.payload_digest,
-    }
+    values = {**vars(header), "sealed": []}
+    return {key: values[name] for key, name in enumerate(_NAMES, 1)}
 
 
+# By hand rather than from the declaration, which takes three times as long: a server reads one for
+# every upload.
 def _header_from_map(document: Any) -> SketchHeader:
     _require(isinstance(document, dict), "header", "must be a map")
     if (document.get(1), document.get(2)) != (VERSION, KIND):
@@ -244,38 +236,21 @@ def _header_from_map(document: Any) -> SketchHeader:
             fix="update the aggregator, or use a plan that it offers",
         )
     _require(set(document) == set(range(1, 15)), "header", "must have exactly the keys 1 to 14")
-    for key, name, size in (
-        (3, "study", _DIGEST_BYTES),
-        (4, "plan_digest", _DIGEST_BYTES),
-        (5, "device", _DIGEST_BYTES),
-        (11, "report_id", 16),
-        (14, "payload_digest", _DIGEST_BYTES),
-    ):
-        value = document[key]
+    values = {name: document[key] for key, name in enumerate(_NAMES, 1)}
+    sizes = dict.fromkeys(("study", "plan_digest", "device", "payload_digest"), 32)
+    for name, size in {**sizes, "report_id": 16}.items():
+        value = values[name]
         _require(isinstance(value, bytes) and len(value) == size, name, f"must be {size} bytes")
-    stream = document[6]
-    _require(is_stream_name(stream), "stream", STREAM_NAME_RULE)
-    _require(type(document[10]) is bool, "n_public", "must be true or false")
-    for key, name in ((7, "sequence"), (9, "n_records"), (13, "payload_length")):
-        value = document[key]
-        if name == "n_records" and not document[10]:
+    _require(is_stream_name(values["stream"]), "stream", STREAM_NAME_RULE)
+    _require(type(values["n_public"]) is bool, "n_public", "must be true or false")
+    for name in ("sequence", "n_records", "payload_length"):
+        value = values[name]
+        if name == "n_records" and not values["n_public"]:
             _require(value is None, name, "must be null where n_public is false")
             continue
         _require(type(value) is int and 0 <= value < 1 << 63, name, "must be an integer, 0 or more")
-    _require(document[12] == [], "sealed", "must be an empty array in this version")
-    return SketchHeader(
-        study=document[3],
-        plan_digest=document[4],
-        device=document[5],
-        stream=stream,
-        sequence=document[7],
-        slots=_slots_from(document[8]),
-        n_records=document[9],
-        n_public=document[10],
-        report_id=document[11],
-        payload_length=document[13],
-        payload_digest=document[14],
-    )
+    _require(values.pop("sealed") == [], "sealed", "must be an empty array in this version")
+    return SketchHeader(**{**values, "slots": _slots_from(values["slots"])})
 
 
 def _slots_from(value: Any) -> tuple[int, int] | None:

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from shared import errors
-from shared.wire.bodies.declaring import body, member
+from shared.structure import member
+from shared.wire.bodies.declaring import body
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"
@@ -77,179 +78,126 @@ class ProblemType:
         return PROBLEM_PATH + self.slug
 
 
-def _problem(
-    key: tuple[str, int, DeviceAction, type[errors.SketchError]], title: str, explanation: str
-) -> ProblemType:
-    slug, status, action, error = key
+def _read_row(row: str) -> ProblemType:
+    head, explanation = row.split("\n", 1)
+    slug, status, action, error, title = head.split(" | ")
     return ProblemType(
-        slug=slug, title=title, status=status, action=action, error=error, explanation=explanation
+        slug=slug,
+        title=title,
+        status=int(status),
+        action=DeviceAction(action),
+        error=getattr(errors, error),
+        explanation=" ".join(explanation.split()),
     )
 
 
-_RETRY, _HOLD = DeviceAction.RETRY, DeviceAction.HOLD
-_SHELVE, _SUSPEND = DeviceAction.SHELVE, DeviceAction.SUSPEND
+# Slug, status, action, error class, title; then the explanation.
+_TABLE = """\
+malformed-message | 400 | shelve | MalformedMessageError | The message cannot be read
+The bytes are not a message of this protocol, are not deterministically encoded, or a field breaks
+its rule. Nothing was stored. A device shelves the sketch.
 
-_TABLE: tuple[ProblemType, ...] = (
-    _problem(
-        ("malformed-message", 400, _SHELVE, errors.MalformedMessageError),
-        "The message cannot be read",
-        "The bytes are not a message of this protocol, are not deterministically encoded, or a "
-        "field breaks its rule. Nothing was stored. A device shelves the sketch.",
-    ),
-    _problem(
-        ("unsupported-version", 422, _SHELVE, errors.UnsupportedVersionError),
-        "The version is not supported",
-        "The message or plan is of a version or kind that this server does not know. Update the "
-        "server.",
-    ),
-    _problem(
-        ("signature-invalid", 422, _SHELVE, errors.SignatureError),
-        "The signature does not verify",
-        "The signature, payload digest or proof of possession does not match the enrolled key. The "
-        "bytes were altered, or another device's key was used. Nothing was stored.",
-    ),
-    _problem(
-        ("implausible-sketch", 422, _SHELVE, errors.ImplausibleSketchError),
-        "The sketch is not plausible",
-        "The number of records or a coordinate lies outside what the plan makes possible, or the "
-        "window overlaps one that this stream already released. Nothing was stored.",
-    ),
-    _problem(
-        ("too-early", 422, _HOLD, errors.TooEarlyError),
-        "The window has not begun yet",
-        "The sketch covers a slot that begins more than five minutes after the server's time: the "
-        "clock of the device, or that of the server, is wrong. Nothing was stored. Send the same "
-        "again after the seconds in Retry-After.",
-    ),
-    _problem(
-        ("plan-mismatch", 422, _SHELVE, errors.PlanMismatchError),
-        "The plan is not the study's",
-        "The plan digest in the sketch is not the digest of the study's plan, or a derived field "
-        "of a plan differs from what the server derives. Fetch the study's plan again.",
-    ),
-    _problem(
-        ("plan-invalid", 422, _SHELVE, errors.PlanError),
-        "The plan is not valid",
-        "A field of the plan is missing, unknown or breaks its rule; the answer names it.",
-    ),
-    _problem(
-        ("privacy-invalid", 422, _SHELVE, errors.PrivacyError),
-        "The privacy parameters are not valid",
-        "The mechanism cannot give the guarantee that was asked for; the answer names the field.",
-    ),
-    _problem(
-        ("not-found", 404, _SHELVE, errors.NotFoundError),
-        "There is no such resource",
-        "No study, device, sketch or decode has this identity here. Check it, and the server's "
-        "address.",
-    ),
-    _problem(
-        ("duplicate-upload", 409, _SUSPEND, errors.DuplicateUploadError),
-        "Other bytes are already stored under this identity",
-        "A sketch with this study, device, stream and sequence is stored with another payload. Two "
-        "different releases of one window cost privacy twice, so the device stops this stream "
-        "until its owner acts: it may have been cloned, or restored from a backup.",
-    ),
-    _problem(
-        ("study-closed", 403, _SHELVE, errors.StudyClosedError),
-        "The study is closed",
-        "The study does not accept sketches any more. The device shelves what it has.",
-    ),
-    _problem(
-        ("study-withdrawn", 410, _SHELVE, errors.StudyWithdrawnError),
-        "The study was withdrawn",
-        "The operator deleted the study with all that it held. Its identity is not used again, so "
-        "sketches for it are not stored anywhere. The device shelves what it has and releases "
-        "nothing more for this study.",
-    ),
-    _problem(
-        ("access-denied", 401, _SHELVE, errors.AccessError),
-        "The key or token is not accepted",
-        "The key or token is missing, unknown, used up, expired or revoked.",
-    ),
-    _problem(
-        ("forbidden", 403, _SHELVE, errors.ForbiddenError),
-        "The key may not do this",
-        "The key is known and in use, and does not suffice: an API key of another scope is needed, "
-        "or the device is enrolled in another study.",
-    ),
-    _problem(
-        ("decoding-invalid", 422, _SHELVE, errors.DecodingError),
-        "The sketch cannot be decoded as asked",
-        "The number of clusters or a setting does not suit the sketch; the answer names it.",
-    ),
-    _problem(
-        ("store-conflict", 409, _SHELVE, errors.StoreError),
-        "The store forbids the request",
-        "What is already stored forbids this request; the answer says what.",
-    ),
-    _problem(
-        ("request-invalid", 422, _SHELVE, errors.ConfigError),
-        "The request is not valid",
-        "A field of the request is missing, unknown or breaks its rule; the answer names it.",
-    ),
-    _problem(
-        ("method-not-allowed", 405, _SHELVE, errors.MethodError),
-        "The method is not allowed here",
-        "The address exists, and cannot be called by this method; the header Allow names those "
-        "that it can be called by.",
-    ),
-    _problem(
-        ("request-timeout", 408, _RETRY, errors.SlowRequestError),
-        "The request did not arrive in time",
-        "The body came so slowly that the server stopped waiting for it. Nothing was stored. Send "
-        "the same again.",
-    ),
-    _problem(
-        ("precondition-failed", 412, _SHELVE, errors.StaleVersionError),
-        "It has changed since it was read",
-        "The ETag in If-Match is not that of the resource any more. Nothing was changed. Read the "
-        "resource again, and repeat the request if it still makes sense.",
-    ),
-    _problem(
-        ("precondition-required", 428, _SHELVE, errors.UnreadVersionError),
-        "The request must say what it read",
-        "The call changes a resource that others may be changing too, so it needs the header "
-        "If-Match with the ETag of the resource as it was read. Nothing was changed.",
-    ),
-    _problem(
-        ("too-large", 413, _SHELVE, errors.TooLargeError),
-        "The request is too large",
-        "The body is larger than this server reads. It was refused before anything parsed it. A "
-        "sketch may be as long as the payload of its plan and 2048 bytes for the envelope.",
-    ),
-    _problem(
-        ("media-type-unsupported", 415, _SHELVE, errors.MediaTypeError),
-        "The body is of a type that is not read here",
-        "The header Content-Type is missing or not the one of this call, or the body is "
-        "compressed. Noise cannot be compressed, so no Content-Encoding but identity is read.",
-    ),
-    _problem(
-        ("too-many-requests", 429, _RETRY, errors.OverloadedError),
-        "Too much was asked at once",
-        "More requests wait than the server holds, or this device or key has asked more often "
-        "than its rate. Nothing was stored. Send the same again after the seconds in Retry-After.",
-    ),
-    _problem(
-        ("unavailable", 503, _RETRY, errors.TransportError),
-        "The server cannot answer now",
-        "The server or its database is starting, stopping or overloaded. Send the same again "
-        "later.",
-    ),
-    _problem(
-        ("internal", 500, _RETRY, errors.SketchError),
-        "The server failed",
-        "The server met an error that it did not foresee; its log has the details. Nothing was "
-        "stored. Send the same again later.",
-    ),
-)
-_BY_SLUG = {problem.slug: problem for problem in _TABLE}
-_BY_ERROR = {problem.error: problem for problem in _TABLE}
+unsupported-version | 422 | shelve | UnsupportedVersionError | The version is not supported
+The message or plan is of a version or kind that this server does not know. Update the server.
+
+signature-invalid | 422 | shelve | SignatureError | The signature does not verify
+The signature, payload digest or proof of possession does not match the enrolled key. The bytes were
+altered, or another device's key was used. Nothing was stored.
+
+implausible-sketch | 422 | shelve | ImplausibleSketchError | The sketch is not plausible
+The number of records or a coordinate lies outside what the plan makes possible, or the window
+overlaps one that this stream already released. Nothing was stored.
+
+too-early | 422 | hold | TooEarlyError | The window has not begun yet
+The sketch covers a slot that begins more than five minutes after the server's time: the clock of
+the device, or that of the server, is wrong. Nothing was stored. Send the same again after the
+seconds in Retry-After.
+
+plan-mismatch | 422 | shelve | PlanMismatchError | The plan is not the study's
+The plan digest in the sketch is not the digest of the study's plan, or a derived field of a plan
+differs from what the server derives. Fetch the study's plan again.
+
+plan-invalid | 422 | shelve | PlanError | The plan is not valid
+A field of the plan is missing, unknown or breaks its rule; the answer names it.
+
+privacy-invalid | 422 | shelve | PrivacyError | The privacy parameters are not valid
+The mechanism cannot give the guarantee that was asked for; the answer names the field.
+
+not-found | 404 | shelve | NotFoundError | There is no such resource
+No study, device, sketch or decode has this identity here. Check it, and the server's address.
+
+duplicate-upload | 409 | suspend | DuplicateUploadError | Other bytes are stored under this identity
+A sketch with this study, device, stream and sequence is stored with another payload. Two different
+releases of one window cost privacy twice, so the device stops this stream until its owner acts: it
+may have been cloned, or restored from a backup.
+
+study-closed | 403 | shelve | StudyClosedError | The study is closed
+The study does not accept sketches any more. The device shelves what it has.
+
+study-withdrawn | 410 | shelve | StudyWithdrawnError | The study was withdrawn
+The operator deleted the study with all that it held. Its identity is not used again, so sketches
+for it are not stored anywhere. The device shelves what it has and releases nothing more for this
+study.
+
+access-denied | 401 | shelve | AccessError | The key or token is not accepted
+The key or token is missing, unknown, used up, expired or revoked.
+
+forbidden | 403 | shelve | ForbiddenError | The key may not do this
+The key is known and in use, and does not suffice: an API key of another scope is needed, or the
+device is enrolled in another study.
+
+decoding-invalid | 422 | shelve | DecodingError | The sketch cannot be decoded as asked
+The number of clusters or a setting does not suit the sketch; the answer names it.
+
+store-conflict | 409 | shelve | StoreError | The store forbids the request
+What is already stored forbids this request; the answer says what.
+
+request-invalid | 422 | shelve | ConfigError | The request is not valid
+A field of the request is missing, unknown or breaks its rule; the answer names it.
+
+method-not-allowed | 405 | shelve | MethodError | The method is not allowed here
+The address exists, and cannot be called by this method; the header Allow names those that it can be
+called by.
+
+request-timeout | 408 | retry | SlowRequestError | The request did not arrive in time
+The body came so slowly that the server stopped waiting for it. Nothing was stored. Send the same
+again.
+
+precondition-failed | 412 | shelve | StaleVersionError | It has changed since it was read
+The ETag in If-Match is not that of the resource any more. Nothing was changed. Read the resource
+again, and repeat the request if it still makes sense.
+
+precondition-required | 428 | shelve | UnreadVersionError | The request must say what it read
+The call changes a resource that others may be changing too, so it needs the header If-Match with
+the ETag of the resource as it was read. Nothing was changed.
+
+too-large | 413 | shelve | TooLargeError | The request is too large
+The body is larger than this server reads. It was refused before anything parsed it. A sketch may be
+as long as the payload of its plan and 2048 bytes for the envelope.
+
+media-type-unsupported | 415 | shelve | MediaTypeError | The body is of a type that is not read here
+The header Content-Type is missing or not the one of this call, or the body is compressed. Noise
+cannot be compressed, so no Content-Encoding but identity is read.
+
+too-many-requests | 429 | retry | OverloadedError | Too much was asked at once
+More requests wait than the server holds, or this device or key has asked more often than its rate.
+Nothing was stored. Send the same again after the seconds in Retry-After.
+
+unavailable | 503 | retry | TransportError | The server cannot answer now
+The server or its database is starting, stopping or overloaded. Send the same again later.
+
+internal | 500 | retry | SketchError | The server failed
+The server met an error that it did not foresee; its log has the details. Nothing was stored. Send
+the same again later.
+"""
+_PROBLEMS = tuple(map(_read_row, _TABLE.split("\n\n")))
+_BY_SLUG = {problem.slug: problem for problem in _PROBLEMS}
+_BY_ERROR = {problem.error: problem for problem in _PROBLEMS}
 
 
 def problem_types() -> tuple[ProblemType, ...]:
     """Return the whole table, in the order of the documentation."""
-    return _TABLE
+    return _PROBLEMS
 
 
 def problem_type_of(error: type[errors.SketchError]) -> ProblemType:
@@ -260,18 +208,16 @@ def problem_type_of(error: type[errors.SketchError]) -> ProblemType:
 def problem_document(error: errors.SketchError) -> dict[str, Any]:
     """Return the RFC 9457 document of an error, extended by field, rule and fix."""
     problem = problem_type_of(type(error))
-    document: dict[str, Any] = {
+    document = {
         "type": problem.uri,
         "title": problem.title,
         "status": problem.status,
         "detail": str(error),
         "rule": error.rule,
+        "field": error.field,
+        "fix": error.fix,
     }
-    if error.field:
-        document["field"] = error.field
-    if error.fix:
-        document["fix"] = error.fix
-    return document
+    return {name: value for name, value in document.items() if value}
 
 
 def error_from_problem(document: Mapping[str, Any], status: int) -> errors.SketchError:

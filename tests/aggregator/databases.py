@@ -83,9 +83,9 @@ async def copy_sqlite(path: Path) -> None:
 
 
 @asynccontextmanager
-async def open_postgres(*, is_empty: bool = False) -> AsyncIterator[Store]:
+async def open_postgres(*, is_empty: bool = False, options: str = "") -> AsyncIterator[Store]:
     """Open a store in a database of its own; skip the test where no Postgres answers."""
-    name = await create_postgres(is_empty=is_empty)
+    name = await create_postgres(is_empty=is_empty, options=options)
     store = open_store(address_of(name))
     try:
         yield store
@@ -94,11 +94,13 @@ async def open_postgres(*, is_empty: bool = False) -> AsyncIterator[Store]:
         drop_postgres(name)
 
 
-async def create_postgres(name: str | None = None, *, is_empty: bool = False) -> str:
+async def create_postgres(
+    name: str | None = None, *, is_empty: bool = False, options: str = ""
+) -> str:
     """Make a Postgres database, with the tables of this release unless it is to be empty."""
     name = name or f"sfumato_test_{uuid.uuid4().hex}"
     if is_empty:
-        _run_on_postgres(f"CREATE DATABASE {name}")
+        _run_on_postgres(f"CREATE DATABASE {name} {options}")
         return name
     if "postgres" not in _templates:
         template = await create_postgres(is_empty=True)

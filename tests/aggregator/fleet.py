@@ -18,6 +18,7 @@ from shared.core import SketchAccumulator
 from shared.plan import (
     Dimension,
     Label,
+    PlanSpec,
     SketchPlan,
     WindowRule,
     compute_plan_digest,
@@ -49,14 +50,14 @@ def make_plan(**changes: Any) -> SketchPlan:
             Dimension(name="flow", unit="l/s", lower=-10.0, upper=10.0, scale=0.7),
         ),
         "n_frequencies": 60,
-        "seed": hashlib.sha256(b"fleet").digest(),
+        "seed": hashlib.sha256(b"fleet").hexdigest(),
         "epsilon": Fraction(10),
         "window": WindowRule(kind="time", origin=0, length_s=3600),
         "most_records": 2000,
         "most_sketches": 1000,
         "labels": (Label(name="site", values=("north", "south")),),
     }
-    return create_plan(**(choices | changes))
+    return create_plan(PlanSpec(**(choices | changes)))
 
 
 def draw_records(seed: int, count: int = 500) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import delete, insert, select, update
 
 from aggregator.records import ExcludedSketches, RetiredKeyRecord, Selection, SketchRecord
-from aggregator.services.storing import Upload, UploadWriter
+from aggregator.services.sketches.storing import Upload, UploadWriter
 from aggregator.storage import Transaction
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
 from aggregator.storage.sums.cells import Cell

@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst.cli import decodes
+from analyst.cli.decodes import _describe
+from analyst.cli.options import show
 from analyst.results import DecodeResult
 from shared import command
 from shared.plan import compute_plan_digest, plan_from_json
@@ -100,7 +101,7 @@ def test_digest_on_the_page_is_the_plans(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    decodes._print_result(
+    for part in _describe(
         DecodeResult(
             decode_id="d",
             snapshot_id="s",
@@ -121,7 +122,8 @@ def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
             reason="noise is strong",
             resolved=np.array([True, False]),
         )
-    )
+    ):
+        show(part)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rough: noise is strong"
     assert any("1 of the centroids cannot be told from noise" in line for line in lines)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from aggregator.records import SystemClock
-from aggregator.services import ServiceLimits, Services
+from aggregator.services import Services
 from aggregator.storage import Store
 from aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
@@ -42,7 +42,7 @@ async def read_rows(store: Store) -> dict[str, list[Any]]:
 async def upload_all(database: BenchDatabase, fleet: Fleet) -> dict[str, list[Any]]:
     store = database.open_store()
     await prepare_study(store, fleet)
-    services = Services(store, SystemClock(), ServiceLimits())
+    services = Services(store, SystemClock())
     for message in fleet.sign_windows(range(N_WINDOWS)):
         body = message.head + fleet.payloads[message.release]
         assert await services.sketches.receive(fleet.study_id, message.header.sketch_id, body)

@@ -9,7 +9,7 @@ import pytest
 
 from device_agent.cli import main
 from device_agent.store.key import key_folder
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from tests.device_agent.serving import TOKEN, Server, running
 
 HOUR = 3600
@@ -20,18 +20,20 @@ BASE = 1_700_000_000 // HOUR * HOUR
 def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
     settings: dict[str, Any] = {
         "n_frequencies": 8,
-        "seed": bytes(range(32)),
+        "seed": bytes(range(32)).hex(),
         "epsilon": Fraction(1),
         "most_records": 1000,
         "least_records": 1,
     }
     return create_plan(
-        dimensions=(
-            Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0),
-            Dimension(name="y", unit="1", lower=-10.0, upper=10.0, scale=1.0),
-        ),
-        window=window or WindowRule(kind="time", origin=0, length_s=HOUR),
-        **{**settings, **choices},
+        PlanSpec(
+            dimensions=(
+                Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0),
+                Dimension(name="y", unit="1", lower=-10.0, upper=10.0, scale=1.0),
+            ),
+            window=window or WindowRule(kind="time", origin=0, length_s=HOUR),
+            **{**settings, **choices},
+        )
     )
 
 

@@ -11,10 +11,10 @@ import cbor2
 from pydantic import TypeAdapter, ValidationError
 
 from shared.cbor import encode_deterministic
-from shared.errors import PlanError, PrivacyError, WireError
+from shared.errors import ConfigError, PlanError, PrivacyError, WireError
 from shared.plan import decode_plan, encode_plan, plan_from_json, plan_to_json
+from shared.structure import structure
 from shared.wire import decode_header, decode_message, device_id_of
-from shared.wire.bodies.declaring import BodyError, read_body
 from shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
 from shared.wire.bodies.studies import ExclusionRequest, RevocationRequest, TokenRequest
 from tests.aggregator.fleet import Device, make_plan
@@ -135,8 +135,8 @@ def parse_requests(data: bytes) -> None:
         except ValidationError:
             continue
         try:
-            read_body(request, json.loads(data))
-        except BodyError as error:
+            structure(request, json.loads(data))
+        except ConfigError as error:
             raise AssertionError(data) from error
 
 

@@ -216,8 +216,8 @@ def test_a_call_that_names_no_command_is_refused_on_standard_error(
     ("arguments", "status", "said"),
     [
         (["greet", "Ada", "-n", "10"], 2, "-n: must be at most 9. Use less"),
-        (["greet", "Ada", "-n"], 2, "-n: Option '-n' requires an argument. `sfumato greet"),
-        (["greet"], 2, "names: is missing. `sfumato greet --help` lists what there is"),
+        (["greet", "Ada", "-n"], 2, "-n: Option '-n' requires an argument. Run `sfumato greet"),
+        (["greet"], 2, "names: is missing. Run `sfumato greet --help`"),
         (["greet", "Ada", "--loud"], 2, "--loud: is not an option of `sfumato greet`"),
         (["several", "nothing"], 2, "No such command 'nothing'"),
         (["several", "fill"], 1, "is full"),

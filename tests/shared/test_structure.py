@@ -11,7 +11,7 @@ import pytest
 
 from shared import structure as module
 from shared.errors import ConfigError
-from shared.structure import Rule, Seconds, Tagged, Text, read_toml, structure
+from shared.structure import Rule, Seconds, Tagged, Text, declared, member, read_toml, structure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,39 @@ def test_what_is_not_declared_is_refused_with_path_rule_and_fix(
     with pytest.raises(ConfigError) as caught:
         read(**change)
     assert str(caught.value).startswith(message)
+
+
+@declared
+class Box:
+    size: tuple[int, int]
+    weights: list[float] | None = None
+    counts: dict[str, Annotated[int, Rule(ge=0, lt=10)]] = member("Counts.", default_factory=dict)
+    letters: Annotated[str, Rule(pattern="[a-z]*", max_length=3)] = "abc"
+
+
+def test_null_stands_for_none_and_other_keys_are_ignored_where_they_may_be() -> None:
+    document = {"size": [1, 2], "weights": None, "counts": {"a": 9}, "colour": "red"}
+    assert structure(Box, document, strict=False) == Box(size=(1, 2), counts={"a": 9})
+    with pytest.raises(ConfigError, match="weights: must be a list"):
+        structure(Box, {"size": [1, 2], "weights": None}, unknown="unknown")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": [1]}, "size: must have 2 elements"),
+        ({"size": [1, True]}, "size[1]: must be a whole number. Use no quotes"),
+        ({"weights": [0.5, 10**400]}, "weights[1]: must be a finite number. Use no quotes"),
+        ({"counts": {"a": 10}}, "counts.a: must be at least 0 and below 10"),
+        ({"counts": {"\x1b[2J": -1}}, "counts.'\\x1b[2J': must be at least 0 and below 10"),
+        ({"letters": "aaaa"}, "letters: must be at most 3 long and text that matches [a-z]*"),
+        ({"letters": "A"}, "letters: must be at most 3 long and text that matches [a-z]*"),
+    ],
+)
+def test_a_limit_that_is_broken_is_described(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        structure(Box, {"size": [1, 2], **change})
+    assert str(caught.value) == message
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:

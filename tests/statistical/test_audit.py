@@ -22,7 +22,7 @@ from device_agent.agent.device import Device
 from device_agent.agent.reading.release import _draw_payload
 from shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from shared.core.quantise import STEPS
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.privacy import (
     DiscreteLaplace,
     PrivacyTarget,
@@ -72,14 +72,16 @@ def make_plan(mechanism: str, m: int, epsilon: Fraction = EPSILON) -> SketchPlan
     axis = Dimension(name="x", unit="1", lower=-STEPS, upper=STEPS, scale=8192)
     other = Dimension(name="y", unit="1", lower=-STEPS, upper=STEPS, scale=8192)
     return create_plan(
-        dimensions=(axis, other),
-        n_frequencies=m,
-        seed=bytes(32),
-        epsilon=epsilon,
-        delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
-        mechanism=mechanism,
-        window=WindowRule(kind="count", length=N_RECORDS),
-        most_records=N_RECORDS,
+        PlanSpec(
+            dimensions=(axis, other),
+            n_frequencies=m,
+            seed=bytes(32).hex(),
+            epsilon=epsilon,
+            delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
+            mechanism=mechanism,
+            window=WindowRule(kind="count", length=N_RECORDS),
+            most_records=N_RECORDS,
+        )
     )
 
 

@@ -36,7 +36,7 @@ from device_agent.store.streams import NewRelease, commit_release, load_slot
 from device_agent.windows import Clocks
 from shared.core.engines import default_engine
 from shared.core.quantise import STEPS
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.privacy import Budget
 from shared.privacy.testing import SeededSource
 from shared.wire import SketchHeader, decode_message, decode_payload, encode_payload
@@ -55,17 +55,20 @@ STREAM = "meter"
 
 def make_plan(mechanism: str, m: int) -> SketchPlan:
     return create_plan(
-        dimensions=tuple(
-            Dimension(name=name, unit="1", lower=-STEPS, upper=STEPS, scale=8192) for name in "xy"
-        ),
-        n_frequencies=m,
-        seed=bytes(32),
-        epsilon=EPSILON,
-        delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
-        mechanism=mechanism,
-        neighbouring="add-remove-one",
-        window=WindowRule(kind="time", origin=ORIGIN, length_s=LENGTH),
-        most_records=1,
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(name=name, unit="1", lower=-STEPS, upper=STEPS, scale=8192)
+                for name in "xy"
+            ),
+            n_frequencies=m,
+            seed=bytes(32).hex(),
+            epsilon=EPSILON,
+            delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
+            mechanism=mechanism,
+            neighbouring="add-remove-one",
+            window=WindowRule(kind="time", origin=ORIGIN, length_s=LENGTH),
+            most_records=1,
+        )
     )
 
 

@@ -14,13 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
 
 from aggregator.records import Selection, SketchTotals
-from aggregator.storage.models import (
-    CellRoot,
-    CellSum,
-    Device,
-    PendingSketch,
-    Sketch,
-)
+from aggregator.storage.models import CellRoot, CellSum, Device, PendingSketch, Sketch
 from aggregator.storage.statements.entries import (
     EntryRows,
     order_of,
@@ -137,7 +131,9 @@ class CellRows(EntryRows):
         if not labels:
             return add_cells([], n_coordinates)
         total = add_cells([], n_coordinates)
-        statement = _select_cells(study_id, labels).where(_in_cover(chosen))
+        statement = select(CellSum).where(
+            CellSum.study_id == study_id, CellSum.labels.in_(labels), _in_cover(chosen)
+        )
         async with self._connection.stream(statement) as result:
             try:
                 async for rows in result.partitions(BATCH):
@@ -176,17 +172,17 @@ class CellRows(EntryRows):
         found = await self._load_rows(study_id, nodes)
         return {key: to_cell(row) for key, row in found.items()}
 
-    async def _load_rows(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Row[Any]]:
-        found = await self._connection.execute(_select_cells(study_id).where(_at(nodes)))
+    async def _load_rows(
+        self, study_id: bytes, nodes: Collection[Node], *columns: Any
+    ) -> dict[CellKey, Row[Any]]:
+        statement = select(*(columns or [CellSum])).where(CellSum.study_id == study_id, _at(nodes))
+        found = await self._connection.execute(statement)
         return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
 
     async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        columns = [*_key_columns(), CellSum.members, CellSum.devices]
-        statement = select(*columns).where(CellSum.study_id == study_id, _at(nodes))
-        found = await self._connection.execute(statement)
-        return {
-            (node, row.labels): mark_of(row) for row in found if (node := _to_node(row)) in nodes
-        }
+        columns = (*_key_columns(), CellSum.members, CellSum.devices)
+        found = await self._load_rows(study_id, nodes, *columns)
+        return {key: mark_of(row) for key, row in found.items()}
 
     async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
         await self._save_rows([to_cell_row(study_id, key, cell) for key, cell in cells.items()])
@@ -203,11 +199,6 @@ class CellRows(EntryRows):
 
 def _key_columns() -> list[Any]:
     return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
-
-
-def _select_cells(study_id: bytes, labels: Collection[str] = ()) -> Any:
-    statement = select(CellSum).where(CellSum.study_id == study_id)
-    return statement.where(CellSum.labels.in_(labels)) if labels else statement
 
 
 def _at(nodes: Collection[Node]) -> ColumnElement[bool]:

@@ -13,13 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, text, update
 
-from aggregator.records import (
-    MOST_RANGES,
-    DeviceRecord,
-    PageKey,
-    RetiredKeyRecord,
-    StreamRecord,
-)
+from aggregator.records import MOST_RANGES, DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
 from aggregator.storage.models import Device, RetiredKey, Sketch, Study
 from aggregator.storage.statements.rows import Rows, select_records
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 
+from aggregator.records import list_columns
 from aggregator.storage.models import (
     Base,
     CellRoot,
@@ -23,7 +24,7 @@ from aggregator.storage.statements.entries import leaves
 from aggregator.storage.statements.rows import Rows
 from aggregator.storage.sums.summing import BATCH
 from shared.errors import SignatureError, WireError
-from shared.wire import SketchHeader, decode_header, verify_header
+from shared.wire import decode_header, verify_header
 
 
 class InspectionRows(Rows):
@@ -156,45 +157,46 @@ class InspectionRows(Rows):
             yield fault
 
     async def _find_misplaced(self) -> AsyncIterator[str]:
-        cannot = or_(Sketch.payload.is_(None), Sketch.state != "stored")
-        waiting = (
-            select(Sketch.sketch_id)
-            .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-            .where(cannot)
-        )
-        for row in await self._connection.execute(waiting):
-            yield f"sketch {row.sketch_id.hex()}: is pending, and has nothing to add"
-        async for fault in self._find_left_behind():
-            yield fault
-        rootless = (
-            select(Study.study_id)
-            .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
-            .where(CellRoot.study_id.is_(None), Study.state != "withdrawn")
-        )
-        for row in await self._connection.execute(rootless):
-            yield f"study {row.study_id.hex()}: has no root, so nothing is ever merged"
-        answered = (Decode.state == "succeeded") != Decode.result.is_not(None)
-        for row in await self._connection.execute(select(Decode.decode_id).where(answered)):
-            yield f"decode {row.decode_id.hex()}: its state and its result contradict each other"
-
-    async def _find_left_behind(self) -> AsyncIterator[str]:
-        """Find excluded devices that are not leaving, and leaving ones that are not excluded."""
         # The cells of a withdrawn study go as a whole.
-        statement = (
+        kept = (
             select(Device.device_id)
             .join(Study, Study.study_id == Device.study_id)
             .outerjoin(LeavingDevice, LeavingDevice.device_id == Device.device_id)
             .where(Study.state != "withdrawn")
         )
+        is_leaving = LeavingDevice.device_id.is_not(None)
         held = select(Sketch.sketch_id).where(Sketch.device_id == Device.device_id, *leaves())
-        left = statement.where(
-            Device.excluded.is_not(None), LeavingDevice.device_id.is_(None), held.exists()
+        contradictions: tuple[tuple[Select[Any], str], ...] = (
+            (
+                select(Sketch.sketch_id)
+                .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
+                .where(or_(Sketch.payload.is_(None), Sketch.state != "stored")),
+                "sketch {}: is pending, and has nothing to add",
+            ),
+            (
+                kept.where(Device.excluded.is_not(None), ~is_leaving, held.exists()),
+                "device {}: is excluded, and its sketches stay in the sums",
+            ),
+            (
+                kept.where(Device.excluded.is_(None), is_leaving),
+                "device {}: is not excluded, and leaves the sums",
+            ),
+            (
+                select(Study.study_id)
+                .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
+                .where(CellRoot.study_id.is_(None), Study.state != "withdrawn"),
+                "study {}: has no root, so nothing is ever merged",
+            ),
+            (
+                select(Decode.decode_id).where(
+                    (Decode.state == "succeeded") != Decode.result.is_not(None)
+                ),
+                "decode {}: its state and its result contradict each other",
+            ),
         )
-        for row in await self._connection.execute(left):
-            yield f"device {row.device_id.hex()}: is excluded, and its sketches stay in the sums"
-        wrong = statement.where(Device.excluded.is_(None), LeavingDevice.device_id.is_not(None))
-        for row in await self._connection.execute(wrong):
-            yield f"device {row.device_id.hex()}: is not excluded, and leaves the sums"
+        for statement, text in contradictions:
+            for (identity,) in await self._connection.execute(statement):
+                yield text.format(identity.hex())
 
 
 def _is_signed_by(public_key: bytes, row: Any) -> bool:
@@ -215,24 +217,9 @@ def _check_sketch(row: Row[Any]) -> Iterator[str]:
     except WireError as error:
         yield f"the header cannot be read ({error})"
         return
-    for name, value in _said_by(header).items():
+    for name, value in list_columns(header).items():
         if getattr(row, name) != value:
             yield f"{name} is not what its device signed"
-
-
-def _said_by(header: SketchHeader) -> Mapping[str, Any]:
-    first, last = header.slots or (None, None)
-    return {
-        "sketch_id": header.sketch_id,
-        "study_id": header.study,
-        "device_id": header.device,
-        "stream": header.stream,
-        "sequence": header.sequence,
-        "first_slot": first,
-        "last_slot": last,
-        "n_records": header.n_records,
-        "payload_digest": header.payload_digest,
-    }
 
 
 def _references(table: Table) -> Iterator[tuple[Any, Any]]:

@@ -20,8 +20,9 @@ from aggregator.storage.statements.cells import (
 )
 from aggregator.storage.statements.entries import in_turns, select_pending, to_entry
 from aggregator.storage.sums.cells import Cell, add_cells
-from aggregator.storage.sums.dyadic import Node
-from aggregator.storage.sums.merging import Addition, CellKey, Layout, Rest, raise_root, sum_up
+from aggregator.storage.sums.dyadic import Node, between
+from aggregator.storage.sums.merging import Addition, CellKey, Layout, sum_up
+from aggregator.storage.sums.summing import Rest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,7 +116,10 @@ class MergeRows(CellRows):
             return
         if old is not None:
             top = await self._load(study_id, [old])
-            await self._save(study_id, raise_root(top, old, new))
+            cells = {
+                (node, key[1]): cell for key, cell in top.items() for node in between(old, new)
+            }
+            await self._save(study_id, cells)
         await self._connection.execute(
             update(CellRoot)
             .where(CellRoot.study_id == study_id)

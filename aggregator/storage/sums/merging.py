@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
-from aggregator.storage.sums.dyadic import NO_LABELS, Node, between, homes, label_sets, widen_root
-from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from aggregator.storage.sums.dyadic import NO_LABELS, Node, homes, label_sets, widen_root
+from aggregator.storage.sums.summing import PayloadSum, Rest, Row
 from shared.plan import SketchPlan
 
-Rest = Callable[[], None]
-"""Called between pieces of long work."""
 CellKey = tuple[Node, str]
 """The node of a cell, and the canonical JSON of its label set."""
 
@@ -35,21 +33,6 @@ class Layout:
     def empty_payload(self) -> bytes:
         """A payload of zeros, in the place of a dropped one."""
         return bytes(self.width * self.n_coordinates)
-
-    def sum_rows(self, rows: Iterable[Row], rest: Rest = lambda: None) -> Cell:
-        """Add rows up.
-
-        Raises
-        ------
-        StoreError
-            A sum could leave 64 bits.
-        """
-        running = PayloadSum(width=self.width, n_coordinates=self.n_coordinates)
-        added = list(rows)
-        for start in range(0, len(added), BATCH):
-            running.add(added[start : start + BATCH])
-            rest()
-        return running.total()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +77,10 @@ def sum_up(
     StoreError
         A sum could leave 64 bits.
     """
-    new = grow_root(root, entries)
+    new = root
+    for entry in entries:
+        if entry.first_slot is not None and entry.last_slot is not None:
+            new = widen_root(new, entry.first_slot, entry.last_slot)
     return Addition(
         study_id=study_id,
         layout=layout,
@@ -117,14 +103,6 @@ def is_shown(label_set: str, selection: Selection) -> bool:
     return selection.matches_labels(json.loads(label_set))
 
 
-def grow_root(root: Node | None, entries: Iterable[Entry]) -> Node | None:
-    """Return the root over the present one and the slots of sketches."""
-    for entry in entries:
-        if entry.first_slot is not None and entry.last_slot is not None:
-            root = widen_root(root, entry.first_slot, entry.last_slot)
-    return root
-
-
 def roll_up(
     entries: Iterable[Entry], root: Node | None, layout: Layout, rest: Rest = lambda: None
 ) -> dict[CellKey, Cell]:
@@ -140,7 +118,9 @@ def roll_up(
         groups[entry.first_slot, entry.last_slot, entry.labels].append(entry.row)
     parts: dict[CellKey, list[Cell]] = defaultdict(list)
     for (first, last, labels), rows in groups.items():
-        cell = layout.sum_rows(rows, rest)
+        running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
+        running.add(rows, rest)
+        cell = running.total()
         for node in homes(first, last, root):
             for label_set in label_sets(labels):
                 parts[node, label_set].append(cell)
@@ -149,10 +129,3 @@ def roll_up(
         total[key] = add_cells(cells, layout.n_coordinates)
         rest()
     return total
-
-
-def raise_root(cells: Mapping[CellKey, Cell], old: Node, new: Node) -> dict[CellKey, Cell]:
-    """Return the cells of the nodes above an old root: copies of the cells of that root."""
-    return {
-        (node, labels): cell for (_, labels), cell in cells.items() for node in between(old, new)
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_payload
 
 BATCH = 64
+Rest = Callable[[], None]
+"""Called between pieces of long work."""
 
 _DIGIT_BITS = 24
 _HALF_BITS = 32
@@ -54,7 +56,7 @@ class PayloadSum:
         self._devices = 0
         self._members = empty_members()
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[Row], rest: Rest = lambda: None) -> None:
         """Add sketches.
 
         Raises
@@ -64,6 +66,7 @@ class PayloadSum:
         """
         for start in range(0, len(rows), BATCH):
             self._add_batch(rows[start : start + BATCH])
+            rest()
 
     def _add_batch(self, rows: Sequence[Row]) -> None:
         sizes = [row.n_records or 0 for row in rows]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from shared.structure import Rule, member
 from shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
     Labels,
-    Rule,
     Signature,
     SmallText,
     Time,
     body,
-    member,
     plain_text,
     request,
 )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+from shared.structure import Rule, member
 from shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
     Labels,
-    Rule,
     SmallText,
     Time,
     body,
-    member,
     request,
 )
 from shared.wire.bodies.devices import HeartbeatRequest, StreamBody

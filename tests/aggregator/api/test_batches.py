@@ -90,7 +90,7 @@ async def test_what_was_prepared_before_a_device_was_excluded_is_added_once_and_
     async with server.store.begin() as transaction:
         prepared = await transaction.prepare_merge(study, most=10, layout=layout)
     assert prepared is not None
-    await server.services.exclusion.exclude(Device(1).device_id, reason="lies", actor="test")
+    await server.services.roster.exclude(Device(1).device_id, reason="lies", actor="test")
     async with server.store.begin(write=True) as transaction:
         assert await transaction.apply_merge(prepared) == 2
         totals = await transaction.sum_sketches(study, Selection(), layout=layout)

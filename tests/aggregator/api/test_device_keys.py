@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aggregator.services.device_keys import MOST_RETIRED, key_id_of
+from aggregator.services.devices.keys import MOST_RETIRED, key_id_of
 from shared.plan import SketchPlan
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server

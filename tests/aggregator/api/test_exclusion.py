@@ -102,7 +102,7 @@ async def test_a_study_that_is_withdrawn_while_sketches_leave_is_removed_whole(
     async with server.store.begin() as transaction:
         assert await transaction.list_leaving() == []
     assert await server.services.merger.merge_all() == 0
-    assert await server.services.withdrawals.purge() > 0
+    assert await server.services.studies.purge() > 0
     async with server.store.begin() as transaction:
         assert await transaction.list_sketches(study, after=None, limit=9) == []
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aggregator.records import Selection
-from aggregator.services.answers import build_problem
+from aggregator.services.results.answers import build_problem
 from aggregator.worker import Worker
 from learning.estimate.utility import form_sketch
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS, SizeMoments

@@ -75,7 +75,7 @@ async def test_a_device_is_told_that_its_study_was_withdrawn_before_and_after_it
             headers = device.sign("GET", path, now=server.clock.now())
             answer = await desk.http.get(path, headers=headers)
             assert_problem(answer, "study-withdrawn", 410, "study")
-        await server.services.withdrawals.purge()
+        await server.services.studies.purge()
 
 
 async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
@@ -86,9 +86,9 @@ async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
     kept = await fill(desk, "other", Device(3))
     await server.services.merger.merge_all()
     await desk.withdraw(known["study"])
-    assert server.services.withdrawals.is_due
-    assert await server.services.withdrawals.purge() > 0
-    assert await server.services.withdrawals.purge() == 0
+    assert server.services.studies.is_purge_due
+    assert await server.services.studies.purge() > 0
+    assert await server.services.studies.purge() == 0
     study = known["study"]
     async with server.store.begin() as transaction:
         assert await transaction.list_sketches(study, after=None, limit=9) == []
@@ -139,7 +139,7 @@ async def test_of_uploads_and_a_withdrawal_at_once_nothing_is_left(server: Serve
     )
     codes = {answer.status_code for answer in answers if hasattr(answer, "status_code")}
     assert codes <= {200, 201, 410}
-    await server.services.withdrawals.purge()
+    await server.services.studies.purge()
     async with server.store.begin() as transaction:
         assert await transaction.list_sketches(study, after=None, limit=9) == []
         assert await transaction.list_unmerged() == []

@@ -150,7 +150,7 @@ async def test_a_withdrawn_study_is_no_fault_while_it_is_removed_nor_after(
         async with filled.store.begin(write=True) as transaction:
             assert await transaction.purge_withdrawn(most=4)
         assert await filled.check() == 0, capsys.readouterr().out
-        while await server.services.withdrawals.purge():
+        while await server.services.studies.purge():
             pass
     assert await filled.check() == 0, capsys.readouterr().out
 

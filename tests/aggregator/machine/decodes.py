@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from aggregator.records import Selection
-from aggregator.services.jobs import Job
+from aggregator.services.results.jobs import Job
 from shared.errors import DecodingError
 from tests.aggregator.machine.harness import LABELS, Harness, fates, replicas, to_body, which
 from tests.aggregator.machine.model import DecodeModel, sum_releases

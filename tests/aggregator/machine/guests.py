@@ -74,14 +74,14 @@ class GuestRules(Harness):
         replica = self.replicas[number]
         replica.store.fate = fate
         try:
-            await replica.services.withdrawals.purge()
-            assert await replica.services.withdrawals.purge() == 0
+            await replica.services.studies.purge()
+            assert await replica.services.studies.purge() == 0
         except Killed:
             await self.restart(number)
             if fate == "before commit":
                 return
             # One batch is removed; the next process does the rest.
-            await self.replicas[number].services.withdrawals.purge()
+            await self.replicas[number].services.studies.purge()
         finally:
             replica.store.fate = "none"
         for guest in self.model.guests:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggregator.records import Selection
-from aggregator.services.jobs import MAX_ATTEMPTS
+from aggregator.services.results.jobs import MAX_ATTEMPTS
 from aggregator.storage.sums.cells import digest_members, encode_members
 from learning.estimate.weighting import SizeMoments
 from shared.wire import decode_message, encode_message

@@ -29,7 +29,7 @@ async def source(tmp_path: Path) -> AsyncIterator[Store]:
 async def fill(store: Store, n_sketches: int = 5) -> bytes:
     """Take in sketches of two devices, all but the last merged; return the study."""
     services = Services(store, SystemClock())
-    summary, _ = await services.studies.create("copied", plan_to_json(PLAN))
+    summary, _, _ = await services.studies.create("copied", plan_to_json(PLAN))
     study = summary.study.study_id
     devices = [Device(1), Device(2, {"site": "south"})]
     token, _ = await services.enrolment.create_token(study, max_uses=2, labels=None)

@@ -11,6 +11,7 @@ from aggregator.storage.migrating import create_config
 from aggregator.storage.models import Base
 from aggregator.storage.schema import LATEST_REVISION, find_revision
 from shared.errors import ConfigError, TransportError, UnpreparedError
+from tests.aggregator.databases import open_postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +55,13 @@ async def test_a_migration_that_is_done_already_changes_nothing(store: Store) ->
 async def test_a_database_without_tables_is_not_ready(empty_store: Store) -> None:
     with pytest.raises(UnpreparedError, match="sfumato migrate"):
         await empty_store.require_ready()
+
+
+async def test_a_postgres_database_of_no_encoding_serves() -> None:
+    options = "TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
+    async with open_postgres(is_empty=True, options=options) as store:
+        assert await migrate_database(store.engine) == LATEST_REVISION
+        await store.require_ready()
 
 
 async def test_a_database_with_other_tables_is_no_unprepared_one(empty_store: Store) -> None:

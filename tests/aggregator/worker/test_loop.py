@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from aggregator.records import DecodeRecord
-from aggregator.services.answers import describe_solution
-from aggregator.services.jobs import MAX_ATTEMPTS, Job
+from aggregator.services.results.answers import describe_solution
+from aggregator.services.results.jobs import MAX_ATTEMPTS, Job
 from aggregator.worker import Worker
 from learning.decoding.solution import Solution
 from shared.errors import DecodingError
-from shared.wire.bodies.declaring import to_document
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server
 
@@ -127,7 +127,7 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     job = await server.services.jobs.take(lease_s=5.0)
     assert job is not None
     solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-    result = to_document(describe_solution(job.plan, job.snapshot, solution, seconds=1.0))
+    result = asdict(describe_solution(job.plan, job.snapshot, solution, seconds=1.0))
     # What results of the first release had.
     for name in ("spreads", "mixture", "at_noise_floor", "agreement", "band"):
         del result[name]

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aggregator.settings import Settings
-from aggregator.worker import WorkerProcesses, supervisor
+from aggregator.worker import run_workers, supervisor
 
 pytestmark = pytest.mark.anyio
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.anyio
 async def kill_twice(settings: Settings) -> list[float]:
     """Kill a worker and the one after it; return the pauses before the next ones."""
     with capture_logs() as logs:
-        async with WorkerProcesses(settings, 1) as workers:
+        async with run_workers(settings, 1) as workers:
             for n_killed in range(2):
-                while not workers.pids:
+                while not workers:
                     await asyncio.sleep(0.01)
-                os.kill(workers.pids[0], signal.SIGKILL)
+                os.kill(next(iter(workers)).pid, signal.SIGKILL)
                 while len(restarts(logs)) <= n_killed:
                     await asyncio.sleep(0.01)
     return [entry["pause_s"] for entry in restarts(logs)]

@@ -163,7 +163,7 @@ def test_a_missing_option_and_an_unknown_command_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert command.main(["plan", "advise"]) == 2
-    assert "--records: is missing. `sfumato plan advise --help`" in capsys.readouterr().err
+    assert "--records: is missing. Run `sfumato plan advise --help`" in capsys.readouterr().err
     assert command.main(["plan", "advice"]) == 2
     assert "No such command 'advice'" in capsys.readouterr().err
 
@@ -311,7 +311,7 @@ def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(
         "differ by the presence of one record",
         "that and when a device takes part",
         "a sketch for every 3600 s since 2026-01-31 00:00:00 UTC, empty or not",
-        "is sent by its next run",
+        "sends the releases of the run before",
         "any number in one sketch; released with noise of",
     ):
         assert part in text
@@ -336,7 +336,9 @@ def test_advice_on_hiding_presence_says_what_it_asks_for(
     assert run("advise", STUDY | relation, "--json") == 0
     assert json.loads(capsys.readouterr().out)["neighbouring"] == "add-remove-one"
     assert run("advise", STUDY | {"--neighbouring": "both"}) == 2
-    assert "--neighbouring: must be replace-one or add-remove-one" in capsys.readouterr().err
+    assert (
+        "--neighbouring: must be one of 'replace-one', 'add-remove-one'" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("taken", ["plan.json", "plan.toml"])

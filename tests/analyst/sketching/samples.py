@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analyst.sketching.reader import choose_fields
 from analyst.sketching.release import Summed, sum_file
 from shared.core.engines import default_engine
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.reading import Fields
 
 NAMES = ("a", "b", "c")
@@ -19,16 +19,18 @@ NAMES = ("a", "b", "c")
 
 def make_plan(*, masked: bool = False, least: int = 1, most: int = 1_000_000) -> SketchPlan:
     return create_plan(
-        dimensions=tuple(
-            Dimension(name=name, unit="1", lower=-3.0, upper=3.0, scale=0.5) for name in NAMES
-        ),
-        n_frequencies=12,
-        seed=bytes(32),
-        epsilon=Fraction(1),
-        window=WindowRule(kind="count", length=max(least, min(1000, most))),
-        least_records=least,
-        most_records=most,
-        measurements_per_record=4 if masked else 12,
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(name=name, unit="1", lower=-3.0, upper=3.0, scale=0.5) for name in NAMES
+            ),
+            n_frequencies=12,
+            seed=bytes(32).hex(),
+            epsilon=Fraction(1),
+            window=WindowRule(kind="count", length=max(least, min(1000, most))),
+            least_records=least,
+            most_records=most,
+            measurements_per_record=4 if masked else 12,
+        )
     )
 
 

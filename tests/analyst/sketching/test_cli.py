@@ -130,9 +130,9 @@ def test_nothing_is_sketched_twice_into_one_file(
         (["x.npy", "--plan", "plan.json", "-o", "no/x"], "no/x: is in a folder that is not there"),
         (["x.npy", "--plan", "tampered.json"], "release.scale: is not what this machine derives"),
         (["x.npy", "--plan", "version2.json"], "format_version: this release reads version 1"),
-        (["show", "x.npy"], "x.npy, sketch file: is not decodable CBOR"),
+        (["show", "x.npy"], "x.npy, sketch file: is damaged, or of another format"),
         (["show", "nowhere"], "nowhere: cannot be read"),
-        (["show"], "FILE: is missing. `sfumato sketch show --help`"),
+        (["show"], "FILE: is missing. Run `sfumato sketch show --help`"),
         ([], "Usage: sfumato sketch"),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analyst.sketching.output import write_once
-from analyst.sketching.release import draw_private, keep_exact
+from analyst.sketching.release import make_sketch
 from analyst.sketching.sketch_file import (
     SketchFile,
     decode_sketch_file,
@@ -27,7 +27,9 @@ def sketches(tmp_path_factory: pytest.TempPathFactory) -> tuple[SketchFile, Sket
     path = tmp_path_factory.mktemp("records") / "x.npy"
     np.save(path, make_records(500))
     summed = sum_of(path, PLAN)
-    return draw_private(summed, PLAN, "main"), keep_exact(summed, PLAN, "main")
+    return make_sketch(summed, PLAN, "main", exact=False), make_sketch(
+        summed, PLAN, "main", exact=True
+    )
 
 
 def test_reading_gives_what_was_written(
@@ -109,13 +111,16 @@ def test_noise_is_fresh_and_within_what_the_plan_allows(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, make_records(500))
     summed = sum_of(path, PLAN)
-    first, second = (draw_private(summed, PLAN, "main") for _ in range(2))
+    first, second = (make_sketch(summed, PLAN, "main", exact=False) for _ in range(2))
     noises = [sketch.sums - summed.accumulator.sums for sketch in (first, second)]
     # 24 coordinates of a scale of thousands: equal by chance in none of 2^64 runs.
     assert noises[0].tolist() != noises[1].tolist()
     for noise in noises:
         assert np.abs(noise).max() <= PLAN.mechanism.noise_bound
-    assert keep_exact(summed, PLAN, "main").sums.tolist() == summed.accumulator.sums.tolist()
+    assert (
+        make_sketch(summed, PLAN, "main", exact=True).sums.tolist()
+        == summed.accumulator.sums.tolist()
+    )
 
 
 def test_a_sketch_is_not_taken_for_one_of_another_plan(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from device_agent.server.messages import KeyOffer
 from device_agent.server.transport import ServerClient
-from shared.plan import Dimension, SketchPlan, WindowRule, create_plan, make_statement
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan, make_statement
 from shared.plan.statement import list_public_facts
 from shared.privacy.group import format_upper
 from shared.wire import RequestSignature, SketchHeader
@@ -31,15 +31,17 @@ def make(
     hidden: bool = False,
 ) -> SketchPlan:
     return create_plan(
-        dimensions=(replace(WIDE, scale=scale),),
-        n_frequencies=8,
-        seed=bytes(32),
-        epsilon=Fraction(epsilon),
-        delta=Fraction(delta),
-        neighbouring="add-remove-one" if hidden else "replace-one",
-        window=WindowRule(kind="time", origin=3600, length_s=3600),
-        most_records=1000,
-        max_records_per_person=most,
+        PlanSpec(
+            dimensions=(replace(WIDE, scale=scale),),
+            n_frequencies=8,
+            seed=bytes(32).hex(),
+            epsilon=Fraction(epsilon),
+            delta=Fraction(delta),
+            neighbouring="add-remove-one" if hidden else "replace-one",
+            window=WindowRule(kind="time", origin=3600, length_s=3600),
+            most_records=1000,
+            max_records_per_person=most,
+        )
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from shared.errors import TransportError
+from shared.structure import declared, member
 from shared.wire import AnswerReader, read_problem, read_retry_after
 
 READER = AnswerReader("server")
@@ -17,20 +18,32 @@ def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     assert read_problem(body) == {}
 
 
+@declared
+class Answer:
+    n: int = member("A number.")
+    x: list[float] | None = member("Others.", default=None)
+
+
+def test_an_answer_is_read_as_declared_and_other_members_are_ignored() -> None:
+    assert READER.read(Answer, {"n": 1, "x": [1, 2.5], "new": 0}) == Answer(n=1, x=[1.0, 2.5])
+    assert READER.read(Answer, b'{"n": 1, "x": null}') == Answer(n=1)
+
+
 @pytest.mark.parametrize(
-    ("value", "kind", "is_one"),
-    [(1, int, True), (True, int, False), (1.5, (int, float), True), ("1", int, False)],
+    ("document", "place"),
+    [
+        ({}, "n"),
+        ({"n": True}, "n"),
+        ({"n": 1.0}, "n"),
+        ({"n": None}, "n"),
+        ({"n": 1, "x": [1, "2"]}, r"x\[1\]"),
+        ({"n": 1, "x": [10**400]}, r"x\[0\]"),
+        ({"n": 1, "x": [float("nan")]}, r"x\[0\]"),
+    ],
 )
-def test_a_field_has_its_kind_and_a_boolean_is_no_number(
-    value: Any, kind: Any, is_one: bool
-) -> None:
-    if is_one:
-        assert READER.require({"n": value}, "n", kind) == value
-    else:
-        with pytest.raises(TransportError, match="n of the answer"):
-            READER.require({"n": value}, "n", kind)
-    with pytest.raises(TransportError, match="n of the answer"):
-        READER.require({}, "n", kind)
+def test_what_no_aggregator_sends_is_named(document: dict[str, Any], place: str) -> None:
+    with pytest.raises(TransportError, match=f"server: {place} of the answer"):
+        READER.read(Answer, document)
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aggregator.records import Clock, DeviceRecord, PageKey, SketchRecord, StudyRecord
-from aggregator.services.batching import Batcher
-from aggregator.services.device_keys import find_signer
-from aggregator.services.plans import PlanCache, require_present, require_study
-from aggregator.services.plausibility import require_plausible
-from aggregator.services.rates import RateLimit
-from aggregator.services.storing import Upload, UploadWriter, require_author
-from aggregator.services.tallies import Tallies
+from aggregator.records import DeviceRecord, PageKey, SketchRecord, StudyRecord
+from aggregator.services.devices.keys import find_signer
+from aggregator.services.plans import require_present, require_study
+from aggregator.services.service import Parts, Service
+from aggregator.services.sketches.batching import Batcher
+from aggregator.services.sketches.plausibility import require_plausible
+from aggregator.services.sketches.storing import Upload, UploadWriter, require_author
 from aggregator.storage import Store
-from shared.errors import (
-    MalformedMessageError,
-    SignatureError,
-    SketchError,
-    TransportError,
-)
+from shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
 from shared.wire import SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
@@ -83,32 +77,19 @@ class Authors:
         ]
 
 
-class SketchService:
+class SketchService(Service):
     """Stores sketches and lists them."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        plans: PlanCache,
-        *,
-        max_unknown_bytes: int,
-        tallies: Tallies,
-        rate: RateLimit,
-    ) -> None:
-        self._store = store
-        self._plans = plans
-        self._max_unknown_bytes = max_unknown_bytes
-        self._tallies = tallies
-        self._rate = rate
-        self._authors = Authors(store)
-        self._writer = UploadWriter(store, clock, plans)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._authors = Authors(parts.store)
+        self._writer = UploadWriter(parts)
         self._limits: OrderedDict[bytes, int] = OrderedDict()
 
     async def find_limit(self, study_id: bytes) -> int:
         """Return the largest message in bytes; for an unknown study the limit of the server."""
         known = await self._find_known_limit(study_id)
-        return self._max_unknown_bytes if known is None else known
+        return self._settings.max_body_bytes if known is None else known
 
     async def _find_known_limit(self, study_id: bytes) -> int | None:
         """Return the limit of a study, which never changes."""
@@ -162,7 +143,7 @@ class SketchService:
         try:
             message = decode_message(body)
             upload = await self._verify(study_id, sketch_id, message)
-            self._rate.spend(upload.device_id)
+            self._device_rate.spend(upload.device_id)
             return await self._writer.store(upload)
         except SketchError as error:
             await self.note_refusal(study_id, error)

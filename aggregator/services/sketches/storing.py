@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
-from aggregator.services.batching import Batcher
-from aggregator.services.device_keys import find_signer, require_valid
-from aggregator.services.devices import not_enrolled
-from aggregator.services.plans import PlanCache, require_present, require_study
-from aggregator.services.plausibility import require_begun, require_disjoint
-from aggregator.storage import Store, Transaction
+from aggregator.records import DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
+from aggregator.services.devices.keys import find_signer, require_valid
+from aggregator.services.devices.signed import not_enrolled
+from aggregator.services.plans import require_present, require_study
+from aggregator.services.service import Parts, Service
+from aggregator.services.sketches.batching import Batcher
+from aggregator.services.sketches.plausibility import require_begun, require_disjoint
+from aggregator.storage import Transaction
 from shared.errors import (
     AccessError,
     DuplicateUploadError,
@@ -59,13 +60,11 @@ class Upload:
         return self.message.header.device
 
 
-class UploadWriter:
+class UploadWriter(Service):
     """Group commit: store queued uploads in one transaction, in order of arrival."""
 
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         # At most one of each device, so that uploads of a batch need not be compared.
         self._batches = Batcher[Upload, bool](
             self._store_batch, most=_MOST, key=lambda upload: upload.device_id
@@ -171,7 +170,10 @@ class UploadWriter:
         if not uploads:
             return
         await transaction.add_sketches(
-            [(_to_record(upload.message, now), upload.message.payload) for upload in uploads]
+            [
+                (SketchRecord.of(upload.message, received=now), upload.message.payload)
+                for upload in uploads
+            ]
         )
         devices = [upload.device_id for upload in uploads]
         await transaction.touch_devices(devices, now=now, n_sketches=1)
@@ -287,23 +289,4 @@ def _study_full(plan: SketchPlan) -> StudyClosedError:
         field="most_sketches",
         fix="exclude the devices that fill it (`sfumato device list` counts the sketches of each), "
         "which makes room, or publish a new study",
-    )
-
-
-def _to_record(message: SketchMessage, now: float) -> SketchRecord:
-    header = message.header
-    first, last = header.slots or (None, None)
-    return SketchRecord(
-        sketch_id=header.sketch_id,
-        study_id=header.study,
-        device_id=header.device,
-        stream=header.stream,
-        sequence=header.sequence,
-        first_slot=first,
-        last_slot=last,
-        n_records=header.n_records,
-        payload_digest=header.payload_digest,
-        header=message.header_bytes,
-        signature=message.signature,
-        received=now,
     )

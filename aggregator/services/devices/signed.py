@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.records import Clock, DeviceRecord, RetiredKeyRecord, StreamRecord
-from aggregator.services.device_keys import repeat_change, require_valid, take_key
+from aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord
+from aggregator.services.devices.keys import repeat_change, require_valid, take_key
 from aggregator.services.plans import require_present
-from aggregator.services.rates import RateLimit
-from aggregator.storage import Store, Transaction
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 from shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from shared.wire import (
     RequestSignature,
@@ -42,15 +42,7 @@ class DeviceStatus:
     generation: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """The server's time, and the generation of its database."""
-
-    server_time: float
-    generation: bytes
-
-
-class DeviceService:
+class DeviceService(Service):
     """Authenticates devices by their signatures, and answers them.
 
     Every method that takes a request raises
@@ -64,11 +56,6 @@ class DeviceService:
     StudyWithdrawnError
         Its study was withdrawn.
     """
-
-    def __init__(self, store: Store, clock: Clock, *, rate: RateLimit) -> None:
-        self._store = store
-        self._clock = clock
-        self._rate = rate
 
     async def authenticate(self, request: SignedRequest) -> DeviceRecord:
         """Return the device that signed a request, in a read transaction."""
@@ -91,7 +78,7 @@ class DeviceService:
             signer = self._find_retired(signature, request, retired)
             if signer is None:
                 raise
-        self._rate.spend(device.device_id)
+        self._device_rate.spend(device.device_id)
         require_present(study)
         require_valid(device, signer)
         return device, signer
@@ -199,8 +186,8 @@ class DeviceService:
 
     async def note_heartbeat(
         self, device: DeviceRecord, heartbeat: Mapping[str, Any], *, studies: Sequence[bytes]
-    ) -> Moment:
-        """Store the latest heartbeat of an authenticated device.
+    ) -> tuple[float, bytes]:
+        """Store the latest heartbeat of a device; return the time and the database's generation.
 
         Parameters
         ----------
@@ -221,7 +208,7 @@ class DeviceService:
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             await transaction.note_heartbeat(device.device_id, heartbeat, now=now)
-            return Moment(server_time=now, generation=await transaction.get_generation())
+            return now, await transaction.get_generation()
 
 
 async def require_device(

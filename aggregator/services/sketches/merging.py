@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.records import Clock
-from aggregator.services.plans import PlanCache, require_study
+from aggregator.records import wait_for_stop
+from aggregator.services.plans import require_study
 from aggregator.services.readiness import Readiness
-from aggregator.services.studies import WithdrawalService
-from aggregator.storage import Layout, Store, Transaction
+from aggregator.services.service import Parts, Service
+from aggregator.services.studies import StudyService
+from aggregator.storage import Layout, Transaction
 from shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
+_SECONDS_A_DAY = 86_400.0
 _DROP_PERIOD_S = 60.0
 _BATCH = 1024
 """Sketches merged at once: many share cells, which cost more to write than to add to."""
@@ -32,32 +33,14 @@ _REMOVED = 256
 log = structlog.get_logger("aggregator.merging")
 
 
-class Merger:
-    """Merges pending sketches, removes excluded ones, and drops what retention ends.
+class Merger(Service):
+    """Merges pending sketches, removes excluded ones, and drops what retention ends."""
 
-    Parameters
-    ----------
-    payload_seconds
-        How long payloads are kept; None for as long as the study.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        plans: PlanCache,
-        readiness: Readiness,
-        withdrawals: WithdrawalService,
-        *,
-        payload_seconds: float | None,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._payload_seconds = payload_seconds
+    def __init__(self, parts: Parts, readiness: Readiness, studies: StudyService) -> None:
+        super().__init__(parts)
         self._next_drop = 0.0
-        self._plans = plans
         self._readiness = readiness
-        self._withdrawals = withdrawals
+        self._studies = studies
 
     async def merge_all(self) -> int:
         """Merge and remove until nothing is left; return the number of sketches moved.
@@ -132,9 +115,9 @@ class Merger:
         TransportError
             The database does not answer.
         """
-        if self._payload_seconds is None:
+        if self._settings.payload_days is None:
             return 0
-        before = self._clock.now() - self._payload_seconds
+        before = self._clock.now() - self._settings.payload_days * _SECONDS_A_DAY
         n_dropped = 0
         while True:
             async with self._store.begin(write=True) as transaction:
@@ -145,10 +128,10 @@ class Merger:
 
     async def _drop_now_and_then(self) -> None:
         now = self._clock.now()
-        if now >= self._next_drop or self._withdrawals.is_due:
+        if now >= self._next_drop or self._studies.is_purge_due:
             self._next_drop = now + _DROP_PERIOD_S
             await self.drop_payloads()
-            await self._withdrawals.purge()
+            await self._studies.purge()
 
     async def check(self, study_id: bytes) -> Sequence[str]:
         """Recompute the sums of a study from its sketches; name the running sums that differ.
@@ -166,8 +149,7 @@ class Merger:
         """Merge until ``stop``, while the database can be used."""
         is_away = has_more = False
         while not stop.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.0 if has_more else _PERIOD_S)
+            await wait_for_stop(stop, 0.0 if has_more else _PERIOD_S)
             has_more = False
             if stop.is_set() or not self._readiness.is_open:
                 continue

@@ -6,15 +6,13 @@ import math
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from aggregator.services.snapshots import decode_size_sums, decode_sums
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
-from learning.estimate.totals import Totals
-from learning.planning.quality import predict_quality
+from learning.planning.quality import QualityBand, predict_quality
 from shared.plan import SketchPlan, make_statement
-from shared.wire.bodies.declaring import make_body, read_body
+from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     BandBody,
     ChoiceBody,
@@ -43,11 +41,7 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
     """
     return pose_problem(
         plan,
-        Totals(
-            sums=decode_sums(snapshot),
-            size_sums=decode_size_sums(snapshot),
-            moments=snapshot.moments,
-        ),
+        snapshot.totals,
         snapshot.weights,
         noise_energy=snapshot.noise_energy,
         signal_energy=snapshot.signal_energy,
@@ -66,25 +60,22 @@ def describe_solution(
         n_dimensions=plan.n_dimensions,
     )
     verdict, evidence = solution.verdict, solution.evidence
-    return ResultBody(
+    decoder, _, _ = solution.solver.partition("/")
+    return make_body(
+        ResultBody,
+        solution,
         dimensions=[DimensionBody(name=d.name, unit=d.unit) for d in plan.dimensions],
-        centroids=solution.centroids.tolist(),
-        weights=solution.weights.tolist(),
-        spreads=None if solution.spreads is None else solution.spreads.tolist(),
         mixture=_to_body(MixtureBody, solution.mixture),
         choice=_to_body(ChoiceBody, solution.choice),
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
-        at_noise_floor=solution.at_noise_floor,
-        decoder=solution.solver.partition("/")[0],
+        decoder=decoder,
         decoder_version=read_version(solution.solver),
-        n_replicates=solution.n_replicates,
-        agreement=solution.agreement,
         warnings=list(solution.warnings),
         snr=snapshot.snr,
         quality=make_body(QualityBody, quality, statement=quality.describe()),
         verdict=_to_body(VerdictBody, verdict),
-        band=None if verdict is None else _describe_band(verdict),
+        band=None if verdict is None else describe_band(verdict, verdict.describe_band()),
         evidence=_to_body(EvidenceBody, evidence),
         resolved=None if evidence is None else evidence.resolved.tolist(),
         privacy=describe_promise(plan),
@@ -97,9 +88,10 @@ def read_version(solver: str) -> int:
     return int(solver.partition("/")[2])
 
 
-def _describe_band(verdict: Verdict) -> BandBody:
-    high = verdict.high if math.isfinite(verdict.high) else None
-    return BandBody(low=verdict.low, high=high, statement=verdict.describe_band())
+def describe_band(predicted: Verdict | QualityBand, statement: str) -> BandBody:
+    """Return a band of expected quality; an infinite end is null."""
+    high = predicted.high if math.isfinite(predicted.high) else None
+    return BandBody(low=predicted.low, high=high, statement=statement)
 
 
 def _to_body(declared: type[B], value: Any) -> B | None:
@@ -118,7 +110,7 @@ def describe_promise(plan: SketchPlan) -> PromiseBody:
         scale=str(plan.release.scale),
         statement=statement.describe(),
         max_records_per_person="unknown" if most is None else most,
-        people=[read_body(PersonBody, person) for person in statement.people_to_json()],
+        people=[PersonBody(**person) for person in statement.people_to_json()],
     )
 
 

@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from aggregator.records import DecodeRecord, KeyRecord
-from aggregator.services.decodes import DecodeService
 from aggregator.services.keys import KeyService
+from aggregator.services.results.decodes import DecodeService
 from shared.errors import SketchError
 
 _PERIOD_S = 0.5
 
-log = structlog.get_logger("aggregator.services.watching")
+log = structlog.get_logger("aggregator.services.results.watching")
 
 
 class DecodeWatch:
@@ -61,7 +61,7 @@ class DecodeWatch:
                 self._task = None
 
     async def next(
-        self, told: DecodeRecord, key: KeyRecord, *, until: float
+        self, shown: DecodeRecord, key: KeyRecord, *, until: float
     ) -> DecodeRecord | None:
         """Wait for a change of a followed decode; None if the time or the server ends.
 
@@ -78,11 +78,11 @@ class DecodeWatch:
         loop = asyncio.get_running_loop()
         while not self._is_closed:
             changed = self._changed
-            for place in (key.key_id, told.decode_id):
+            for place in (key.key_id, shown.decode_id):
                 found = self._known[place]
                 if isinstance(found, SketchError):
                     raise found
-                if isinstance(found, DecodeRecord) and _shows(found) != _shows(told):
+                if isinstance(found, DecodeRecord) and _shows(found) != _shows(shown):
                     return found
             if loop.time() >= until:
                 return None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from aggregator.records import (
     LOCAL_ACTOR,
-    Clock,
     DeviceRecord,
     PageKey,
     StudyRecord,
@@ -17,24 +15,16 @@ from aggregator.records import (
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store, Transaction
-from shared.errors import (
-    AccessError,
-    ConfigError,
-    NotFoundError,
-    StoreError,
-    StudyClosedError,
-)
+from aggregator.services.plans import require_study
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
+from shared.errors import AccessError, ConfigError, NotFoundError, StoreError, StudyClosedError
 from shared.plan import SketchPlan
-from shared.wire import (
-    device_id_of,
-    encode_proof_input,
-    verify_proof,
-)
+from shared.wire import device_id_of, encode_proof_input, verify_proof
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
+_SECONDS_A_DAY = 86_400.0
 _REFUSALS: dict[TokenState, str] = {
     "used-up": "is used up",
     "expired": "has expired",
@@ -42,29 +32,8 @@ _REFUSALS: dict[TokenState, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenSummary:
-    """A token and its state."""
-
-    token: TokenRecord
-    state: TokenState
-
-
-class EnrolmentService:
+class EnrolmentService(Service):
     """Creates, lists and revokes tokens, and enrols devices."""
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        plans: PlanCache,
-        *,
-        token_seconds: float,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
-        self._token_seconds = token_seconds
 
     async def create_token(
         self,
@@ -73,7 +42,7 @@ class EnrolmentService:
         max_uses: int,
         labels: Mapping[str, str] | None,
         actor: str = LOCAL_ACTOR,
-    ) -> tuple[str, TokenSummary]:
+    ) -> tuple[str, TokenRecord]:
         """Create an enrolment token; return its secret, which is shown once, and the token.
 
         Parameters
@@ -98,7 +67,7 @@ class EnrolmentService:
                 study_id=study_id,
                 max_uses=max_uses,
                 created=now,
-                expires=now + self._token_seconds,
+                expires=now + self._settings.token_days * _SECONDS_A_DAY,
                 labels=labels,
             )
             await transaction.add_token(record)
@@ -107,11 +76,11 @@ class EnrolmentService:
             await write_entry(
                 transaction, now, actor, "token.create", target, **about, expires=record.expires
             )
-        return secret, TokenSummary(token=record, state=record.state_at(now))
+        return secret, record
 
     async def list_tokens(
         self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[TokenSummary]:
+    ) -> Sequence[TokenRecord]:
         """Return the tokens of a study in the order of creation, revoked ones too.
 
         Raises
@@ -119,13 +88,11 @@ class EnrolmentService:
         NotFoundError, StudyWithdrawnError
             There is no such study, or it was withdrawn.
         """
-        now = self._clock.now()
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            found = await transaction.list_tokens(study_id, after=after, limit=limit)
-        return [TokenSummary(token=token, state=token.state_at(now)) for token in found]
+            return await transaction.list_tokens(study_id, after=after, limit=limit)
 
-    async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenSummary:
+    async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenRecord:
         """Revoke a token, at once and for good.
 
         Its devices stay enrolled, and a repeated request of theirs is answered again.
@@ -146,7 +113,7 @@ class EnrolmentService:
                 await write_entry(transaction, now, actor, "token.revoke", target, study=study)
             revoked = await transaction.get_token(token_hash)
         assert revoked is not None, "it was found in this transaction"
-        return TokenSummary(token=revoked, state=revoked.state_at(now))
+        return revoked
 
     async def enrol(
         self,

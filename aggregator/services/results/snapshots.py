@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import Clock, Selection, SketchTotals, SnapshotRecord, StudyRecord
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Layout, Store, Transaction
+from aggregator.records import Selection, SketchTotals, SnapshotRecord, StudyRecord
+from aggregator.services.plans import require_known, require_study
+from aggregator.services.service import Service
+from aggregator.storage import Layout, Transaction
 from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, NotFoundError
+from shared.errors import ConfigError
 from shared.plan import SketchPlan
 
 DEFAULT_WEIGHTING = "size"
@@ -24,13 +25,8 @@ _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"
 _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
 
 
-class SnapshotService:
+class SnapshotService(Service):
     """Makes snapshots, and estimates the utility of a study's sketches."""
-
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
 
     async def create(
         self, study_id: bytes, selection: Selection, *, weighting: str = DEFAULT_WEIGHTING
@@ -56,7 +52,7 @@ class SnapshotService:
             plan = await self._plans.get(study)
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
-            totals = await _sum(transaction, study_id, selection, plan)
+            totals = await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
         if not totals.n_sketches:
             raise ConfigError(
                 "contains no sketch", field="selection", fix="widen the slots or labels"
@@ -91,22 +87,13 @@ class SnapshotService:
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
-            totals = await _sum(transaction, study_id, Selection(), plan)
+            totals = await transaction.sum_sketches(study_id, Selection(), layout=Layout.of(plan))
         return estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
 
 
 async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> SnapshotRecord:
-    snapshot = await transaction.get_snapshot(snapshot_id)
-    if snapshot is None:
-        raise NotFoundError("is unknown", field="snapshot", fix="check its identity")
-    await require_study(transaction, snapshot.study_id)
-    return snapshot
-
-
-async def _sum(
-    transaction: Transaction, study_id: bytes, selection: Selection, plan: SketchPlan
-) -> SketchTotals:
-    return await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
+    found = await transaction.get_snapshot(snapshot_id)
+    return await require_known(transaction, found, "snapshot")
 
 
 def require_suitable(selection: Selection, plan: SketchPlan) -> None:
@@ -181,24 +168,6 @@ def _encode(array: NDArray[np.int64]) -> bytes:
     return array.astype("<i8").tobytes()
 
 
-def decode_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
-    """Return the sums of a snapshot: shape ``(D,)``, int64."""
-    return np.frombuffer(snapshot.sums, dtype="<i8").astype(np.int64)
-
-
-def decode_size_sums(snapshot: SnapshotRecord) -> NDArray[np.int64]:
-    """Return the size-weighted sums of a snapshot: shape ``(2, D)``, int64 limbs."""
-    return np.frombuffer(snapshot.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1)
-
-
-def _selection_to_map(selection: Selection) -> Mapping[str, Any]:
-    return {
-        "first_slot": selection.first_slot,
-        "last_slot": selection.last_slot,
-        "labels": dict(selection.labels),
-    }
-
-
 def _to_record(
     study: StudyRecord,
     plan: SketchPlan,
@@ -210,7 +179,7 @@ def _to_record(
 ) -> SnapshotRecord:
     totals = put_count(totals, count)
     digest = compute_digest(study, totals, weighting)
-    chosen = _selection_to_map(selection)
+    chosen = asdict(selection)
     # Two selections with the same sketches are two snapshots of one digest, and share decodes.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])
     weights = weigh(plan, totals, weighting)
@@ -221,12 +190,8 @@ def _to_record(
         digest=digest,
         selection=chosen,
         weighting=weighting,
-        n_sketches=utility.n_sketches,
+        **vars(utility) | {"noise_energy": utility.noise_energy or 0.0},
         n_devices=totals.n_devices,
-        n_records=utility.n_records,
-        snr=utility.snr,
-        signal_energy=utility.signal_energy,
-        noise_energy=utility.noise_energy or 0.0,
         second_moment=totals.moments.second,
         third_moment=totals.moments.third,
         weight_a=weights.a,
@@ -235,5 +200,4 @@ def _to_record(
         size_sums=_encode(totals.size_sums),
         created=now,
         devices=totals.devices,
-        n_records_error=utility.n_records_error,
     )

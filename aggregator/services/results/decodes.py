@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from aggregator.records import Clock, DecodeRecord, Selection, SnapshotRecord
-from aggregator.services.answers import build_problem
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.services.snapshots import DEFAULT_WEIGHTING, SnapshotService
-from aggregator.storage import Store, Transaction
+from aggregator.records import DecodeRecord, Selection, SnapshotRecord
+from aggregator.services.plans import require_known, require_study
+from aggregator.services.results.answers import build_problem
+from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from aggregator.services.service import Parts, Service
+from aggregator.storage import Transaction
 from learning.decoding.registry import create_solver, default_solver, solver_factories
 from learning.decoding.solver import Solver
 from shared.cbor import encode_deterministic
@@ -23,15 +24,11 @@ _DOMAIN = "sfumato/v1/decode"
 Setting = int | float | bool | str
 
 
-class DecodeService:
+class DecodeService(Service):
     """Queues decodes, shows them and cancels them."""
 
-    def __init__(
-        self, store: Store, clock: Clock, plans: PlanCache, snapshots: SnapshotService
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
+    def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
+        super().__init__(parts)
         self._snapshots = snapshots
 
     async def create(
@@ -132,11 +129,7 @@ class DecodeService:
 
 
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
-    decode = await transaction.get_decode(decode_id)
-    if decode is None:
-        raise NotFoundError("is unknown", field="decode", fix="check its identity")
-    await require_study(transaction, decode.study_id)
-    return decode
+    return await require_known(transaction, await transaction.get_decode(decode_id), "decode")
 
 
 def require_solver(name: str, settings: Mapping[str, Setting]) -> Solver:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from aggregator.records import Clock, DecodeRecord, SnapshotRecord
-from aggregator.services.answers import build_problem, describe_solution
-from aggregator.services.decodes import exhausted_problem
-from aggregator.services.plans import PlanCache, require_study
-from aggregator.storage import Store
+from aggregator.records import DecodeRecord, SnapshotRecord
+from aggregator.services.plans import require_study
+from aggregator.services.results.answers import build_problem, describe_solution
+from aggregator.services.results.decodes import exhausted_problem
+from aggregator.services.service import Service
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.registry import create_solver
 from learning.decoding.solution import Solution
@@ -20,7 +20,6 @@ from learning.decoding.solver import Solver
 from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
 from shared.plan import SketchPlan
 from shared.wire import problem_document
-from shared.wire.bodies.declaring import to_document
 
 MAX_ATTEMPTS = 3
 _TOKEN_BYTES = 16
@@ -64,13 +63,8 @@ class Job:
         return solution
 
 
-class JobService:
+class JobService(Service):
     """Leases decodes to workers."""
-
-    def __init__(self, store: Store, clock: Clock, plans: PlanCache) -> None:
-        self._store = store
-        self._clock = clock
-        self._plans = plans
 
     async def take(self, *, lease_s: float) -> Job | None:
         """Lease the oldest decode that is queued or whose lease has expired.
@@ -137,7 +131,7 @@ class JobService:
         """Store an answer; false if the lease is lost."""
         now = self._clock.now()
         seconds = max(0.0, now - (job.decode.started or now))
-        result = to_document(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
+        result = asdict(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
         async with self._store.begin(write=True) as transaction:
             return await transaction.finish_decode(
                 job.decode.decode_id, job.token, state="succeeded", now=now, result=result

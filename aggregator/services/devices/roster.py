@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from aggregator.records import (
     LOCAL_ACTOR,
-    Clock,
     DeviceRecord,
     ExcludedSketches,
     PageKey,
@@ -15,9 +14,10 @@ from aggregator.records import (
     StreamRecord,
 )
 from aggregator.services.audit import write_entry
-from aggregator.services.device_keys import key_id_of
-from aggregator.services.plans import require_study
-from aggregator.storage import Store, Transaction
+from aggregator.services.devices.keys import key_id_of
+from aggregator.services.plans import require_known, require_study
+from aggregator.services.service import Service
+from aggregator.storage import Transaction
 from shared.errors import NotFoundError
 
 
@@ -36,12 +36,8 @@ class DeviceDetails(DeviceSummary):
     retired_keys: Sequence[RetiredKeyRecord]
 
 
-class RosterService:
-    """Lists devices, describes one, and revokes keys."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+class RosterService(Service):
+    """Lists devices, describes one, revokes and excludes."""
 
     async def list_page(
         self, study_id: bytes | None, *, after: PageKey | None, limit: int
@@ -110,25 +106,9 @@ class RosterService:
                 )
             return await _describe(transaction, await _require_device(transaction, device_id))
 
-
-@dataclass(frozen=True, kw_only=True)
-class Exclusion:
-    """An excluded device, and the numbers of its sketches."""
-
-    device: DeviceRecord
-    sketches: ExcludedSketches
-
-
-class ExclusionService:
-    """Excludes devices."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-
     async def exclude(
         self, device_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
-    ) -> Exclusion:
+    ) -> tuple[DeviceRecord, ExcludedSketches]:
         """Exclude a device; an excluded one keeps its first reason.
 
         Raises
@@ -157,7 +137,7 @@ class ExclusionService:
             # A transaction of its own: it reads every sketch of the device.
             async with self._store.begin() as transaction:
                 sketches = await transaction.count_excluded(device_id)
-        return Exclusion(device=device, sketches=sketches)
+        return device, sketches
 
 
 async def _revoke_retired(
@@ -174,11 +154,8 @@ async def _revoke_retired(
 async def _require_device(
     transaction: Transaction, device_id: bytes, *, lock: bool = False
 ) -> DeviceRecord:
-    device = await transaction.get_device(device_id, lock=lock)
-    if device is None:
-        raise NotFoundError("is unknown", field="device", fix="check its identity")
-    await require_study(transaction, device.study_id)
-    return device
+    found = await transaction.get_device(device_id, lock=lock)
+    return await require_known(transaction, found, "device")
 
 
 async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDetails:

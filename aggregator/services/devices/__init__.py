@@ -1,0 +1,1 @@
+"""Devices: enrolment, keys, signed requests, and the roster for operators."""

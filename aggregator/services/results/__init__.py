@@ -1,0 +1,1 @@
+"""Results: snapshots, decodes, and the queue of decodes for workers."""

@@ -1,0 +1,1 @@
+"""Sketches: receive, check, store in groups, and merge into running sums."""
