@@ -147,7 +147,7 @@ def test_labels_are_those_that_the_plan_declares_and_then_fixed(
         assert labels == {"site": "north"}
         label('site = "south"')
         assert agent.run("init", "--token", TOKEN) == 2
-        assert "labels: are not those" in agent.err
+        assert "labels: must stay those" in agent.err
 
 
 def test_a_folder_or_key_that_others_can_read_is_refused(enrolled: Agent) -> None:
