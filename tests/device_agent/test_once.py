@@ -468,7 +468,7 @@ def test_a_device_that_the_server_does_not_know_releases_nothing(enrolled: Agent
 def test_a_second_agent_is_told_that_one_is_at_work(enrolled: Agent) -> None:
     with lock_folder(enrolled.state):
         assert enrolled.run("once") == 3
-        assert "another sfumato-agent" in enrolled.err
+        assert "cannot be used by two sfumato-agent" in enrolled.err
         assert enrolled.run("status") == 0
     assert enrolled.run("once") == 0
 
