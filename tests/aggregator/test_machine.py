@@ -267,7 +267,9 @@ class LosesOnCrash(KillableStore):
         pytest.param(LosesOnCrash, DecodingMachine, 2, id="crash"),
         pytest.param(make_faulty(CountsReplays), UploadRules, 1, id="replay"),
         pytest.param(make_faulty(ForgetsExclusion), DecodingMachine, 2, id="exclusion"),
-        pytest.param(make_faulty(ShowsWhatLeaves), ExcludingMachine, 3, id="leaving"),
+        pytest.param(
+            make_faulty(ShowsWhatLeaves), ExcludingMachine, 3, id="leaving", marks=pytest.mark.soak
+        ),
         pytest.param(
             make_faulty(DropsWhatLeaves),
             ExcludingMachine,
@@ -282,7 +284,9 @@ class LosesOnCrash(KillableStore):
             id="leaving rest",
             marks=pytest.mark.soak,
         ),
-        pytest.param(make_faulty(DropsWhatWaits), DecodingMachine, 0, id="garbage"),
+        pytest.param(
+            make_faulty(DropsWhatWaits), DecodingMachine, 0, id="garbage", marks=pytest.mark.soak
+        ),
         pytest.param(
             make_faulty(StoresLateAnswers),
             LeaseMachine,
@@ -292,7 +296,9 @@ class LosesOnCrash(KillableStore):
         ),
         pytest.param(make_faulty(TrustsOtherBytes), UploadRules, 0, id="other bytes"),
         pytest.param(make_faulty(ForgetsMarks), KeyMachine, 0, id="marks"),
-        pytest.param(make_faulty(KeepsWithdrawn), GuestMachine, 0, id="withdrawal"),
+        pytest.param(
+            make_faulty(KeepsWithdrawn), GuestMachine, 0, id="withdrawal", marks=pytest.mark.soak
+        ),
     ],
 )
 def test_a_store_with_a_fault_is_found_out(
@@ -327,7 +333,9 @@ async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequenc
 
 
 @small_and_soak("is_helped", True, False)
-@pytest.mark.parametrize(("fault", "soon"), [(refuse_together, 0), (answer_early, 0)])
+@pytest.mark.parametrize(
+    ("fault", "soon"), [pytest.param(refuse_together, 0, marks=pytest.mark.soak), (answer_early, 0)]
+)
 def test_a_fault_of_group_commits_is_found_out(
     fault: Callable[..., object], soon: int, is_helped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_a_growing_file_is_measured_with_how_far_the_daemon_is_behind(tmp_path: 
     assert rows["behind_seconds"] > 0
 
 
+@pytest.mark.soak
 def test_every_source_on_this_machine_has_a_rate(tmp_path: Path) -> None:
     has_broker = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin") is not None
     with running_aggregator(tmp_path) as aggregator:

@@ -31,6 +31,7 @@ from shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.processes import running
+from tests.soak import small_and_soak
 
 CHECKS = [
     allow_header_conformance,
@@ -113,8 +114,9 @@ def test_every_problem_response_is_described_with_an_example(service: tuple[str,
     }
 
 
+@small_and_soak("n_examples", 6, 24)
 def test_the_service_keeps_its_description_whatever_is_asked(
-    filled: tuple[str, str, dict[str, str]],
+    filled: tuple[str, str, dict[str, str]], n_examples: int
 ) -> None:
     address, key, known = filled
     headers = {"Authorization": f"Bearer {key}"}
@@ -128,7 +130,7 @@ def test_the_service_keeps_its_description_whatever_is_asked(
             continue
 
         @settings(
-            max_examples=12,
+            max_examples=n_examples,
             derandomize=True,
             database=None,
             deadline=None,
@@ -173,8 +175,9 @@ def test_links_lead_from_answers_to_calls_that_exist(service: tuple[str, str]) -
     assert n_links > 40
 
 
+@small_and_soak("n_walks", 8, 40)
 def test_the_service_keeps_its_description_along_every_link(
-    filled: tuple[str, str, dict[str, str]],
+    filled: tuple[str, str, dict[str, str]], n_walks: int
 ) -> None:
     """Walk from answer to answer: what one call made, the next ones are asked about."""
     address, key, _ = filled
@@ -206,7 +209,7 @@ def test_the_service_keeps_its_description_along_every_link(
         def validate_response(self, response: Any, case: Any, **options: Any) -> None:
             case.validate_response(response, checks=CHECKS)
 
-    for number in range(16):
+    for number in range(n_walks):
         walk: Any = seed(number)(type("SeededWalk", (Walk,), {}))
         # Walks change the server, so a beginning that two share may lead elsewhere the second time.
         with suppress(FlakyStrategyDefinition):
