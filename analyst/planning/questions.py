@@ -54,7 +54,7 @@ class Answers:
 
 
 def ask_for_answers() -> Answers:
-    """Ask on the terminal; repeat a question whose answer breaks its rule.
+    """Prompt for the answers, and repeat a question until its answer keeps its rule.
 
     Raises
     ------

@@ -103,7 +103,7 @@ def _show_places(places: list[tuple[int, str]], total: int) -> str:
 
 
 class RecordMapping:
-    """Which field is which dimension, in which unit, and which holds time and id.
+    """Map the fields of a record to dimensions in their units, to its time and to its id.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def server(plan: SketchPlan) -> Iterator[Server]:
 
 
 class Agent:
-    """What a user has: a configuration, a file of records, and the command."""
+    """A user's agent: a configuration, a file of records, and the command."""
 
     def __init__(self, folder: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder

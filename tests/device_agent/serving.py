@@ -58,7 +58,7 @@ class Server:
         self.retired: list[tuple[bytes, bytes, dict[str, int]]] = []
         """Device, key that it has replaced, and the last sketches that this one has signed."""
         self.key_answers: list[SketchError | int | None] = []
-        """For the next changes of keys: as in ``answers``."""
+        """Answers to the next changes of keys, as in ``answers``."""
         self.stored: dict[bytes, SketchMessage] = {}
         self.received: list[tuple[bytes, bytes]] = []
         self.requests: list[str] = []

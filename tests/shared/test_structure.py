@@ -41,6 +41,7 @@ class Zoo:
     share: Annotated[Fraction, Rule(lambda f: 0 < f < 1, "must be between 0 and 1", "halve it")]
     folder: Path | None = None
     size: Literal["small", "large"] = "small"
+    edition: Literal[1, 2] = 1
     poll_s: Seconds = 1.0
     is_open: bool = True
     first: int | str = 0
@@ -57,7 +58,8 @@ def read(**values: Any) -> Zoo:
 
 
 def test_the_examples_hold() -> None:
-    assert doctest.testmod(module).failed == 0
+    examples = doctest.testmod(module)
+    assert (examples.failed, examples.attempted > 0) == (0, True)
 
 
 def test_a_document_becomes_the_class_that_declares_it() -> None:
@@ -80,6 +82,7 @@ def test_a_document_becomes_the_class_that_declares_it() -> None:
         ({"share": 1}, "zoo.share: must be between 0 and 1. Halve it"),
         ({"folder": ""}, "zoo.folder: must be a path. Quote it"),
         ({"size": "tiny"}, 'zoo.size: must be "small" or "large". Choose one of them'),
+        ({"edition": True}, "zoo.edition: must be 1 or 2. Choose one of them"),
         ({"poll_s": float("nan")}, "zoo.poll_s: must be a number greater than zero"),
         ({"poll_s": True}, "zoo.poll_s: must be a number greater than zero"),
         ({"is_open": 1}, "zoo.is_open: must be true or false. Use no quotes"),
@@ -109,6 +112,11 @@ class Box:
     weights: list[float] | None = None
     counts: dict[str, Annotated[int, Rule(ge=0, lt=10)]] = member("Counts.", default_factory=dict)
     letters: Annotated[str, Rule(pattern="[a-z]*", max_length=3)] = "abc"
+
+
+def test_a_document_that_is_no_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match="document: must be a table of named values"):
+        structure(Box, [1, 2])
 
 
 def test_null_stands_for_none_and_other_keys_are_ignored_where_they_may_be() -> None:

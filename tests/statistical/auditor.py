@@ -39,7 +39,7 @@ _TURN = 1 << 16
 
 
 class Release(Protocol):
-    """What is audited: a device from its exact sum to the bytes that it sends."""
+    """Object of the audit: a device from its exact sum to the bytes that it sends."""
 
     def release(self, sums: Integers, n_runs: int, source: RandomSource) -> bytes:
         """Return the bytes of ``n_runs`` independent releases of one sum, one after the other."""
@@ -159,7 +159,7 @@ def score_bodies(outputs: Floats, near: Floats, far: Floats) -> Floats:
 
 
 def score_inside(outputs: Floats, near: Floats, far: Floats) -> Floats:
-    """How deep inside the body around one sum: tells noise that piles up in the middle."""
+    """Depth inside the body around one sum: shows noise that piles up in the middle."""
     return -compute_gauge(outputs - near)
 
 

@@ -102,7 +102,7 @@ class BackgroundNetwork(Network):
 
 @dataclass(kw_only=True)
 class Link:
-    """What polling, sending and changing the key share.
+    """Shared parts of polling, sending and changing the key.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class DecodeRules(Harness):
     def __init__(self) -> None:
         super().__init__()
         self.workers: list[Job] = []
-        """Those that work, and those that only think they do."""
+        """Workers with a lease, and workers that lost theirs without noticing."""
 
     @precondition(lambda self: self.model.select(Selection()))
     @rule(pick=st.none() | which, seed=st.integers(0, 1), number=replicas)

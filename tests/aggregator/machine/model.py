@@ -172,7 +172,7 @@ class Model:
 
     @property
     def n_waiting(self) -> int:
-        """How many sketches are in no cell yet."""
+        """Count the sketches that are in no cell yet."""
         return len(self.waiting) + sum(guest.is_waiting for guest in self.guests)
 
     def note_added(self) -> None:

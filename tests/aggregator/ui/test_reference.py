@@ -14,7 +14,7 @@ VOID = ("meta", "br", "link", "img")
 
 
 class Page(HTMLParser):
-    """What a page holds; a tag that is closed wrongly is an error."""
+    """Contents of a page; a tag that is closed wrongly is an error."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

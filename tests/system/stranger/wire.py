@@ -291,7 +291,7 @@ def sketch_path(study: bytes, sketch_id: bytes) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; headers by their lower-case names."""
+    """Answer of the server; headers by their lower-case names."""
 
     status: int
     headers: Mapping[str, str]

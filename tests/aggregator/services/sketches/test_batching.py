@@ -88,7 +88,7 @@ async def test_a_caller_that_leaves_takes_nobody_along(recorder: Recorder) -> No
 
 
 class Stopped(BaseException):
-    """What ends a process is no exception of the work."""
+    """Signal of the end of the process, which is no exception of the work."""
 
 
 async def test_nobody_waits_for_a_batch_that_was_stopped() -> None:

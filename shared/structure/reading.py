@@ -1,194 +1,23 @@
-"""Declarative reading: a document of TOML, JSON or CBOR becomes a frozen dataclass.
-
-The class is the only declaration of its keys: annotations give types, choices and rules, defaults
-say which keys may be left out, ``__post_init__`` holds the rules between keys, and :func:`member`
-gives each key its meaning for the reference pages and OpenAPI.
-
->>> @declared
-... class Polling:
-...     poll_s: Seconds = member("Seconds between looks.", default=10.0)
->>> structure(Polling, {"poll_s": 0}, "source")
-Traceback (most recent call last):
-...
-shared.errors.ConfigError: source.poll_s: must be a number greater than zero. Write seconds, such \
-as 10
->>> structure(Polling, {"polls": 1}, "source")
-Traceback (most recent call last):
-...
-shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s?
-"""
+"""Read a document into a declared dataclass; each error names its place, rule and fix."""
 
 from __future__ import annotations
 
 import math
-import operator
 import re
 import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from shared.errors import ConfigError, SketchError
+from shared.structure.declaring import Rule, Short, Tagged, Text, read_hints
 
 T = TypeVar("T")
-
-
-_LIMITS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
-    "ge": (operator.ge, "at least {}"),
-    "gt": (operator.gt, "above {}"),
-    "le": (operator.le, "at most {}"),
-    "lt": (operator.lt, "below {}"),
-    "min_length": (lambda value, least: len(value) >= least, "at least {} long"),
-    "max_length": (lambda value, most: len(value) <= most, "at most {} long"),
-    "pattern": (lambda value, pattern: re.fullmatch(pattern, value), "text that matches {}"),
-}
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule for a value, written into its annotation: ``Annotated[float, Rule(...)]``.
-
-    Parameters
-    ----------
-    holds
-        Whether a value of the right type is allowed; ``ValueError``, ``OSError`` and
-        ``LookupError`` mean that it is not. A lambda inside a class sees no name of its module.
-    text
-        The whole rule, with the type: it follows the name of the key. By default it is made of the
-        limits.
-    fix
-        An imperative.
-    ge, gt, le, lt
-        Bounds of a number; pydantic reads a bounded ``int`` strictly.
-    min_length, max_length
-        Of a text, list or table.
-    pattern
-        Of a text: anchored, and the same in the dialects of JSON Schema, Python and Rust.
-    """
-
-    holds: Callable[[Any], object] | None = None
-    text: str = ""
-    fix: str | None = None
-    _: KW_ONLY
-    ge: int | None = None
-    gt: int | None = None
-    le: int | None = None
-    lt: int | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    pattern: str | None = None
-
-    @cached_property
-    def limits(self) -> dict[str, Any]:
-        """The limits that are set, by name."""
-        return {name: v for name in _LIMITS if (v := getattr(self, name)) is not None}
-
-    def allows(self, value: Any) -> bool:
-        """Return whether a value of the right type keeps the rule."""
-        try:
-            return all(_LIMITS[name][0](value, v) for name, v in self.limits.items()) and (
-                self.holds is None or bool(self.holds(value))
-            )
-        except (ValueError, OSError, LookupError):
-            return False
-
-    def describe(self) -> str:
-        """Describe the rule; it follows the name of the key."""
-        limits = (_LIMITS[name][1].format(value) for name, value in self.limits.items())
-        return self.text or f"must be {' and '.join(limits)}"
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: Callable[[Any], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Add the rule to pydantic's schema of the type, which is a plain dictionary."""
-        schema = handler(source) | self.limits
-        if schema["type"] == "int":
-            schema["strict"] = True
-        if self.holds is None:
-            return schema
-        function = {"type": "no-info", "function": self._require}
-        return {"type": "function-after", "function": function, "schema": schema}
-
-    def _require(self, value: Any) -> Any:
-        if not self.allows(value):
-            raise ValueError(self.text)
-        return value
-
-
-@dataclass(frozen=True)
-class Tagged:
-    """Mark of a dataclass that is chosen by one key of its table.
-
-    Parameters
-    ----------
-    key
-        The key that chooses.
-    find
-        Returns the class for a value, or raises a ``ConfigError`` without a field.
-    """
-
-    key: str
-    find: Callable[[str], type]
-
-
-@dataclass(frozen=True)
-class Short:
-    """Mark of a dataclass for which a text may stand: the value of this one key."""
-
-    key: str
-
-
-Text = Annotated[str, Rule(bool, "must be text and not empty", "quote it")]
-Seconds = Annotated[
-    float, Rule(None, "must be a number greater than zero", "write seconds, such as 10", gt=0)
-]
-
-
-@overload
-def member(meaning: str, sample: Any = ..., *, default: T) -> T: ...
-@overload
-def member(meaning: str, sample: Any = ..., *, default_factory: Callable[[], T]) -> T: ...
-@overload
-def member(meaning: str, sample: Any = ...) -> Any: ...
-def member(
-    meaning: str, sample: Any = MISSING, *, default: Any = MISSING, default_factory: Any = MISSING
-) -> Any:
-    """Declare a key: its meaning, and its value in an example of the document.
-
-    The sample is left out where the member is a table itself, which has samples of its own.
-    """
-    metadata = {"description": meaning, "sample": sample}
-    if default_factory is not MISSING:
-        return field(default_factory=default_factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member, field))
-def declared(kind: type[T]) -> type[T]:
-    """Declare the keys of a table."""
-    return dataclass(frozen=True, kw_only=True)(kind)
-
-
-@cache
-def read_hints(kind: Any) -> dict[str, Any]:
-    """Return the annotations of a class by name, with their rules."""
-    return get_type_hints(kind, include_extras=True)
 
 
 def read_exact(value: int | str | Fraction) -> Fraction:
@@ -277,7 +106,9 @@ class _Reader:
     def read_table(self, kind: type, document: Any, path: str, given: Mapping[str, Any]) -> Any:
         if not isinstance(document, dict):
             raise self.error(
-                "must be a table of named values", field=path or "document", fix=f"write [{path}]"
+                "must be a table of named values",
+                field=path or "document",
+                fix=f"write [{path}]" if path else "write names with their values",
             )
         known = {n: each for n, each in _list_fields(kind).items() if n not in given}
         if self.strict and (others := [name for name in document if name not in known]):
@@ -302,8 +133,9 @@ class _Reader:
         if origin is Annotated:
             return self._read_annotated(args[0], args[1:], value, path)
         if origin is Literal:
-            if value not in args:
-                words = [f'"{choice}"' for choice in args]
+            # 1 == True == 1.0, so the types are compared as well.
+            if not any(type(value) is type(choice) and value == choice for choice in args):
+                words = [f'"{each}"' if isinstance(each, str) else repr(each) for each in args]
                 text = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
                 raise self.error(f"must be {text}", field=path, fix="choose one of them")
             return value
