@@ -15,8 +15,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from learning.estimate.sizes import N_MOMENTS, SizeMoments
 from learning.estimate.totals import Totals
-from learning.estimate.weighting import SizeMoments, Weights
+from learning.estimate.weighting import Weights
 from shared.wire import SketchHeader, SketchMessage
 
 KeyScope = Literal["operator", "analyst", "enrol"]
@@ -177,6 +178,8 @@ class DeviceRecord:
 
     Parameters
     ----------
+    ordinal
+        Its number in the study: 0, 1, 2, ... in the order of enrolment; given when it is stored.
     last_seen
         The time of its last accepted request.
     public_key
@@ -194,6 +197,7 @@ class DeviceRecord:
     public_key: bytes
     labels: Mapping[str, str]
     enrolled: float
+    ordinal: int = -1
     last_seen: float | None = None
     n_sketches: int = 0
     excluded: float | None = None
@@ -257,6 +261,8 @@ class SketchRecord:
         None for windows by count.
     n_records
         None where the number is secret; its noised value ends the payload.
+    block
+        The block of features in the payload; 0 where a sketch carries all of them.
     header, signature
         The signed bytes and the device's signature, so that a second party can verify them.
     """
@@ -273,6 +279,7 @@ class SketchRecord:
     header: bytes
     signature: bytes
     received: float
+    block: int = 0
     state: str = "stored"
 
     @classmethod
@@ -298,6 +305,7 @@ def list_columns(header: SketchHeader) -> dict[str, Any]:
         "first_slot": first,
         "last_slot": last,
         "n_records": header.n_records,
+        "block": header.block or 0,
         "payload_digest": header.payload_digest,
     }
 
@@ -372,8 +380,10 @@ class SnapshotRecord:
         Under these weights.
     n_records, n_records_error
         Exact, with an error of 0; or, with secret numbers, an estimate and its standard error.
-    second_moment, third_moment
-        Sums over sketches of n^2 and n^3; either may need more than 64 bits.
+    n_covered
+        Features that some sketch carries.
+    moments
+        As in :class:`SketchTotals`: the limbs, little-endian.
     sums, size_sums
         As in :class:`SketchTotals`, int64, little-endian.
     devices
@@ -391,8 +401,8 @@ class SnapshotRecord:
     snr: float
     signal_energy: float
     noise_energy: float
-    second_moment: int
-    third_moment: int
+    n_covered: int
+    moments: bytes
     weight_a: float
     weight_b: float
     sums: bytes
@@ -408,10 +418,9 @@ class SnapshotRecord:
             sums=np.frombuffer(self.sums, dtype="<i8").astype(np.int64),
             size_sums=np.frombuffer(self.size_sums, dtype="<i8").astype(np.int64).reshape(2, -1),
             moments=SizeMoments(
-                n_sketches=self.n_sketches,
-                first=self.n_records,
-                second=self.second_moment,
-                third=self.third_moment,
+                limbs=np.frombuffer(self.moments, dtype="<i8")
+                .astype(np.int64)
+                .reshape(2, N_MOMENTS, -1)
             ),
         )
 

@@ -9,27 +9,24 @@ only, and are computed once.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
+from aggregator.storage.sums.layout import Layout
 from benchmarks.datasets import Dataset
 from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records
+from learning.estimate.limbs import split_limbs
+from learning.estimate.posing import pose_problem
+from learning.estimate.sizes import SizeMoments
 from learning.estimate.snr import estimate_signal_energy, predict_snr
-from learning.estimate.totals import split_limbs
 from learning.estimate.utility import estimate_utility, form_sketch, weigh
-from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights
-from shared.core import (
-    FourierStatistic,
-    FrequencyMatrix,
-    MaskSchedule,
-    RadiusLaw,
-    SketchAccumulator,
-)
+from learning.estimate.weighting import SIZE_WEIGHTS
+from shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.privacy.testing import SeededSource
 
@@ -66,7 +63,9 @@ class Study:
     weighting
         ``size`` or ``noise-optimal``.
     mask_groups
-        m / r.
+        m / r, for the features of a record.
+    blocks
+        m / r, for the features of a sketch.
     law
         Law of the radii.
     """
@@ -78,6 +77,7 @@ class Study:
     uneven: bool = False
     weighting: str = "size"
     mask_groups: int = 1
+    blocks: int = 1
     law: RadiusLaw = field(default_factory=RadiusLaw)
 
 
@@ -118,6 +118,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
             ),
             n_frequencies=study.n_frequencies,
             measurements_per_record=study.n_frequencies // study.mask_groups,
+            frequencies_per_sketch=study.n_frequencies // study.blocks,
             seed=hashlib.sha256(f"benchmark {seed}".encode()).hexdigest(),
             radius_law=study.law,
             mechanism=noise.mechanism,
@@ -149,17 +150,19 @@ class Sketcher:
         plan = make_plan(dataset, study, sizes, seed)
         frequencies = plan.frequencies
         exact = self._sum_records(dataset, plan, frequencies, sizes)
-        totals = _total(_release(plan, study, exact, seed), sizes)
-        weights = weigh(plan, totals, study.weighting) if study.noise else SIZE_WEIGHTS
-        sketch = form_sketch(
-            plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
+        totals = _total(plan, _release(plan, study, exact, seed), sizes)
+        if study.noise is None:
+            return _pose_exact(dataset, plan, totals)
+        weights = weigh(plan, totals, study.weighting)
+        utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
+        problem = pose_problem(
+            plan,
+            totals,
+            weights,
+            signal_energy=utility.signal_energy,
+            n_clusters=dataset.n_clusters,
         )
-        noise_energy, signal, snr = _estimate(plan, study, totals, weights, sketch)
-        n_effective = weights.compute_effective_records(totals.moments)
-        sampling = max(0.0, 1.0 / plan.alpha - signal) / n_effective
-        problem = _build(dataset, plan, frequencies, sketch, noise_energy + sampling)
-        problem = replace(problem, sampling_variance=max(0.0, 1.0 - signal) / n_effective)
-        return Posed(problem=problem, snr=snr)
+        return Posed(problem=problem, snr=utility.snr)
 
     def _sum_records(
         self,
@@ -168,13 +171,14 @@ class Sketcher:
         frequencies: FrequencyMatrix,
         sizes: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return the exact sum of each sketch: shape ``(L, 2 m)``."""
-        key = (dataset.name, frequencies.digest, plan.measurements_per_record, sizes.tobytes())
+        """Return the exact sum of each sketch: shape ``(L, 2 r)``."""
+        shape = (plan.measurements_per_record, plan.frequencies_per_sketch)
+        key = (dataset.name, frequencies.digest, shape, sizes.tobytes())
         if key not in self._sums:
             ends = np.cumsum(sizes)
             self._sums[key] = np.array(
                 [
-                    _sum_one(plan, frequencies, dataset.records[end - size : end], i)
+                    _sum_one(plan, dataset.records[end - size : end], i)
                     for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
                 ]
             )
@@ -184,67 +188,60 @@ class Sketcher:
 def _release(
     plan: SketchPlan, study: Study, exact: NDArray[np.int64], seed: int
 ) -> NDArray[np.int64]:
-    """Add noise to each sum: shape ``(L, 2 m)``."""
+    """Add noise to each sum: shape ``(L, 2 r)``."""
     if study.noise is None:
         return exact
     source = SeededSource(seed)
     return np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
 
 
-def _sum_one(
-    plan: SketchPlan, frequencies: FrequencyMatrix, records: NDArray[np.float64], stream: int
-) -> NDArray[np.int64]:
-    masks: MaskSchedule | None = plan.statistic_of(stream.to_bytes(4, "big")).masks
-    statistic = FourierStatistic(quantiser=plan.quantiser, frequencies=frequencies, masks=masks)
-    accumulator = SketchAccumulator(statistic)
+def _sum_one(plan: SketchPlan, records: NDArray[np.float64], sketch: int) -> NDArray[np.int64]:
+    block = choose_block(plan, sketch)
+    accumulator = SketchAccumulator(plan.statistic_of(sketch.to_bytes(4, "big"), block=block))
     accumulator.add(records)
     return accumulator.sums
 
 
-def _total(sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
-    weighted = (sizes[:, None].astype(object) * sums).sum(axis=0)
+def choose_block(plan: SketchPlan, sketch: int) -> int:
+    """Return the block of the sketch of one device among many."""
+    return plan.blocks.choose(ordinal=sketch, stream="main", turn=0)
+
+
+def _total(plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
+    """Add sketches up, each at the places of its block."""
+    blocks = [choose_block(plan, sketch) for sketch in range(len(sizes))]
+    whole = np.zeros((2, plan.n_frequencies * 2), dtype=object)
+    places = Layout.of(plan).places
+    for block, size, of_sketch in zip(blocks, sizes.tolist(), sums, strict=True):
+        whole[0, places[block]] += of_sketch
+        whole[1, places[block]] += size * of_sketch.astype(object)
     return SketchTotals(
-        sums=sums.sum(axis=0),
-        size_sums=split_limbs(weighted.tolist()),
-        moments=SizeMoments.of_sizes(sizes.tolist()),
+        sums=whole[0].astype(np.int64),
+        size_sums=split_limbs(whole[1].tolist()),
+        moments=SizeMoments.of_sizes(sizes.tolist(), blocks=blocks, n_blocks=plan.blocks.n_blocks),
         n_devices=len(sizes),
         members=b"",
     )
 
 
-def _estimate(
-    plan: SketchPlan,
-    study: Study,
-    totals: SketchTotals,
-    weights: Weights,
-    sketch: NDArray[np.complex128],
-) -> tuple[float, float, float]:
-    """Estimate V, ``|z|^2`` and the SNR as the server does; it has no exact sketches."""
-    if study.noise is not None:
-        utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
-        return utility.noise_energy or 0.0, utility.signal_energy, utility.snr
+def _pose_exact(dataset: Dataset, plan: SketchPlan, totals: SketchTotals) -> Posed:
+    """Pose the problem of an exact sketch; its noise is the sampling of records alone."""
+    sketch = form_sketch(
+        plan, SIZE_WEIGHTS, totals.moments, sums=totals.sums, size_sums=totals.size_sums
+    )
     n, alpha = totals.n_records, plan.alpha
     signal = estimate_signal_energy(sketch, noise_energy=0.0, alpha=alpha, n_records=n)
     signal = min(signal, 1.0 / alpha)
-    snr = predict_snr(signal_energy=signal, noise_energy=0.0, alpha=alpha, n_records=n)
-    return 0.0, signal, snr
-
-
-def _build(
-    dataset: Dataset,
-    plan: SketchPlan,
-    frequencies: FrequencyMatrix,
-    sketch: NDArray[np.complex128],
-    noise_variance: float,
-) -> DecodingProblem:
-    d = dataset.n_dimensions
-    return DecodingProblem(
+    problem = DecodingProblem(
         sketch=sketch,
-        frequencies=frequencies.to_angular(plan.quantiser),
-        lower=np.full(d, dataset.lower),
-        upper=np.full(d, dataset.upper),
+        frequencies=plan.frequencies.to_angular(plan.quantiser),
+        lower=np.full(dataset.n_dimensions, dataset.lower),
+        upper=np.full(dataset.n_dimensions, dataset.upper),
         centre=plan.quantiser.centre,
         unit=plan.scale,
-        noise_variance=noise_variance,
+        noise_variance=max(0.0, 1.0 / alpha - signal) / n,
         n_clusters=dataset.n_clusters,
+        sampling_variance=max(0.0, 1.0 - signal) / n,
     )
+    snr = predict_snr(signal_energy=signal, noise_energy=0.0, alpha=alpha, n_records=n)
+    return Posed(problem=problem, snr=snr)

@@ -21,7 +21,8 @@ from aggregator.api.responses import (
 )
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
-from learning.estimate.totals import join_limbs
+from learning.estimate.limbs import join_limbs
+from learning.estimate.sizes import SizeMoments
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
@@ -77,14 +78,16 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
     """Show a snapshot with its exact sums, from which anyone can recompute the global sketch.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
-    moments `first` and `second`, and the plan's amplitude A and alpha. Where numbers of records are
-    secret, the last of the sums is their noised count and `first` is estimated from it.
+    moments `first` and `second` of a feature's block, and the plan's amplitude A and alpha. Where
+    numbers of records are secret, the last of the sums are their noised counts by block, and
+    `first` is estimated from them.
     """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
     totals = record.totals
     body = make_body(
         SnapshotSumsBody,
         await _to_body(services, record),
+        moments=_to_moments(totals.moments),
         sums=totals.sums.tolist(),
         size_sums=join_limbs(totals.size_sums),
     )
@@ -93,14 +96,16 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
+def _to_moments(moments: SizeMoments) -> MomentsBody:
+    n_sketches, first, second, third = moments.rows
+    return MomentsBody(n_sketches=n_sketches, first=first, second=second, third=third)
+
+
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
     excluded = await services.snapshots.find_excluded(record)
     return make_body(
         SnapshotBody,
         record,
-        moments=MomentsBody(
-            first=record.n_records, second=record.second_moment, third=record.third_moment
-        ),
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
         selection=structure(SelectionBody, record.selection, strict=False),
         excluded_devices=[device.hex() for device in excluded],

@@ -200,7 +200,7 @@ async def get_utility(
         _, plan = await services.studies.get_plan(study_id)
         predicted = predict_relative_sse(
             snr=utility.snr,
-            n_frequencies=plan.n_frequencies,
+            n_frequencies=utility.n_covered,
             n_clusters=n_clusters,
             n_dimensions=plan.n_dimensions,
         )

@@ -11,7 +11,7 @@ from aggregator.storage.copying import copy_database
 from aggregator.storage.files import back_up_file, path_of
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction, open_store, prepare_database
-from aggregator.storage.sums.merging import Layout
+from aggregator.storage.sums.layout import Layout
 
 __all__ = [
     "Layout",

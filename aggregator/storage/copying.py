@@ -12,7 +12,7 @@ from aggregator.storage.engine import mapped_errors
 from aggregator.storage.models import Base, Server, Study
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction
-from aggregator.storage.sums.merging import Layout
+from aggregator.storage.sums.layout import Layout
 from shared.errors import ConfigError, StoreError
 from shared.plan import decode_plan
 

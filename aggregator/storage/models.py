@@ -47,21 +47,6 @@ class CanonicalJson(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-class WideInteger(TypeDecorator[int]):
-    """An integer of any size as decimal text."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """Encode a value; None stays NULL."""
-        return None if value is None else str(value)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
-        """Decode a value."""
-        return None if value is None else int(value)
-
-
 class Base(DeclarativeBase):
     """Common to all tables: types by annotation, and names of constraints that never change."""
 
@@ -107,7 +92,7 @@ class Study(Base):
     version: Mapped[int]
     n_sketches: Mapped[int]
     n_records: Mapped[int]
-    n_numbers: Mapped[int] = mapped_column(default=0)
+    n_ordinals: Mapped[int] = mapped_column(default=0)
 
 
 class Token(Base):
@@ -133,12 +118,12 @@ class Device(Base):
     __table_args__ = (
         Index(None, "study_id", "enrolled", "device_id"),
         Index(None, "enrolled", "device_id"),
-        UniqueConstraint("study_id", "number"),
+        UniqueConstraint("study_id", "ordinal"),
     )
 
     device_id: Mapped[bytes] = mapped_column(primary_key=True)
     study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
-    number: Mapped[int]
+    ordinal: Mapped[int]
     public_key: Mapped[bytes]
     labels: Mapped[dict[str, Any]]
     enrolled: Mapped[float]
@@ -198,6 +183,7 @@ class Sketch(Base):
     first_slot: Mapped[int | None]
     last_slot: Mapped[int | None]
     n_records: Mapped[int | None]
+    block: Mapped[int]
     payload_digest: Mapped[bytes]
     header: Mapped[bytes]
     signature: Mapped[bytes]
@@ -247,9 +233,7 @@ class CellSum(Base):
     length: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     labels: Mapped[str] = mapped_column(primary_key=True)
     n_sketches: Mapped[int]
-    n_records: Mapped[int] = mapped_column(WideInteger)
-    second_moment: Mapped[int] = mapped_column(WideInteger)
-    third_moment: Mapped[int] = mapped_column(WideInteger)
+    moments: Mapped[bytes]
     magnitude: Mapped[int]
     members: Mapped[bytes]
     devices: Mapped[bytes]
@@ -284,8 +268,8 @@ class Snapshot(Base):
     snr: Mapped[float]
     signal_energy: Mapped[float]
     noise_energy: Mapped[float]
-    second_moment: Mapped[int] = mapped_column(WideInteger)
-    third_moment: Mapped[int] = mapped_column(WideInteger)
+    n_covered: Mapped[int]
+    moments: Mapped[bytes]
     weight_a: Mapped[float]
     weight_b: Mapped[float]
     sums: Mapped[bytes]

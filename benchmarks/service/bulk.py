@@ -16,7 +16,8 @@ from aggregator.storage.statements.cells import to_cell_row
 from aggregator.storage.sums.cells import Cell
 from aggregator.storage.sums.checking import ExpectedCells
 from aggregator.storage.sums.dyadic import shift_slot, smallest_node
-from aggregator.storage.sums.merging import CellKey, Entry, Layout, encode_labels
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import CellKey, Entry, encode_labels
 from aggregator.storage.sums.summing import Row
 from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
 from shared.plan import plan_to_json
@@ -94,6 +95,7 @@ def _to_row(fleet: Fleet, message: Signed) -> dict[str, Any]:
         "first_slot": header.slots[0],
         "last_slot": header.slots[1],
         "n_records": header.n_records,
+        "block": header.block or 0,
         "payload_digest": header.payload_digest,
         "header": message.header_bytes,
         "signature": message.signature,
@@ -111,6 +113,7 @@ def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
             header.payload_digest,
             device.number,
             header.n_records,
+            header.block or 0,
             fleet.payloads[message.release],
         ),
         labels=encode_labels(device.labels),

@@ -155,6 +155,7 @@ def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
                 device=device,
                 plan_bytes=answer.plan_bytes,
                 labels=settings.labels,
+                ordinal=known.ordinal,
                 generation=known.generation,
                 keys=KeyState(present=key.public_bytes),
             )

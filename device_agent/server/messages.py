@@ -38,6 +38,8 @@ class DeviceAnswer:
         the lowest of each stream that has any, so ask again when these were sent.
     unnamed
         The streams of which it lacks more than it names.
+    ordinal
+        The device's number in the study: 0, 1, 2, ... in the order of enrolment.
     server_time
         Seconds since 1970-01-01 UTC.
     generation
@@ -46,6 +48,7 @@ class DeviceAnswer:
 
     device_id: str
     study_id: str
+    ordinal: int
     last_sequences: Mapping[str, int]
     server_time: float
     generation: str
@@ -123,6 +126,7 @@ def read_device(data: bytes, *, device: bytes) -> DeviceAnswer:
     return DeviceAnswer(
         device_id=status.device_id,
         study_id=status.study_id,
+        ordinal=status.ordinal,
         last_sequences={stream.stream: stream.last_sequence for stream in status.streams},
         server_time=status.server_time,
         generation=status.generation,

@@ -92,6 +92,8 @@ class Identity:
         The study's plan, exactly as it was verified.
     labels
         The device's labels.
+    ordinal
+        The number that the server gave the device: 0, 1, 2, ... in the order of enrolment.
     generation
         Generation of the server's database; it changes when a backup is restored.
     keys
@@ -102,6 +104,7 @@ class Identity:
     device: bytes
     plan_bytes: bytes
     labels: Mapping[str, str]
+    ordinal: int
     generation: str
     keys: KeyState
 
@@ -119,6 +122,7 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
         device=meta["device"],
         plan_bytes=meta["plan"],
         labels=json.loads(meta["labels"]),
+        ordinal=int(meta["ordinal"]),
         generation=meta["generation"],
         keys=KeyState.from_text(meta["keys"]),
     )
@@ -178,6 +182,7 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
         "device": identity.device,
         "plan": identity.plan_bytes,
         "labels": json.dumps(dict(identity.labels), sort_keys=True),
+        "ordinal": str(identity.ordinal),
         "generation": identity.generation,
         "keys": identity.keys.to_text(),
     }

@@ -57,6 +57,7 @@ TABLES = (
         n_unsketchable INTEGER NOT NULL,
         first_slot INTEGER,
         last_slot INTEGER,
+        block INTEGER NOT NULL,
         sums BLOB NOT NULL,
         seal BLOB NOT NULL,
         PRIMARY KEY (study, stream)
@@ -168,7 +169,8 @@ _SEALED = {
     "meta": ("study", "key", "value"),
     "streams": ("study", "name", "next_sequence", "first_record", "floor_slot", "suspended"),
     "open_windows": (
-        "study", "stream", "n_records", "n_unsketchable", "first_slot", "last_slot", "sums",
+        "study", "stream", "n_records", "n_unsketchable", "first_slot", "last_slot",
+        "block", "sums",
     ),
     "open_slots": ("study", "stream", "slot", "n_records", "sums"),
     "positions": ("study", "stream", "source", "place"),

@@ -37,8 +37,10 @@ class StreamState:
         The open window: counts and slots.
     n_unsketchable
         Records of the open window that added zero.
+    block
+        The open window's block of features.
     sums
-        The open window's exact sums, shape ``(2 m,)``; None when no window is open. Not private.
+        The open window's exact sums, shape ``(2 r,)``; None when no window is open. Not private.
     suspended
         Why nothing more is released, or None.
     """
@@ -48,6 +50,7 @@ class StreamState:
     first_record: int = 0
     window: WindowState = field(default_factory=WindowState)
     n_unsketchable: int = 0
+    block: int = 0
     # Kept out of messages and tracebacks.
     sums: NDArray[np.int64] | None = field(default=None, repr=False)
     suspended: str | None = None
@@ -64,7 +67,7 @@ class StreamState:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotSum:
-    """Number and sum, shape ``(2 m,)``, of one slot's records so far. Not private."""
+    """Number and sum, shape ``(2 r,)``, of one slot's records so far. Not private."""
 
     slot: int
     n_records: int = field(repr=False)
@@ -133,6 +136,7 @@ def load_stream(connection: sqlite3.Connection, name: str) -> StreamState:
         first_record=row["first_record"],
         window=window,
         n_unsketchable=opened["n_unsketchable"] if opened else 0,
+        block=opened["block"] if opened else 0,
         sums=np.frombuffer(opened["sums"], dtype="<i8").astype(np.int64) if opened else None,
         suspended=row["suspended"],
     )
@@ -271,12 +275,13 @@ def _write_open_window(connection: sqlite3.Connection, state: StreamState) -> No
         state.n_unsketchable,
         window.first_slot,
         window.last_slot,
+        state.block,
         state.sums.astype("<i8").tobytes(),
     )
     connection.execute(
         "INSERT OR REPLACE INTO open_windows"
-        " (study, stream, n_records, n_unsketchable, first_slot, last_slot, sums, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " (study, stream, n_records, n_unsketchable, first_slot, last_slot, block, sums,"
+        " seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*row, compute_seal(*row)),
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learning.decoding.problem import DecodingProblem
+from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
-from learning.estimate.utility import form_sketch
+from learning.estimate.utility import form_sketch, measure_noise
 from learning.estimate.weighting import Weights
 from shared.plan import SketchPlan
 
@@ -16,11 +18,10 @@ def pose_problem(
     totals: Totals,
     weights: Weights,
     *,
-    noise_energy: float,
     signal_energy: float,
     n_clusters: int,
 ) -> DecodingProblem:
-    """Pose the inverse problem of a global sketch.
+    """Pose the inverse problem of a global sketch; features that no sketch carries are left out.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def pose_problem(
         The plan of the sketches.
     totals, weights
         The sums, with the estimated number of records where it is secret; and their weights.
-    noise_energy, signal_energy
-        V and ``|z|^2`` under these weights, see :func:`learning.estimate.utility.estimate_utility`.
+    signal_energy
+        ``|z|^2`` under these weights, see :func:`learning.estimate.utility.estimate_utility`.
     n_clusters
         k.
 
@@ -38,19 +39,34 @@ def pose_problem(
     DecodingError
         The number of clusters does not suit the sketch, or the sketch is implausible.
     """
+    count = count_records(plan, totals)
+    noise = measure_noise(plan, totals.moments, count, weights)
     n_effective = weights.compute_effective_records(totals.moments)
-    sampling = max(0.0, 1.0 / plan.alpha - signal_energy) / n_effective
+    is_known = noise.is_known[plan.blocks.block_of]
+    of_feature = plan.blocks.block_of[is_known]
+    sampling = max(0.0, 1.0 / plan.alpha - signal_energy) / n_effective[of_feature]
+    counting = count.relative_variance[of_feature] * signal_energy
+    variances = noise.energy[of_feature] + counting + sampling
+    sketch = form_sketch(
+        plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
+    )
     return DecodingProblem(
-        sketch=form_sketch(
-            plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
-        ),
-        frequencies=plan.frequencies.to_angular(plan.quantiser),
+        sketch=sketch[is_known],
+        frequencies=plan.frequencies.to_angular(plan.quantiser)[:, is_known],
         lower=np.array([dimension.lower for dimension in plan.dimensions]),
         upper=np.array([dimension.upper for dimension in plan.dimensions]),
         centre=plan.quantiser.centre,
         unit=plan.scale,
-        noise_variance=noise_energy + sampling,
+        noise_variance=float(np.mean(variances)),
         n_clusters=n_clusters,
-        # Masks vary each coordinate independently; the sample of records is common to all.
-        sampling_variance=max(0.0, 1.0 - signal_energy) / n_effective,
+        sampling_variance=_find_common(plan, signal_energy, n_effective),
     )
+
+
+def _find_common(plan: SketchPlan, signal_energy: float, n_effective: NDArray[np.float64]) -> float:
+    """Return the part of the sampling variance that all features have in common.
+
+    Masks vary each coordinate independently; the sample of records is common to all. Blocks have
+    records of their own, so that nothing is common to all features.
+    """
+    return 0.0 if plan.is_split else max(0.0, 1.0 - signal_energy) / float(n_effective[0])

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from shared.core import AMPLITUDE
 from shared.privacy.mechanism import Mechanism
 
+Floats = NDArray[np.float64]
 DEFAULT_SIGNAL_ENERGY = 0.35
 """``|z|^2`` to assume before any data exist; it depends on the data and on the radius law."""
 SIGNAL_ENERGY_RANGE = (0.10, 0.45)
@@ -32,14 +33,15 @@ def compute_noise_energy(
 
 
 def predict_snr(
-    *, signal_energy: float, noise_energy: float, alpha: float, n_records: int
+    *, signal_energy: float, noise_energy: float, alpha: float, n_records: float | Floats
 ) -> float:
     """Predict the SNR of a global sketch (seed eq. 6-7).
 
     ``SNR = |z|^2 / (V + (1 / alpha - |z|^2) / n)`` with ``|z|^2`` the mean over features of
-    ``|z_j|^2`` for features of modulus 1.
+    ``|z_j|^2`` for features of modulus 1. ``n_records`` is n, or that of each block of features,
+    shape ``(B,)``, and the noise is the mean over blocks.
     """
-    sampling = (1.0 / alpha - signal_energy) / n_records
+    sampling = float(np.mean((1.0 / alpha - signal_energy) / np.asarray(n_records, dtype=float)))
     return signal_energy / (noise_energy + sampling)
 
 
@@ -94,13 +96,17 @@ def predict_mechanism_snr(
 
 
 def estimate_signal_energy(
-    sketch: NDArray[np.complex128], *, noise_energy: float, alpha: float, n_records: int
+    sketch: NDArray[np.complex128], *, noise_energy: float, alpha: float, n_records: float | Floats
 ) -> float:
     """Estimate ``|z|^2`` from a released sketch: shape ``(m,)``; post-processing, costs no privacy.
 
-    ``(mean |s_j|^2 - V - 1 / (alpha n)) / (1 - 1 / n)``, cut below at zero.
+    ``(mean |s_j|^2 - V - 1 / (alpha n)) / (1 - 1 / n)``, cut below at zero, with the mean of 1 / n
+    over blocks of features where they have records of their own: ``n_records`` of shape ``(B,)``.
     """
-    if n_records < 2:
+    numbers = np.asarray(n_records, dtype=float)
+    share = float(np.mean(1.0 / numbers))
+    if share >= 1.0:
         return 0.0
-    raw = float(np.mean(np.abs(sketch) ** 2)) - noise_energy - 1.0 / (alpha * n_records)
-    return max(0.0, raw / (1.0 - 1.0 / n_records))
+    sampling = float(np.mean(1.0 / (alpha * numbers)))
+    raw = float(np.mean(np.abs(sketch) ** 2)) - noise_energy - sampling
+    return max(0.0, raw / (1.0 - share))

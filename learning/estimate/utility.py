@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 
@@ -10,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.estimate.counts import RecordCount, count_records, put_count
+from learning.estimate.limbs import join_limbs
+from learning.estimate.sizes import SizeMoments
 from learning.estimate.snr import estimate_signal_energy, predict_snr
-from learning.estimate.totals import Totals, join_limbs
-from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_weights
+from learning.estimate.totals import Totals
+from learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
 from shared.plan import SketchPlan
 
 
@@ -25,8 +26,10 @@ class Utility:
     n_records, n_records_error
         An estimate and its standard error where the number is secret; otherwise exact, and 0.
     noise_energy
-        V, including the noise of a secret number of records; None where there is no record, or
-        none distinct from noise.
+        V, including the noise of a secret number of records, as a mean over the known features;
+        None where there is no record, or none distinct from noise.
+    n_covered
+        Features that some sketch carries, with a number of records distinct from noise.
     """
 
     n_sketches: int
@@ -35,6 +38,48 @@ class Utility:
     snr: float
     signal_energy: float
     noise_energy: float | None
+    n_covered: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseByBlock:
+    """What limits the features of each block under some weights: shapes ``(B,)``.
+
+    Parameters
+    ----------
+    energy
+        V, without the noise of a secret number of records.
+    n_effective
+        Records of an unweighted average with the same sampling error, rounded down.
+    is_known
+        False for blocks that no sketch carries, or whose records are indistinct from noise.
+    """
+
+    energy: NDArray[np.float64]
+    n_effective: NDArray[np.float64]
+    is_known: NDArray[np.bool_]
+
+
+def measure_noise(
+    plan: SketchPlan, moments: SizeMoments, count: RecordCount, weights: Weights
+) -> NoiseByBlock:
+    """Compute the noise and the effective records of each block.
+
+    Parameters
+    ----------
+    moments
+        With the estimated number of records where it is secret.
+    """
+    return NoiseByBlock(
+        energy=weights.compute_noise_energy(
+            moments,
+            noise_variance=plan.mechanism.variance,
+            amplitude=plan.amplitude,
+            alpha=plan.alpha,
+        ),
+        n_effective=_count_effective(weights, moments),
+        is_known=count.is_known & (moments.floats[0] > 0),
+    )
 
 
 def form_sketch(
@@ -50,8 +95,8 @@ def form_sketch(
     Parameters
     ----------
     sums, size_sums
-        Shapes ``(D,)`` and ``(2, D)``, as in :class:`~learning.estimate.totals.Totals`; a noised
-        count at the end is ignored.
+        Shapes ``(D,)`` and ``(2, D)``, as in :class:`~learning.estimate.totals.Totals`; noised
+        counts at the end are ignored.
     """
     n_features = 2 * plan.n_frequencies
     return weights.average(
@@ -61,6 +106,7 @@ def form_sketch(
         size_sums=np.array([float(total) for total in join_limbs(size_sums[:, :n_features])]),
         amplitude=plan.amplitude,
         alpha=plan.alpha,
+        block_of=plan.blocks.block_of,
     )
 
 
@@ -93,7 +139,8 @@ def estimate_utility(
     Division by a number of records with relative variance c adds ``c |z|^2`` to the noise.
     """
     moments = put_count(totals, count).moments
-    if not count.is_clear:
+    noise = measure_noise(plan, moments, count, weights)
+    if not (count.is_clear and noise.is_known.any()):
         return Utility(
             n_sketches=moments.n_sketches,
             n_records=count.n_records,
@@ -101,45 +148,50 @@ def estimate_utility(
             snr=0.0,
             signal_energy=0.0,
             noise_energy=None,
+            n_covered=0,
         )
-    noise = weights.compute_noise_energy(
-        moments,
-        noise_variance=plan.mechanism.variance,
-        amplitude=plan.amplitude,
-        alpha=plan.alpha,
-    )
-    n_effective = _count_effective(weights, moments)
+    # Blocks are of one size, so a mean over blocks is a mean over features.
+    known, n_effective = noise.is_known, noise.n_effective[noise.is_known]
+    energy = float(np.mean(noise.energy[known]))
+    relative_variance = float(np.mean(count.relative_variance[known]))
     sketch = form_sketch(plan, weights, moments, sums=totals.sums, size_sums=totals.size_sums)
     # Features have modulus at most 1; a record adds to the share alpha of them.
     signal = min(
         1.0 / plan.alpha,
-        estimate_signal_energy(sketch, noise_energy=noise, alpha=plan.alpha, n_records=n_effective)
-        / (1.0 + count.relative_variance),
+        estimate_signal_energy(
+            sketch[known[plan.blocks.block_of]],
+            noise_energy=energy,
+            alpha=plan.alpha,
+            n_records=n_effective,
+        )
+        / (1.0 + relative_variance),
     )
-    noise += count.relative_variance * signal
+    energy += relative_variance * signal
     snr = predict_snr(
         signal_energy=signal,
         # Noise may round to zero at an absurd epsilon; this keeps the ratio finite.
-        noise_energy=max(noise, sys.float_info.min),
+        noise_energy=max(energy, sys.float_info.min),
         alpha=plan.alpha,
         n_records=n_effective,
     )
     return Utility(
         n_sketches=moments.n_sketches,
-        n_records=moments.first,
+        n_records=count.n_records,
         n_records_error=count.standard_error,
         snr=snr,
         signal_energy=signal,
-        noise_energy=noise,
+        noise_energy=energy,
+        n_covered=int(np.count_nonzero(known)) * plan.frequencies_per_sketch,
     )
 
 
-def _count_effective(weights: Weights, moments: SizeMoments) -> int:
-    """Return the whole effective records, at least two where there are two.
+def _count_effective(weights: Weights, moments: SizeMoments) -> NDArray[np.float64]:
+    """Return the whole effective records of each block, at least two where there are two.
 
     Rounded down, so that the sampling error is never understated; one record alone carries no
-    information on the signal.
+    estimate of the signal.
     """
     # Under size weights they are whole; float rounding must not make them one fewer.
-    whole = math.floor(weights.compute_effective_records(moments) * (1.0 + 1e-12))
-    return max(min(2, moments.first), whole)
+    whole = np.floor(weights.compute_effective_records(moments) * (1.0 + 1e-12))
+    least: NDArray[np.float64] = np.minimum(2.0, moments.floats[1])
+    return np.maximum(least, whole)

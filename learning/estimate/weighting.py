@@ -10,44 +10,17 @@ sampling dominates and ``n^2`` where noise does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learning.estimate.sizes import SizeMoments
 from shared.errors import PrivacyError
 
+Floats = NDArray[np.float64]
 WEIGHTINGS = ("size", "noise-optimal")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizeMoments:
-    """Exact integer moments of the sizes of the sketches in a selection.
-
-    Parameters
-    ----------
-    n_sketches
-        L.
-    first, second, third
-        Sums over sketches of n, n^2 and n^3.
-    """
-
-    n_sketches: int
-    first: int
-    second: int
-    third: int
-
-    @classmethod
-    def of_sizes(cls, sizes: Iterable[int]) -> SizeMoments:
-        """Return the moments of given sizes."""
-        listed = [int(n) for n in sizes]
-        return cls(
-            n_sketches=len(listed),
-            first=sum(listed),
-            second=sum(n**2 for n in listed),
-            third=sum(n**3 for n in listed),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,58 +30,66 @@ class Weights:
     a: float
     b: float
 
-    def total(self, moments: SizeMoments) -> float:
-        """Return the sum of the weights."""
-        return self.a * moments.first + self.b * moments.second
+    def total(self, moments: SizeMoments) -> Floats:
+        """Return the sum of the weights in each block: shape ``(B,)``."""
+        _, first, second, _ = moments.floats
+        total: Floats = self.a * first + self.b * second
+        return total
 
     def compute_noise_energy(
         self, moments: SizeMoments, *, noise_variance: float, amplitude: int, alpha: float
-    ) -> float:
+    ) -> Floats:
         """Compute V, the squared modulus that privacy noise adds to one averaged feature.
 
-        ``V = 2 Var sum_l (w_l / n_l)^2 / (A alpha sum_l w_l)^2``, with Var the noise variance of
-        one real coordinate of one sketch.
+        ``V = 2 Var sum_l (w_l / n_l)^2 / (A alpha sum_l w_l)^2`` over the sketches of a block, with
+        Var the noise variance of one real coordinate of one sketch. Shape ``(B,)``; infinite for a
+        block that no sketch carries.
         """
-        squares = (
-            self.a**2 * moments.n_sketches
-            + 2 * self.a * self.b * moments.first
-            + self.b**2 * moments.second
-        )
-        return 2.0 * noise_variance * squares / (amplitude * alpha * self.total(moments)) ** 2
+        n_sketches, first, second, _ = moments.floats
+        squares = self.a**2 * n_sketches + 2 * self.a * self.b * first + self.b**2 * second
+        scale = (amplitude * alpha * self.total(moments)) ** 2
+        return _divide(2.0 * noise_variance * squares, scale, otherwise=math.inf)
 
-    def compute_effective_records(self, moments: SizeMoments) -> float:
-        """Return the n of an unweighted average with the same sampling error.
+    def compute_effective_records(self, moments: SizeMoments) -> Floats:
+        """Return the n of an unweighted average with the same sampling error: shape ``(B,)``.
 
-        ``(sum w)^2 / sum w^2 / n``; n itself under size weights.
+        ``(sum w)^2 / sum w^2 / n`` in each block; n itself under size weights.
         """
-        squares = (
-            self.a**2 * moments.first
-            + 2 * self.a * self.b * moments.second
-            + self.b**2 * moments.third
-        )
-        return self.total(moments) ** 2 / squares
+        _, first, second, third = moments.floats
+        squares = self.a**2 * first + 2 * self.a * self.b * second + self.b**2 * third
+        return _divide(self.total(moments) ** 2, squares, otherwise=0.0)
 
     def average(
         self,
         moments: SizeMoments,
         *,
-        sums: NDArray[np.float64],
-        size_sums: NDArray[np.float64],
+        sums: Floats,
+        size_sums: Floats,
         amplitude: int,
         alpha: float,
+        block_of: NDArray[np.int64],
     ) -> NDArray[np.complex128]:
-        """Form the global sketch: shape ``(m,)``.
+        """Form the global sketch: shape ``(m,)``; 0 for features that no sketch carries.
 
         Parameters
         ----------
         sums, size_sums
             Shape ``(2 m,)``: ``sum S_l`` and ``sum n_l S_l``, real parts, then imaginary parts.
+        block_of
+            The block of each feature: shape ``(m,)``.
         """
-        scaled = (self.a * sums + self.b * size_sums) / (amplitude * alpha * self.total(moments))
-        m = scaled.size // 2
+        scale = amplitude * alpha * self.total(moments)[np.tile(block_of, 2)]
+        scaled = _divide(self.a * sums + self.b * size_sums, scale, otherwise=0.0)
+        m = block_of.size
         sketch = np.empty(m, dtype=np.complex128)
         sketch.real, sketch.imag = scaled[:m], scaled[m:]
         return sketch
+
+
+def _divide(numerator: Floats, denominator: Floats, *, otherwise: float) -> Floats:
+    out = np.full(numerator.shape, otherwise)
+    np.divide(numerator, denominator, out=out, where=denominator > 0)
+    return out
 
 
 SIZE_WEIGHTS = Weights(a=1.0, b=0.0)
@@ -126,6 +107,7 @@ def choose_weights(
 ) -> Weights:
     """Choose the weights of a global sketch.
 
+    One pair (a, b) serves all blocks: it depends on how sizes vary, which is alike in them.
     ``noise-optimal`` minimises ``w' M w / (g' w)^2`` over ``w = (a, b)``, with M the error of the
     average by moments and g the sums of n and n^2; so ``w = M^-1 g``.
 
@@ -134,7 +116,7 @@ def choose_weights(
     weighting
         ``size`` or ``noise-optimal``.
     moments
-        Moments of the sizes.
+        Moments of the sizes; those of all blocks together count.
     noise_variance
         Variance of one real coordinate of one sketch's sum.
     amplitude, alpha

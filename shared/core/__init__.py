@@ -4,6 +4,7 @@ Every package may import it. It imports only numpy and ``shared.errors``; random
 in as arguments. ``docs/explanation/sketch.md`` is the definition that a port must follow.
 """
 
+from shared.core.blocks import FrequencyBlocks
 from shared.core.features import AMPLITUDE, compute_features, feature_table
 from shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
 from shared.core.masks import MaskSchedule
@@ -16,6 +17,7 @@ __all__ = [
     "AMPLITUDE",
     "Columns",
     "FourierStatistic",
+    "FrequencyBlocks",
     "FrequencyMatrix",
     "MaskSchedule",
     "Quantiser",

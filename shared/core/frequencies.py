@@ -104,6 +104,10 @@ class FrequencyMatrix:
         """The number of frequencies m."""
         return int(self.turns.shape[1])
 
+    def select(self, features: NDArray[np.int64]) -> FrequencyMatrix:
+        """Return the frequencies of some features: shape ``(r,)``, feature numbers."""
+        return FrequencyMatrix(turns=self.turns[:, features], bits=self.bits)
+
     def to_angular(self, quantiser: Quantiser) -> Floats:
         """Return Omega of exactly these integers: shape ``(d, m)``, radians per data unit."""
         per_step = _TWO_PI * 2.0**-self.bits * STEPS / quantiser.half_width

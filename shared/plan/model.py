@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shared.core import (
     FourierStatistic,
+    FrequencyBlocks,
     FrequencyMatrix,
     MaskSchedule,
     Quantiser,
@@ -37,6 +38,8 @@ from shared.privacy import (
     get_mechanism,
 )
 
+_MOMENT_BITS = 126
+"""Bits of the sums of the cubes of sizes, which weights need: two limbs of 63."""
 PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 
@@ -130,6 +133,25 @@ class SketchPlan:
         return self.statistic.measurements_per_record
 
     @property
+    def frequencies_per_sketch(self) -> int:
+        """The number of features that a sketch carries: m, or fewer."""
+        return self.statistic.frequencies_per_sketch
+
+    @cached_property
+    def blocks(self) -> FrequencyBlocks:
+        """The blocks of features, of which a sketch carries one; by default one block has all."""
+        return FrequencyBlocks(
+            seed=self.seed,
+            n_frequencies=self.n_frequencies,
+            frequencies_per_sketch=self.frequencies_per_sketch,
+        )
+
+    @property
+    def is_split(self) -> bool:
+        """True if a sketch carries only some of the features."""
+        return self.frequencies_per_sketch < self.n_frequencies
+
+    @property
     def amplitude(self) -> int:
         """The largest modulus A of an integer feature."""
         return self.statistic.amplitude
@@ -146,8 +168,8 @@ class SketchPlan:
 
     @property
     def n_coordinates(self) -> int:
-        """Released coordinates of a sketch: 2 m, and one for a secret number of records."""
-        return 2 * self.n_frequencies + int(self.releases_count)
+        """Released coordinates of a sketch: 2 r, and one for a secret number of records."""
+        return 2 * self.frequencies_per_sketch + int(self.releases_count)
 
     @property
     def payload_bytes(self) -> int:
@@ -183,8 +205,9 @@ class SketchPlan:
         """The guarantee that a release must have."""
         return PrivacyTarget(
             mechanism=self.release.mechanism,
-            n_frequencies=self.n_frequencies,
-            measurements_per_record=self.measurements_per_record,
+            n_frequencies=self.frequencies_per_sketch,
+            # Masks and blocks exclude each other.
+            measurements_per_record=min(self.measurements_per_record, self.frequencies_per_sketch),
             epsilon=self.release.epsilon,
             delta=self.release.delta,
             neighbouring=self.release.neighbouring,
@@ -195,8 +218,16 @@ class SketchPlan:
         """The noise that a device adds to its sum."""
         return calibrate_mechanism(self.privacy_target)
 
-    def statistic_of(self, stream_id: bytes) -> FourierStatistic:
-        """Return the statistic of one stream; ``stream_id`` names device and stream."""
+    def statistic_of(self, stream_id: bytes, *, block: int = 0) -> FourierStatistic:
+        """Return the statistic of one window.
+
+        Parameters
+        ----------
+        stream_id
+            Names device and stream; it decides masks.
+        block
+            The block of features that the sketch carries.
+        """
         masks = None
         if self.measurements_per_record < self.n_frequencies:
             masks = MaskSchedule.from_seed(
@@ -205,7 +236,10 @@ class SketchPlan:
                 n_frequencies=self.n_frequencies,
                 measurements_per_record=self.measurements_per_record,
             )
-        return FourierStatistic(quantiser=self.quantiser, frequencies=self.frequencies, masks=masks)
+        frequencies = self.frequencies
+        if self.is_split:
+            frequencies = frequencies.select(self.blocks.members[block])
+        return FourierStatistic(quantiser=self.quantiser, frequencies=frequencies, masks=masks)
 
     @property
     def count_variance(self) -> float:
@@ -218,7 +252,7 @@ class SketchPlan:
         Parameters
         ----------
         sums
-            Shape ``(2 m,)``.
+            Shape ``(2 r,)``.
 
         Returns
         -------
@@ -308,7 +342,9 @@ def derive(plan: SketchPlan) -> SketchPlan:
     kind = get_mechanism(target.mechanism)
     bound = plan.most_records * plan.amplitude + mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
-    if width is None or plan.most_sketches * bound >= 1 << (plan.ring_bits - 1):
+    cubes = plan.most_sketches * plan.most_records**3
+    overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
+    if width is None or overflows or cubes >= 1 << _MOMENT_BITS:
         raise PlanError(
             f"the largest sum of the study could overflow {plan.ring_bits} bits",
             field="most_sketches",

@@ -78,7 +78,9 @@ class FourierPart:
     n_frequencies, seed, radius_law, frequencies_digest
         m; 32 published bytes; the law of radii; SHA-256 of the frequency matrix they give.
     measurements_per_record
-        r, a divisor of m: features that one record adds to.
+        A divisor of m: features that one record adds to, by its mask. Below m: Laplace noise alone.
+    frequencies_per_sketch
+        A divisor of m: features that one sketch carries, see :mod:`shared.core.blocks`.
     amplitude
         A, the largest modulus of an integer feature.
     """
@@ -89,6 +91,7 @@ class FourierPart:
     radius_law: RadiusLaw
     frequencies_digest: bytes = b""
     measurements_per_record: int
+    frequencies_per_sketch: int
     amplitude: int = AMPLITUDE
 
 

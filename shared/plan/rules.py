@@ -47,6 +47,7 @@ def require_valid(plan: SketchPlan) -> None:
         f"must be a divisor of n_frequencies ({m}) and is {r}",
         "choose a divisor, or leave it out to use every feature",
     )
+    _require_whole_blocks(plan)
     _require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
     if plan.releases_count:
         _require_presence_hidden(plan)
@@ -114,6 +115,31 @@ def _require_dimensions(plan: SketchPlan) -> None:
             "the scale must be finite and positive",
             "give the spread you expect inside one cluster",
         )
+
+
+def _require_whole_blocks(plan: SketchPlan) -> None:
+    m, r = plan.n_frequencies, plan.frequencies_per_sketch
+    _require(
+        1 <= r <= m and m % r == 0,
+        "frequencies_per_sketch",
+        f"must be a divisor of n_frequencies ({m}) and is {r}",
+        "choose a divisor, or leave it out to carry every feature",
+    )
+    _require(
+        m in (r, plan.measurements_per_record),
+        "frequencies_per_sketch",
+        f"must equal n_frequencies ({m}) with masks for each record (measurements_per_record = "
+        f"{plan.measurements_per_record})",
+        "leave measurements_per_record out: a sketch that carries fewer features needs no masks",
+    )
+    n_blocks = m // r
+    _require(
+        plan.most_sketches >= n_blocks,
+        "most_sketches",
+        f"must be at least {n_blocks}: each sketch carries {r} of {m} frequencies, and fewer "
+        "sketches leave some that no sketch carries",
+        "raise it, or raise frequencies_per_sketch",
+    )
 
 
 def _require_presence_hidden(plan: SketchPlan) -> None:

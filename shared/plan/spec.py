@@ -68,6 +68,11 @@ class PlanSpec:
         "r, a divisor of m: the number of features that one record adds to. Default: m.",
         default=None,
     )
+    frequencies_per_sketch: int | None = member(
+        "A divisor of m: the number of features that one sketch carries, and has noise for. Many "
+        "small sketches then cost little more noise than one large one. Default: m.",
+        default=None,
+    )
     radius_law: RadiusLaw = member("The law of frequencies; see below.", default_factory=RadiusLaw)
     max_records_per_person: int | None = member(
         "Records that one person can have in a window; None if unknown.", default=None
@@ -105,7 +110,7 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
         A field breaks its rule; the message names it.
     """
     m, r, share = spec.n_frequencies, spec.measurements_per_record, spec.most_sketches_per_device
-    least = spec.least_records
+    carried, least = spec.frequencies_per_sketch, spec.least_records
     plan = SketchPlan(
         dimensions=spec.dimensions,
         statistic=FourierPart(
@@ -113,6 +118,7 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
             seed=_read_seed(spec.seed),
             radius_law=spec.radius_law,
             measurements_per_record=m if r is None else r,
+            frequencies_per_sketch=m if carried is None else carried,
         ),
         release=Release(
             epsilon=spec.epsilon,

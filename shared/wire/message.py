@@ -28,11 +28,14 @@ STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RU
 _COSE_SIGN1_TAG = 18
 _EDDSA = -8
 _ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
-# By the keys 1 to 14; `sealed` is an empty array in this version.
+# By the keys 1 to 15; `sealed` is an empty array in this version, and `block` may be absent.
 _NAMES = (
     *("version", "kind", "study", "plan_digest", "device", "stream", "sequence", "slots"),
     *("n_records", "n_public", "report_id", "sealed", "payload_length", "payload_digest"),
+    "block",
 )
+_BLOCK_KEY = 15
+_ALWAYS = frozenset(range(1, _BLOCK_KEY))
 
 
 def is_stream_name(name: object) -> bool:
@@ -60,6 +63,8 @@ class SketchHeader:
         16 random bytes.
     payload_length, payload_digest
         Length and SHA-256 of the payload.
+    block
+        The block of features in the payload; None where a sketch carries all of them.
     """
 
     study: bytes
@@ -73,6 +78,7 @@ class SketchHeader:
     report_id: bytes
     payload_length: int
     payload_digest: bytes
+    block: int | None = None
     version: int = VERSION
     kind: str = KIND
 
@@ -222,7 +228,10 @@ def _require_protected(protected: bytes, device: bytes) -> None:
 
 def _header_to_map(header: SketchHeader) -> dict[int, Any]:
     values = {**vars(header), "sealed": []}
-    return {key: values[name] for key, name in enumerate(_NAMES, 1)}
+    document = {key: values[name] for key, name in enumerate(_NAMES, 1)}
+    if header.block is None:
+        del document[_BLOCK_KEY]
+    return document
 
 
 # By hand rather than from the declaration, which takes three times as long: a server reads one for
@@ -235,16 +244,20 @@ def _header_from_map(document: Any) -> SketchHeader:
             field="header",
             fix="update the aggregator, or use a plan that it offers",
         )
-    _require(set(document) == set(range(1, 15)), "header", "must have exactly the keys 1 to 14")
-    values = {name: document[key] for key, name in enumerate(_NAMES, 1)}
+    _require(
+        document.keys() - {_BLOCK_KEY} == _ALWAYS, "header", "must have the keys 1 to 14, or to 15"
+    )
+    values = {name: document.get(key) for key, name in enumerate(_NAMES, 1)}
     sizes = dict.fromkeys(("study", "plan_digest", "device", "payload_digest"), 32)
     for name, size in {**sizes, "report_id": 16}.items():
         value = values[name]
         _require(isinstance(value, bytes) and len(value) == size, name, f"must be {size} bytes")
     _require(is_stream_name(values["stream"]), "stream", STREAM_NAME_RULE)
     _require(type(values["n_public"]) is bool, "n_public", "must be true or false")
-    for name in ("sequence", "n_records", "payload_length"):
+    for name in ("sequence", "n_records", "payload_length", "block"):
         value = values[name]
+        if name == "block" and _BLOCK_KEY not in document:
+            continue
         if name == "n_records" and not values["n_public"]:
             _require(value is None, name, "must be null where n_public is false")
             continue

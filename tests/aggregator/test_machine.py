@@ -21,8 +21,8 @@ from aggregator.services.sketches.storing import Upload, UploadWriter
 from aggregator.storage import Transaction
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
 from aggregator.storage.sums.cells import Cell
+from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.leaving import Removal
-from aggregator.storage.sums.merging import Layout
 from tests.aggregator.databases import open_postgres
 from tests.aggregator.machine.batches import BatchRules
 from tests.aggregator.machine.decodes import DecodeRules

@@ -30,7 +30,7 @@ async def read_rows(store: Store) -> dict[str, list[Any]]:
         "cells": select(CellSum).order_by(
             CellSum.level, CellSum.first, CellSum.length, CellSum.labels
         ),
-        "studies": select(Study.n_sketches, Study.n_records, Study.n_numbers),
+        "studies": select(Study.n_sketches, Study.n_records, Study.n_ordinals),
     }
     async with store.engine.connect() as connection:
         return {

@@ -43,7 +43,6 @@ def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -
         plan,
         snapshot.totals,
         snapshot.weights,
-        noise_energy=snapshot.noise_energy,
         signal_energy=snapshot.signal_energy,
         n_clusters=n_clusters,
     )
@@ -55,7 +54,7 @@ def describe_solution(
     """Return a solution as a body, with its quality, verdict and privacy promise."""
     quality = predict_quality(
         snr=snapshot.snr,
-        n_frequencies=plan.n_frequencies,
+        n_frequencies=snapshot.n_covered,
         n_clusters=len(solution.weights),
         n_dimensions=plan.n_dimensions,
     )

@@ -150,14 +150,13 @@ def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> 
     Without the weights: they follow from the exact values up to rounding, which may differ from
     machine to machine.
     """
-    moments = totals.moments
     content = [
         _SNAPSHOT_DOMAIN,
         study.study_id,
         study.plan_digest,
         weighting,
         totals.members,
-        [moments.n_sketches, moments.first, moments.second, moments.third],
+        totals.moments.rows,
         _encode(totals.sums),
         _encode(totals.size_sums),
     ]
@@ -192,8 +191,7 @@ def _to_record(
         weighting=weighting,
         **vars(utility) | {"noise_energy": utility.noise_energy or 0.0},
         n_devices=totals.n_devices,
-        second_moment=totals.moments.second,
-        third_moment=totals.moments.third,
+        moments=_encode(totals.moments.limbs),
         weight_a=weights.a,
         weight_b=weights.b,
         sums=_encode(totals.sums),

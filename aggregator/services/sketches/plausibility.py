@@ -45,6 +45,7 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
             "n_records",
             f"must lie between {plan.least_records} and {plan.most_records} under this plan",
         )
+    _require_block(header.block, plan)
     by_time = plan.window.kind == "time"
     _require(
         (header.slots is not None) == by_time,
@@ -54,6 +55,17 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
     sums = decode_payload(payload, width=plan.payload_width, n_coordinates=plan.n_coordinates)
     _require_each(sums, header.n_records, plan)
     _require_together(sums, header.n_records, plan)
+
+
+def _require_block(block: int | None, plan: SketchPlan) -> None:
+    # Any block has the same sensitivity, and a device that lies may choose its slots instead. So
+    # the rule by which a device chooses is not checked.
+    n_blocks = plan.blocks.n_blocks
+    if plan.is_split:
+        is_known = block is not None and block < n_blocks
+        _require(is_known, "block", f"must be a number below {n_blocks} under this plan")
+    else:
+        _require(block is None, "block", "must be absent: a sketch of this plan has every feature")
 
 
 def _require_each(sums: NDArray[np.int64], n_records: int | None, plan: SketchPlan) -> None:
@@ -77,7 +89,7 @@ def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: Sket
         # The largest number that the released one allows: noise never exceeds its bound.
         reached = int(sums[-1]) + plan.mechanism.noise_bound
         n_records = min(plan.most_records, max(0, reached) // plan.release.count_scale)
-    features = sums[: 2 * plan.n_frequencies].astype(np.float64)
+    features = sums[: 2 * plan.frequencies_per_sketch].astype(np.float64)
     limit = bound_squared_norm(plan.privacy_target, plan.mechanism, n_records=n_records)
     _require(
         float(features @ features) <= limit,

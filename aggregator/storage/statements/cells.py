@@ -27,18 +27,20 @@ from aggregator.storage.sums.cells import (
     Cell,
     add_cells,
     decode_array,
+    decode_limbs,
     decode_members,
-    decode_size_sums,
+    decode_moments,
     encode_array,
     encode_devices,
+    encode_limbs,
     encode_members,
-    encode_size_sums,
+    encode_moments,
 )
 from aggregator.storage.sums.checking import ExpectedCells, describe_differences, describe_key
 from aggregator.storage.sums.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
-from aggregator.storage.sums.merging import CellKey, Entry, Layout, is_shown
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import CellKey, Entry, is_shown
 from aggregator.storage.sums.summing import BATCH
-from learning.estimate.weighting import SizeMoments
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]
@@ -68,11 +70,11 @@ class CellRows(EntryRows):
         root = await self._read_root(study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         labels = await self._find_label_sets(study_id, root, selection)
-        total = await self._sum_cells(study_id, chosen, labels, layout.n_coordinates)
+        total = await self._sum_cells(study_id, chosen, labels, layout)
         total = await self._subtract_leaving(study_id, selection, total, layout)
         counted = select_pending(study_id).where(Device.excluded.is_(None))
         waiting = await self._sum_entries(counted, selection, layout)
-        return add_cells([total, waiting], layout.n_coordinates).to_totals()
+        return add_cells([total, waiting], layout).to_totals()
 
     async def check_sums(self, study_id: bytes, *, layout: Layout) -> Sequence[str]:
         """Recompute the cells of a study from its sketches; name the cells that differ.
@@ -126,11 +128,11 @@ class CellRows(EntryRows):
         return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
     async def _sum_cells(
-        self, study_id: bytes, chosen: Cover, labels: Collection[str], n_coordinates: int
+        self, study_id: bytes, chosen: Cover, labels: Collection[str], layout: Layout
     ) -> Cell:
         if not labels:
-            return add_cells([], n_coordinates)
-        total = add_cells([], n_coordinates)
+            return add_cells([], layout)
+        total = add_cells([], layout)
         statement = select(CellSum).where(
             CellSum.study_id == study_id, CellSum.labels.in_(labels), _in_cover(chosen)
         )
@@ -138,7 +140,7 @@ class CellRows(EntryRows):
             try:
                 async for rows in result.partitions(BATCH):
                     found = [to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
-                    total = add_cells([total, *found], n_coordinates)
+                    total = add_cells([total, *found], layout)
             finally:
                 # The block closes the server's cursor only where no error leaves it.
                 await result.close()
@@ -249,13 +251,8 @@ def to_cell(row: Row[Any]) -> Cell:
     """Make a cell of its row."""
     return Cell(
         sums=decode_array(row.sums),
-        size_sums=decode_size_sums(row.size_sums),
-        moments=SizeMoments(
-            n_sketches=row.n_sketches,
-            first=row.n_records,
-            second=row.second_moment,
-            third=row.third_moment,
-        ),
+        size_sums=decode_limbs(row.size_sums),
+        moments=decode_moments(row.moments),
         magnitude=row.magnitude,
         members=decode_members(row.members),
         devices=int.from_bytes(row.devices, "little"),
@@ -277,12 +274,10 @@ def to_cell_row(study_id: bytes, key: CellKey, cell: Cell) -> dict[str, Any]:
         "length": node.length,
         "labels": labels,
         "n_sketches": cell.moments.n_sketches,
-        "n_records": cell.moments.first,
-        "second_moment": cell.moments.second,
-        "third_moment": cell.moments.third,
+        "moments": encode_moments(cell.moments),
         "magnitude": cell.magnitude,
         "members": encode_members(cell.members),
         "devices": encode_devices(cell.devices),
         "sums": encode_array(cell.sums),
-        "size_sums": encode_size_sums(cell.size_sums),
+        "size_sums": encode_limbs(cell.size_sums),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,13 +48,13 @@ class DeviceRows(Rows):
     async def add_device(self, record: DeviceRecord) -> bool:
         """Store a device."""
         # Counted in the study: two that took the highest number so far would collide.
-        number = await self._connection.execute(
+        ordinal = await self._connection.execute(
             update(Study)
             .where(Study.study_id == record.study_id)
-            .values(n_numbers=Study.n_numbers + 1)
-            .returning(Study.n_numbers)
+            .values(n_ordinals=Study.n_ordinals + 1)
+            .returning(Study.n_ordinals)
         )
-        return await self._add(Device, record, number=number.scalar_one() - 1)
+        return await self._add(Device, replace(record, ordinal=ordinal.scalar_one() - 1))
 
     async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
         """Return a device; ``lock`` keeps its uploads out until the transaction ends."""

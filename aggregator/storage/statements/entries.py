@@ -15,8 +15,9 @@ from aggregator.records import Selection
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
 from aggregator.storage.statements.rows import Rows
 from aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
+from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.leaving import Kept
-from aggregator.storage.sums.merging import Entry, Layout, encode_labels
+from aggregator.storage.sums.merging import Entry, encode_labels
 from aggregator.storage.sums.summing import BATCH, PayloadSum
 from aggregator.storage.sums.summing import Row as SketchRow
 
@@ -32,7 +33,7 @@ class EntryRows(Rows):
 
     async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
         """Add up the sketches of a statement that are in a selection."""
-        running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
+        running = PayloadSum(layout)
         async with self._connection.stream(statement.where(*inside(selection))) as result:
             try:
                 async for rows in result.partitions(BATCH):
@@ -60,7 +61,7 @@ class EntryRows(Rows):
 
     async def _read_leaving(self, study_id: bytes) -> int:
         statement = (
-            select(Device.number)
+            select(Device.ordinal)
             .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)
             .where(LeavingDevice.study_id == study_id)
         )
@@ -74,7 +75,7 @@ class EntryRows(Rows):
             select(
                 Sketch.first_slot,
                 Sketch.last_slot,
-                Device.number,
+                Device.ordinal,
                 Device.labels.label("device_labels"),
             )
             .distinct()
@@ -84,7 +85,7 @@ class EntryRows(Rows):
             .where(LeavingDevice.study_id == study_id, *stays(), *inside(selection))
         )
         return [
-            Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.number)
+            Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.ordinal)
             for row in await self._connection.execute(statement)
             if selection.matches_labels(row.device_labels)
         ]
@@ -127,10 +128,11 @@ def select_entries() -> Any:
             Sketch.sketch_id,
             Sketch.payload_digest,
             Sketch.n_records,
+            Sketch.block,
             Sketch.payload,
             Sketch.first_slot,
             Sketch.last_slot,
-            Device.number,
+            Device.ordinal,
             Device.labels.label("device_labels"),
         )
         .select_from(Sketch)
@@ -142,7 +144,12 @@ def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
     """Make an entry of a row; ``dropped`` stands for a dropped payload."""
     return Entry(
         row=SketchRow(
-            row.sketch_id, row.payload_digest, row.number, row.n_records, row.payload or dropped
+            row.sketch_id,
+            row.payload_digest,
+            row.ordinal,
+            row.n_records,
+            row.block,
+            row.payload or dropped,
         ),
         labels=encode_labels(row.device_labels),
         first_slot=row.first_slot,

@@ -13,8 +13,8 @@ from aggregator.storage.models import Base, Device, LeavingDevice, PendingSketch
 from aggregator.storage.statements.cells import CellRows, to_root
 from aggregator.storage.statements.entries import in_turns, leaves, select_leaving, stays, to_entry
 from aggregator.storage.sums.cells import has_device
+from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.leaving import Removal, sum_removal
-from aggregator.storage.sums.merging import Layout
 
 # Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
 _HELD = [
@@ -139,12 +139,12 @@ class ExclusionRows(CellRows):
     async def find_excluded(self, study_id: bytes, devices: bytes) -> Sequence[bytes]:
         """Return the excluded devices of a snapshot, by identity."""
         statement = (
-            select(Device.device_id, Device.number)
+            select(Device.device_id, Device.ordinal)
             .where(Device.study_id == study_id, Device.excluded.is_not(None))
             .order_by(Device.device_id)
         )
         found = await self._connection.execute(statement)
-        return [row.device_id for row in found if has_device(devices, row.number)]
+        return [row.device_id for row in found if has_device(devices, row.ordinal)]
 
     async def drop_payloads(self, *, received_before: float, most: int) -> int:
         """Drop up to ``most`` payloads of old sketches; return the number.

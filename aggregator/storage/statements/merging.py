@@ -21,7 +21,8 @@ from aggregator.storage.statements.cells import (
 from aggregator.storage.statements.entries import in_turns, select_pending, to_entry
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import Node, between
-from aggregator.storage.sums.merging import Addition, CellKey, Layout, sum_up
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import Addition, CellKey, sum_up
 from aggregator.storage.sums.summing import Rest
 
 
@@ -159,6 +160,6 @@ def _add(
     present: Mapping[CellKey, Cell], more: Mapping[CellKey, Cell], layout: Layout
 ) -> dict[CellKey, Cell]:
     return {
-        key: add_cells([present[key], cell], layout.n_coordinates) if key in present else cell
+        key: add_cells([present[key], cell], layout) if key in present else cell
         for key, cell in more.items()
     }

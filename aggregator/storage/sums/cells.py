@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
-from learning.estimate.totals import LIMB_BITS
-from learning.estimate.weighting import SizeMoments
+from aggregator.storage.sums.layout import Layout
+from learning.estimate.limbs import LIMB_BITS, add_limbs, subtract_limbs
+from learning.estimate.sizes import N_MOMENTS, SizeMoments
 from shared.errors import StoreError
 from shared.wire import decode_payload, encode_payload
 
 MOST = (1 << 63) - 1
-_LOW = np.uint64((1 << LIMB_BITS) - 1)
-_TOP = np.uint64(LIMB_BITS)
 _LANES = 1024
 _LANE = np.dtype("<u2")
 
@@ -104,7 +103,7 @@ def decode_array(data: bytes) -> NDArray[np.int64]:
     return decode_payload(data[1:], width=width, n_coordinates=(len(data) - 1) // width)
 
 
-def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
+def encode_limbs(limbs: NDArray[np.int64]) -> bytes:
     """Encode limbs: as one array if all fit 64 bits; as limbs, after a zero byte, if not."""
     high, low = limbs
     if not ((high == 0) | (high == -1)).all():
@@ -112,7 +111,7 @@ def encode_size_sums(limbs: NDArray[np.int64]) -> bytes:
     return encode_array(low + (high << np.int64(LIMB_BITS)))
 
 
-def decode_size_sums(data: bytes) -> NDArray[np.int64]:
+def decode_limbs(data: bytes) -> NDArray[np.int64]:
     """Decode limbs."""
     if data[0] == 0:
         return np.frombuffer(data, dtype="<i8", offset=1).astype(np.int64).reshape(2, -1)
@@ -120,19 +119,29 @@ def decode_size_sums(data: bytes) -> NDArray[np.int64]:
     return np.array([whole >> np.int64(LIMB_BITS), whole & np.int64(MOST)])
 
 
-def empty_cell(n_coordinates: int) -> Cell:
+def encode_moments(moments: SizeMoments) -> bytes:
+    """Encode moments."""
+    return encode_limbs(moments.limbs.reshape(2, -1))
+
+
+def decode_moments(data: bytes) -> SizeMoments:
+    """Decode moments."""
+    return SizeMoments(limbs=decode_limbs(data).reshape(2, N_MOMENTS, -1))
+
+
+def empty_cell(layout: Layout) -> Cell:
     """Return the sums over no sketch."""
     return Cell(
-        sums=np.zeros(n_coordinates, dtype=np.int64),
-        size_sums=np.zeros((2, n_coordinates), dtype=np.int64),
-        moments=SizeMoments(n_sketches=0, first=0, second=0, third=0),
+        sums=np.zeros(layout.n_totals, dtype=np.int64),
+        size_sums=np.zeros((2, layout.n_totals), dtype=np.int64),
+        moments=SizeMoments.empty(layout.n_blocks),
         magnitude=0,
         members=empty_members(),
         devices=0,
     )
 
 
-def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
+def add_cells(cells: Iterable[Cell], layout: Layout) -> Cell:
     """Add cells without a common sketch.
 
     Raises
@@ -140,7 +149,7 @@ def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
     StoreError
         A sum could leave 64 bits.
     """
-    total = empty_cell(n_coordinates)
+    total = empty_cell(layout)
     for cell in cells:
         total = _add(total, cell)
     return total
@@ -149,15 +158,10 @@ def add_cells(cells: Iterable[Cell], n_coordinates: int) -> Cell:
 def _add(one: Cell, other: Cell) -> Cell:
     if one.magnitude + other.magnitude > MOST:
         raise too_large()
-    # Two low limbs below 2^63 have a sum below 2^64.
-    low = one.size_sums[1].astype(np.uint64) + other.size_sums[1].astype(np.uint64)
-    carry = (low >> _TOP).astype(np.int64)
     return Cell(
         sums=one.sums + other.sums,
-        size_sums=np.array(
-            [one.size_sums[0] + other.size_sums[0] + carry, (low & _LOW).astype(np.int64)]
-        ),
-        moments=_combine(one.moments, other.moments, 1),
+        size_sums=add_limbs(one.size_sums, other.size_sums),
+        moments=one.moments + other.moments,
         magnitude=one.magnitude + other.magnitude,
         members=one.members + other.members,
         devices=one.devices | other.devices,
@@ -172,24 +176,13 @@ def subtract_cell(whole: Cell, part: Cell, *, keep: int = 0) -> Cell:
     keep
         The devices of the part, as bits, with other sketches in the cell.
     """
-    low = whole.size_sums[1] - part.size_sums[1]
-    borrow = (low < 0).astype(np.int64)
     return Cell(
         sums=whole.sums - part.sums,
-        size_sums=np.array([whole.size_sums[0] - part.size_sums[0] - borrow, low & np.int64(MOST)]),
-        moments=_combine(whole.moments, part.moments, -1),
+        size_sums=subtract_limbs(whole.size_sums, part.size_sums),
+        moments=whole.moments - part.moments,
         magnitude=whole.magnitude - part.magnitude,
         members=whole.members - part.members,
         devices=whole.devices & (~part.devices | keep),
-    )
-
-
-def _combine(one: SizeMoments, other: SizeMoments, sign: int) -> SizeMoments:
-    return SizeMoments(
-        n_sketches=one.n_sketches + sign * other.n_sketches,
-        first=one.first + sign * other.first,
-        second=one.second + sign * other.second,
-        third=one.third + sign * other.third,
     )
 
 

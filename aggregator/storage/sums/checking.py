@@ -9,7 +9,8 @@ import numpy as np
 
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import TIMELESS, Node, shift_slot
-from aggregator.storage.sums.merging import CellKey, Entry, Layout, roll_up
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import CellKey, Entry, roll_up
 
 
 class ExpectedCells:
@@ -30,7 +31,7 @@ class ExpectedCells:
         """
         for key, cell in roll_up(entries, self._root, self._layout).items():
             before = [self._open[key]] if key in self._open else []
-            self._open[key] = add_cells([*before, cell], self._layout.n_coordinates)
+            self._open[key] = add_cells([*before, cell], self._layout)
         last = entries[-1].first_slot if entries else None
         if last is not None:
             yield from self._close(shift_slot(last))

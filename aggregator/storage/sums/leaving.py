@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from aggregator.storage.sums.cells import Cell, subtract_cell
 from aggregator.storage.sums.dyadic import Node, homes, label_sets
-from aggregator.storage.sums.merging import CellKey, Entry, Layout, roll_up
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import CellKey, Entry, roll_up
 from aggregator.storage.sums.summing import Rest
 from shared.errors import StoreError
 

@@ -10,29 +10,11 @@ from dataclasses import dataclass
 from aggregator.records import Selection
 from aggregator.storage.sums.cells import Cell, add_cells
 from aggregator.storage.sums.dyadic import NO_LABELS, Node, homes, label_sets, widen_root
+from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.summing import PayloadSum, Rest, Row
-from shared.plan import SketchPlan
 
 CellKey = tuple[Node, str]
 """The node of a cell, and the canonical JSON of its label set."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The layout of a study's payloads."""
-
-    width: int
-    n_coordinates: int
-
-    @classmethod
-    def of(cls, plan: SketchPlan) -> Layout:
-        """Return the layout that a plan gives."""
-        return cls(width=plan.payload_width, n_coordinates=plan.n_coordinates)
-
-    @property
-    def empty_payload(self) -> bytes:
-        """A payload of zeros, in the place of a dropped one."""
-        return bytes(self.width * self.n_coordinates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +100,7 @@ def roll_up(
         groups[entry.first_slot, entry.last_slot, entry.labels].append(entry.row)
     parts: dict[CellKey, list[Cell]] = defaultdict(list)
     for (first, last, labels), rows in groups.items():
-        running = PayloadSum(width=layout.width, n_coordinates=layout.n_coordinates)
+        running = PayloadSum(layout)
         running.add(rows, rest)
         cell = running.total()
         for node in homes(first, last, root):
@@ -126,6 +108,6 @@ def roll_up(
                 parts[node, label_set].append(cell)
     total = {}
     for key, cells in parts.items():
-        total[key] = add_cells(cells, layout.n_coordinates)
+        total[key] = add_cells(cells, layout)
         rest()
     return total

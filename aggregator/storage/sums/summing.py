@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_members, too_large
-from learning.estimate.totals import LIMB_BITS, split_limbs
-from learning.estimate.weighting import SizeMoments
+from aggregator.storage.sums.layout import Layout
+from learning.estimate.limbs import LIMB_BITS, split_limbs
+from learning.estimate.sizes import N_MOMENTS, SizeMoments
 from shared.wire import decode_payload
 
 BATCH = 64
 Rest = Callable[[], None]
 """Called between pieces of long work."""
 
+_LARGEST = 1 << (2 * LIMB_BITS)
 _DIGIT_BITS = 24
 _HALF_BITS = 32
 _DIGIT = (1 << _DIGIT_BITS) - 1
@@ -24,12 +26,13 @@ _HALF = (1 << _HALF_BITS) - 1
 
 
 class Row(NamedTuple):
-    """A sketch: identity, payload digest, number of its device, number of records, payload."""
+    """A sketch: identity, payload digest, ordinal of its device, size, block, payload."""
 
     sketch_id: bytes
     payload_digest: bytes
     device: int
     n_records: int | None
+    block: int
     payload: bytes
 
 
@@ -43,16 +46,16 @@ class PayloadSum:
 
     Parameters
     ----------
-    width, n_coordinates
+    layout
         The layout of a payload.
     """
 
-    def __init__(self, *, width: int, n_coordinates: int) -> None:
-        self._width = width
-        self._sums: NDArray[np.int64] = np.zeros(n_coordinates, dtype=np.int64)
-        self._size_sums = _SizeWeightedSum(n_coordinates)
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._sums: NDArray[np.int64] = np.zeros(layout.n_totals, dtype=np.int64)
+        self._size_sums = _SizeWeightedSum(layout.n_totals)
         self._largest = 0
-        self._moments = [0, 0, 0, 0]
+        self._moments = [[0] * layout.n_blocks for _ in range(N_MOMENTS)]
         self._devices = 0
         self._members = empty_members()
 
@@ -62,7 +65,7 @@ class PayloadSum:
         Raises
         ------
         StoreError
-            A sum could leave 64 bits; nothing more may be added.
+            A sum could leave its range; nothing more may be added.
         """
         for start in range(0, len(rows), BATCH):
             self._add_batch(rows[start : start + BATCH])
@@ -72,15 +75,18 @@ class PayloadSum:
         sizes = [row.n_records or 0 for row in rows]
         together = decode_payload(
             b"".join(row.payload for row in rows),
-            width=self._width,
-            n_coordinates=len(rows) * self._sums.size,
+            width=self._layout.width,
+            n_coordinates=len(rows) * self._layout.n_coordinates,
         ).reshape(len(rows), -1)
         self._require_room(sizes, together)
+        together = self._layout.spread(np.array([row.block for row in rows]), together)
         self._sums += together.sum(axis=0)
         self._size_sums.add(sizes, together)
-        for power in range(len(self._moments)):
-            self._moments[power] += sum(n**power for n in sizes)
-        for row in rows:
+        for row, n in zip(rows, sizes, strict=True):
+            for power, sums in enumerate(self._moments):
+                sums[row.block] += n**power
+            if self._moments[-1][row.block] >= _LARGEST:
+                raise too_large()
             self._devices |= 1 << row.device
         self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
 
@@ -94,11 +100,10 @@ class PayloadSum:
 
     def total(self) -> Cell:
         """Return the sums so far."""
-        n_sketches, first, second, third = self._moments
         return Cell(
             sums=self._sums,
             size_sums=self._size_sums.total(),
-            moments=SizeMoments(n_sketches=n_sketches, first=first, second=second, third=third),
+            moments=SizeMoments.of_rows(self._moments),
             magnitude=self._largest,
             members=self._members,
             devices=self._devices,

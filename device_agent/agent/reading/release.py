@@ -66,6 +66,7 @@ def release_window(
         report_id=source.draw_bytes(_REPORT_ID_BYTES),
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
+        block=state.block if device.plan.is_split else None,
     )
     release = NewRelease(
         sketch_id=header.sketch_id,
@@ -80,6 +81,7 @@ def release_window(
             first_record=state.first_record + closed.n_records,
             window=following,
             n_unsketchable=0,
+            block=0,
             sums=None,
         ),
         positions=positions,

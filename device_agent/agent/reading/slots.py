@@ -18,6 +18,7 @@ from device_agent.agent.device import Device, make_event
 from device_agent.agent.reading.release import release_window
 from device_agent.agent.reading.windows import (
     StreamSummary,
+    choose_block,
     make_statistic,
     open_stream_source,
     restore_accumulator,
@@ -66,7 +67,6 @@ class SlotReader:
         self._stream = stream
         self._clocks = clocks
         self._schedule = SlotSchedule(rule=device.plan.window)
-        self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._origins = stream.find_origins()
         self._event = make_event(
@@ -138,18 +138,20 @@ class SlotReader:
             write_slot(self._device.connection, self._stream.name, found)
 
     def _restore(self, slot: int) -> SketchAccumulator:
+        block = choose_block(self._device, self._stream, turn=slot)
+        statistic = make_statistic(self._device, self._stream, block=block)
         stored = load_slot(self._device.connection, self._stream.name, slot)
         if stored is None:
-            return restore_accumulator(self._device, self._statistic)
+            return restore_accumulator(self._device, statistic)
         return restore_accumulator(
-            self._device, self._statistic, sums=stored.sums, n_records=stored.n_records
+            self._device, statistic, sums=stored.sums, n_records=stored.n_records
         )
 
     def _release(self, slot: int) -> None:
         """Release a slot under its own number; an empty one is released as any other."""
         release = release_window(
             self._device,
-            self._state,
+            replace(self._state, block=choose_block(self._device, self._stream, turn=slot)),
             self._restore(slot),
             closed=WindowState(first_slot=slot, last_slot=slot),
             following=WindowState(),

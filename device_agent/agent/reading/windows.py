@@ -76,9 +76,16 @@ class StreamSummary:
         return None if self.counts is None else int(getattr(self.counts, name))
 
 
-def make_statistic(device: Device, stream: StreamSettings) -> FourierStatistic:
-    """Return the statistic of a stream."""
-    return device.plan.statistic_of(encode_stream_id(device.identity.device, stream.name))
+def make_statistic(device: Device, stream: StreamSettings, *, block: int = 0) -> FourierStatistic:
+    """Return the statistic of a window."""
+    stream_id = encode_stream_id(device.identity.device, stream.name)
+    return device.plan.statistic_of(stream_id, block=block)
+
+
+def choose_block(device: Device, stream: StreamSettings, *, turn: int) -> int:
+    """Choose the block of features of a window; ``turn`` is its first slot, or its number."""
+    ordinal = device.identity.ordinal
+    return device.plan.blocks.choose(ordinal=ordinal, stream=stream.name, turn=turn)
 
 
 def require_sole_reader(device: Device, stream: StreamSettings) -> None:
@@ -174,7 +181,6 @@ class WindowReader:
         self._clocks = clocks
         self._clock = clock
         self._cutter = WindowCutter.of_plan(device.plan)
-        self._statistic = make_statistic(device, stream)
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
@@ -289,11 +295,13 @@ class WindowReader:
         now = self._clocks().latest_believable
         self._count(batch.values)
         for cut in self._cutter.cut(self._state.window, batch.timestamps, now=now):
-            self._add_cut(batch, cut)
+            self._add_cut(batch, cut, now=now)
 
-    def _add_cut(self, batch: RecordBatch, cut: Cut) -> None:
+    def _add_cut(self, batch: RecordBatch, cut: Cut, *, now: float) -> None:
         if cut.stop > cut.start:
             self.require_affordable()
+            if not self._state.window.n_records:
+                self._open_window(cut.closed or cut.state, now=now)
             self._accumulator.add(batch.values[cut.start : cut.stop])
             position = batch.position_after(cut.stop - 1)
             self._positions[position.source] = position
@@ -302,6 +310,17 @@ class WindowReader:
             self._release(cut.closed, cut.state)
         else:
             self._state = replace(self._state, window=cut.state)
+
+    def _open_window(self, window: WindowState, *, now: float) -> None:
+        """Choose the features of a window by its number, or its first slot, or the slot of now."""
+        turn = self._state.next_sequence
+        if self._cutter.by_time:
+            turn = self._cutter.rule.slot_of(now)
+            if window.first_slot is not None:
+                turn = window.first_slot
+        block = choose_block(self.device, self._stream, turn=turn)
+        self._state = replace(self._state, block=block)
+        self._accumulator = self._restore_accumulator()
 
     def close_over(self) -> bool:
         """Release the open window if its time is over by every clock; return whether it was."""
@@ -373,7 +392,7 @@ class WindowReader:
         state = self._state
         return restore_accumulator(
             self.device,
-            self._statistic,
+            make_statistic(self.device, self._stream, block=state.block),
             first_record=state.first_record,
             sums=state.sums,
             n_records=state.window.n_records,

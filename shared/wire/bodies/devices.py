@@ -110,6 +110,11 @@ class DeviceStatusBody:
 
     device_id: Hex = member("The device's identity.", "9b" * 32)
     study_id: Hex = member("The study that the device takes part in.", SAMPLE_ID)
+    ordinal: Count = member(
+        "The device's number in the study: 0, 1, 2, ... in the order of enrolment. It decides "
+        "which features a sketch carries where it carries only some.",
+        12,
+    )
     streams: list[StreamBody] = member("The device's streams.")
     server_time: Seconds = member("The server's time, in seconds since 1970.", 1772366400.0)
     generation: Generation = member(

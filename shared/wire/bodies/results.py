@@ -59,11 +59,15 @@ class SelectionBody:
 
 @body
 class MomentsBody:
-    """Exact moments of the numbers of records n of the sketches; they may exceed 64 bits."""
+    """Exact moments of the numbers of records n of the sketches; they may exceed 64 bits.
 
-    first: int = member("Sum of n.", 240000)
-    second: int = member("Sum of n^2.", 816000000)
-    third: int = member("Sum of n^3.", 3840000000000)
+    One number for each block of features, and so a single one where a sketch carries all features.
+    """
+
+    n_sketches: list[int] = member("Number of sketches.", [120])
+    first: list[int] = member("Sum of n.", [240000])
+    second: list[int] = member("Sum of n^2.", [816000000])
+    third: list[int] = member("Sum of n^3.", [3840000000000])
 
 
 @body
@@ -87,11 +91,15 @@ class SnapshotBody:
         "Number of their records; where it is secret, an estimate from their noised sum.", 240000
     )
     n_records_error: float = member("Standard error of `n_records`; 0 where it is exact.", 0.0)
-    moments: MomentsBody = member("Moments of the numbers of records.")
     weights: WeightsBody = member("Weights of the sketches.")
     snr: float = member("Signal energy over noise energy.", 152.0)
     signal_energy: float = member("Estimated mean squared magnitude of the signal.", 0.081)
     noise_energy: float = member("Mean squared magnitude of the noise.", 0.00053)
+    n_covered: int = member(
+        "Features that some sketch carries. With fewer than the plan has, too few sketches are "
+        "selected for a plan whose sketches carry only some.",
+        400,
+    )
     digest: Hex = member("SHA-256 of the sums.", "44" * 32)
     selection: SelectionBody = member("The selection that was asked for.")
     excluded_devices: list[Hex] = member(
@@ -104,9 +112,10 @@ class SnapshotBody:
 class SnapshotSumsBody(SnapshotBody):
     """A frozen global sketch with its exact sums: real parts, then imaginary parts."""
 
+    moments: MomentsBody = member("Moments of the numbers of records.")
     sums: list[int] = member(
-        "Sum of the sketch sums S. Where numbers of records are secret, the last is the sum of the "
-        "noised numbers, times the plan's count scale.",
+        "Sum of the sketch sums S. Where numbers of records are secret, the last ones are the sums "
+        "of the noised numbers by block, times the plan's count scale.",
         [1812233, -90211, 77, 40012],
     )
     size_sums: list[int] = member(

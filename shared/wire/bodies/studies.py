@@ -188,6 +188,9 @@ class DeviceBody:
         "enrolled",
     )
     labels: dict[str, str] = member("The device's labels.", {"site": "north"})
+    ordinal: int = member(
+        "The device's number in the study: 0, 1, 2, ... in the order of enrolment.", 12
+    )
     enrolled: Time = member("When the device enrolled.", SAMPLE_TIME)
     last_seen: Time | None = member("When the device last sent anything.", SAMPLE_TIME)
     n_sketches: int = member("Number of its stored sketches.", 3)

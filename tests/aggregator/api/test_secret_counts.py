@@ -1,6 +1,7 @@
 """Studies that hide presence: the server knows numbers of records by their noised sums alone."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 
 from aggregator.records import SketchTotals
-from learning.estimate.counts import RecordCount, count_records
-from learning.estimate.totals import split_limbs
+from learning.estimate.counts import count_records
+from learning.estimate.limbs import split_limbs
+from learning.estimate.sizes import SizeMoments
 from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments
+from learning.estimate.weighting import SIZE_WEIGHTS
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -178,7 +180,7 @@ def make_totals(plan: SketchPlan, *, n_records: int, n_sketches: int) -> SketchT
     return SketchTotals(
         sums=sums,
         size_sums=split_limbs([0] * sums.size),
-        moments=SizeMoments(n_sketches=n_sketches, first=0, second=0, third=0),
+        moments=SizeMoments.of_sizes([0] * n_sketches),
         n_devices=1,
         members=b"",
     )
@@ -189,12 +191,12 @@ def test_the_noise_of_the_count_lowers_the_snr_by_its_share_of_the_signal() -> N
     totals = make_totals(plan, n_records=100_000, n_sketches=4)
     count = count_records(plan, totals)
     assert count.n_records == 100_000
-    exact = RecordCount(n_records=100_000, standard_error=0.0)
+    exact = replace(count, standard_error=0.0, errors=np.zeros(1))
     with_it = estimate_utility(plan, totals, count, SIZE_WEIGHTS)
     without = estimate_utility(plan, totals, exact, SIZE_WEIGHTS)
     assert with_it.snr < without.snr
     # What it adds to the noise, relative to the signal, is the relative variance of the count.
-    assert 1 / with_it.snr - 1 / without.snr == pytest.approx(count.relative_variance, rel=0.01)
+    assert 1 / with_it.snr - 1 / without.snr == pytest.approx(count.relative_variance[0], rel=0.01)
 
 
 @pytest.mark.parametrize("total", [-(10**9), -1, 0, 1])

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from aggregator.records import Selection
 from aggregator.services.results.answers import build_problem
 from aggregator.worker import Worker
+from learning.estimate.sizes import SizeMoments
 from learning.estimate.utility import form_sketch
-from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS, SizeMoments
+from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -67,9 +68,10 @@ async def test_noise_optimal_weights_raise_the_snr_of_unequal_sketches(desk: Des
     assert optimal["weights"]["b"] > 0
     for shown in (by_size, optimal):
         assert shown["moments"] == {
-            "first": sum(UNEQUAL),
-            "second": sum(n**2 for n in UNEQUAL),
-            "third": sum(n**3 for n in UNEQUAL),
+            "n_sketches": [len(UNEQUAL)],
+            "first": [sum(UNEQUAL)],
+            "second": [sum(n**2 for n in UNEQUAL)],
+            "third": [sum(n**3 for n in UNEQUAL)],
         }
         columns = np.array(released).T.tolist()
         assert shown["sums"] == [sum(column) for column in columns]
@@ -86,7 +88,7 @@ async def test_equal_sketches_count_alike_under_either_weighting(desk: Desk) -> 
         assert optimal[name] == pytest.approx(by_size[name], rel=1e-9)
     for shown in (by_size, optimal):
         a, b = shown["weights"]["a"], shown["weights"]["b"]
-        total = a * shown["moments"]["first"] + b * shown["moments"]["second"]
+        total = a * shown["moments"]["first"][0] + b * shown["moments"]["second"][0]
         assert (a * 1500 + b * 1500**2) / total == pytest.approx(1 / 6)
 
 
@@ -171,7 +173,7 @@ async def test_the_interface_documents_both_weightings_by_example(desk: Desk) ->
     shown = schemas["SnapshotSumsBody"]["example"]
     assert shown["weighting"] == "noise-optimal"
     assert set(shown) == set(schemas["SnapshotSumsBody"]["properties"])
-    assert set(shown["moments"]) == {"first", "second", "third"}
+    assert set(shown["moments"]) == {"n_sketches", "first", "second", "third"}
     assert set(shown["weights"]) == {"a", "b"}
 
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from aggregator.records import Selection
 from aggregator.storage import Layout
-from learning.estimate.totals import join_limbs
+from learning.estimate.limbs import join_limbs
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases

@@ -10,7 +10,7 @@ from typing import Any
 from aggregator.records import Selection
 from aggregator.services.results.jobs import MAX_ATTEMPTS
 from aggregator.storage.sums.cells import digest_members, encode_members
-from learning.estimate.weighting import SizeMoments
+from learning.estimate.sizes import SizeMoments
 from shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device
 from tests.aggregator.storage.records import contains_slots
@@ -295,12 +295,7 @@ def sum_releases(releases: Iterable[Release], n_coordinates: int) -> Mapping[str
     return {
         "sums": sums,
         "size_sums": size_sums,
-        "moments": SizeMoments(
-            n_sketches=len(listed),
-            first=sum(sizes),
-            second=sum(n**2 for n in sizes),
-            third=sum(n**3 for n in sizes),
-        ),
+        "moments": SizeMoments.of_sizes(sizes),
         "n_devices": len({release.device for release in listed}),
         "members": encode_members(digest_members(release.member for release in listed)),
     }

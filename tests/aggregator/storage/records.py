@@ -21,8 +21,8 @@ from aggregator.records import (
 )
 from aggregator.storage import Layout, Store, Transaction
 from aggregator.storage.sums.cells import digest_members, encode_members
-from learning.estimate.totals import join_limbs
-from learning.estimate.weighting import SizeMoments
+from learning.estimate.limbs import join_limbs
+from learning.estimate.sizes import SizeMoments
 from shared.errors import StoreError
 from shared.wire import encode_payload
 
@@ -36,7 +36,14 @@ STUDY = StudyRecord(
     study_id=name("study"), name="pumps", plan=b"plan", plan_digest=name("plan"), created=10.0
 )
 WIDTH, COORDINATES = 3, 4
-LAYOUT = Layout(width=WIDTH, n_coordinates=COORDINATES)
+
+
+def make_layout(width: int) -> Layout:
+    """The layout of payloads of one block, with a few coordinates."""
+    return Layout(width=width, places=np.arange(COORDINATES)[None])
+
+
+LAYOUT = make_layout(WIDTH)
 
 
 def make_device(number: int, **changes: Any) -> DeviceRecord:
@@ -104,9 +111,8 @@ SNAPSHOT = SnapshotRecord(
     snr=0.1 + 0.2,
     signal_energy=1e-300,
     noise_energy=5.0,
-    # Beyond 64 bits, and beyond what a float could tell from its neighbours.
-    second_moment=(1 << 80) + 1,
-    third_moment=(1 << 120) + 1,
+    n_covered=0,
+    moments=b"\0\3\xff",
     weight_a=1.0,
     weight_b=0.1 + 0.7,
     sums=b"\0\1",
@@ -153,9 +159,7 @@ def digest_of(sketches: Iterable[tuple[int, int]]) -> bytes:
 
 async def merge(transaction: Transaction, *, width: int = WIDTH, most: int = 1000) -> int:
     """Merge sketches of the study."""
-    return await transaction.merge_sketches(
-        STUDY.study_id, layout=Layout(width=width, n_coordinates=COORDINATES), most=most
-    )
+    return await transaction.merge_sketches(STUDY.study_id, layout=make_layout(width), most=most)
 
 
 async def fill(transaction: Transaction, n_devices: int = 2) -> None:

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from aggregator.records import DeviceRecord, ExcludedSketches, Selection, SketchRecord, SketchTotals
-from aggregator.storage import Layout, Store, Transaction
+from aggregator.storage import Store, Transaction
 from aggregator.storage.models import CellSum
 from aggregator.storage.sums.cells import (
     decode_array,
-    decode_size_sums,
+    decode_limbs,
     encode_array,
-    encode_size_sums,
+    encode_limbs,
 )
 from aggregator.storage.sums.leaving import Removal
 from aggregator.storage.sums.summing import PayloadSum, Row
-from learning.estimate.totals import split_limbs
+from learning.estimate.limbs import split_limbs
 from shared.wire import encode_payload
 from tests.aggregator.storage.records import (
     STUDY,
@@ -33,11 +33,12 @@ from tests.aggregator.storage.records import (
     contains_slots,
     get_sketch,
     make_device,
+    make_layout,
     name,
 )
 
 WIDTH, COORDINATES = 8, 3
-LAYOUT = Layout(width=WIDTH, n_coordinates=COORDINATES)
+LAYOUT = make_layout(WIDTH)
 LABELS: tuple[dict[str, str], ...] = (
     {"site": "north", "kind": "pump"},
     {"site": "north", "kind": "fan"},
@@ -194,7 +195,7 @@ class Study:
         self, uploads: list[Upload], selection: Selection, *, without: Collection[int] = ()
     ) -> SketchTotals:
         """Add up what is selected, sketch by sketch, but for some positions."""
-        running = PayloadSum(width=WIDTH, n_coordinates=COORDINATES)
+        running = PayloadSum(LAYOUT)
         for position, upload in enumerate(uploads):
             record = self.sketch(upload, position)
             if position in without:
@@ -208,6 +209,7 @@ class Study:
                     record.payload_digest,
                     upload.device,
                     record.n_records,
+                    record.block,
                     payload,
                 )
                 running.add([row])
@@ -234,7 +236,7 @@ def test_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
 )
 def test_size_sums_are_decoded_as_they_were_encoded(values: list[int]) -> None:
     limbs = split_limbs(values)
-    assert decode_size_sums(encode_size_sums(limbs)).tolist() == limbs.tolist()
+    assert decode_limbs(encode_limbs(limbs)).tolist() == limbs.tolist()
 
 
 def open_study() -> Study:

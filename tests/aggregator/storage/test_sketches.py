@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from aggregator.records import Selection, SketchRecord
-from aggregator.storage import Layout, Store
+from aggregator.storage import Store
 from shared.errors import StoreError
 from shared.wire import encode_payload
 from tests.aggregator.storage.records import (
-    COORDINATES,
     LAYOUT,
     STUDY,
     add_sketch,
@@ -22,6 +21,7 @@ from tests.aggregator.storage.records import (
     find_neighbours,
     get_sketch,
     make_device,
+    make_layout,
     make_payload,
     make_sketch,
     make_sums,
@@ -129,9 +129,7 @@ async def test_sums_and_moments_beyond_64_bits_are_exact(store: Store) -> None:
             payload = encode_payload(np.array(values), 8)
             await add_sketch(transaction, make_sketch(1, i, n_records=size), payload)
         await merge(transaction, width=8, most=4)
-        totals = await transaction.sum_sketches(
-            STUDY.study_id, Selection(), layout=Layout(width=8, n_coordinates=COORDINATES)
-        )
+        totals = await transaction.sum_sketches(STUDY.study_id, Selection(), layout=make_layout(8))
     assert_totals(totals, sums, sizes)
 
 
@@ -157,9 +155,7 @@ async def test_a_sum_that_could_leave_64_bits_is_refused(store: Store) -> None:
             payload = encode_payload(np.array([1 << 62, 0, 0, -(1 << 62)]), 8)
             await add_sketch(transaction, make_sketch(1, i), payload)
         with pytest.raises(StoreError, match="64 bits"):
-            await transaction.sum_sketches(
-                STUDY.study_id, Selection(), layout=Layout(width=8, n_coordinates=COORDINATES)
-            )
+            await transaction.sum_sketches(STUDY.study_id, Selection(), layout=make_layout(8))
 
 
 async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) -> None:

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learning.estimate.weighting import SIZE_WEIGHTS, SizeMoments, Weights, choose_weights
+from learning.estimate.sizes import SizeMoments
+from learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
 from shared.errors import PrivacyError
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=30)
@@ -87,6 +88,7 @@ def test_the_weighted_average_is_that_of_the_sketches() -> None:
         size_sums=(sums * np.array(sizes)[:, None]).sum(axis=0).astype(np.float64),
         amplitude=16380,
         alpha=0.5,
+        block_of=np.zeros(4, dtype=np.int64),
     )
     each = (sums[:, :4] + 1j * sums[:, 4:]) / (16380 * 0.5 * np.array(sizes)[:, None])
     share = apply(weights, sizes) / apply(weights, sizes).sum()

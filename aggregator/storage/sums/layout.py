@@ -1,0 +1,79 @@
+"""The layout of a study's payloads, and the places of their coordinates in sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.plan import SketchPlan
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layout:
+    """The layout that a plan gives.
+
+    Parameters
+    ----------
+    width, n_coordinates
+        Bytes of a coordinate, and the coordinates of a payload.
+    places
+        Where the coordinates of each block's payload are added: shape ``(B, n_coordinates)``.
+    """
+
+    width: int
+    places: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plan: SketchPlan) -> Layout:
+        """Return the layout of a plan.
+
+        A sum has m real parts, m imaginary parts, and the noised numbers of records of all blocks
+        where they are secret.
+        """
+        members, m = plan.blocks.members, plan.n_frequencies
+        parts = [members, members + m]
+        if plan.releases_count:
+            parts.append(2 * m + np.arange(plan.blocks.n_blocks)[:, None])
+        return cls(width=plan.payload_width, places=np.concatenate(parts, axis=1))
+
+    @property
+    def n_coordinates(self) -> int:
+        """Coordinates of a payload."""
+        return int(self.places.shape[1])
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of features, of which a payload has one."""
+        return int(self.places.shape[0])
+
+    @cached_property
+    def n_totals(self) -> int:
+        """Coordinates of a sum over sketches of all blocks."""
+        return int(self.places.size)
+
+    @property
+    def empty_payload(self) -> bytes:
+        """A payload of zeros, in the place of a dropped one."""
+        return bytes(self.width * self.n_coordinates)
+
+    def spread(self, blocks: NDArray[np.int64], sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Put payloads at the places of their blocks.
+
+        Parameters
+        ----------
+        blocks, sums
+            Shapes ``(n,)`` and ``(n, n_coordinates)``.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(n, n_totals)``; 0 elsewhere.
+        """
+        if self.n_blocks == 1:
+            return sums
+        whole = np.zeros((len(sums), self.n_totals), dtype=np.int64)
+        np.put_along_axis(whole, self.places[blocks], sums, axis=1)
+        return whole
