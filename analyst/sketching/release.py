@@ -144,7 +144,8 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     Raises
     ------
     ConfigError, PrivacyError
-        The name breaks its rule; or the plan keeps the number of records secret.
+        The name breaks its rule; the plan keeps the number of records secret; or its sketches
+        carry only some of the frequencies.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
@@ -153,6 +154,13 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
             "keeps the number of records secret, but the sketch of a file reveals it",
             field="neighbouring",
             fix="use a plan under replace-one, or a device",
+        )
+    if plan.is_split:
+        raise ConfigError(
+            f"is {plan.frequencies_per_sketch}: a single sketch would hold so many of "
+            f"{plan.n_frequencies} frequencies, which is for fleets of devices",
+            field="frequencies_per_sketch",
+            fix="make a plan without it for a file",
         )
 
 

@@ -171,6 +171,14 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
             seen_by=everyone,
             fields=("sequence",),
         ),
+        PublicFact(
+            what="features",
+            detail="Which features a sketch carries, where the plan lets it carry only some: they "
+            "follow from the plan, the order of enrolment, the stream's name, and the sketch's "
+            "first slot or number.",
+            seen_by=everyone,
+            fields=("block",),
+        ),
         _describe_windows(hides_presence, by_time),
         _describe_count(hides_presence),
         PublicFact(
@@ -280,6 +288,18 @@ def _describe_liar(plan: SketchPlan) -> str:
         f"sketch can move the sum as far as {least:,.0f} equal records, or {most:,.0f} if it "
         f"claims {plan.most_records:,} records. A device may send "
         f"{plan.most_sketches_per_device:,} sketches, in {plan.most_streams_per_device} streams"
+        + _describe_concentration(plan)
+    )
+
+
+def _describe_concentration(plan: SketchPlan) -> str:
+    if not plan.is_split:
+        return ""
+    n_blocks = plan.blocks.n_blocks
+    return (
+        f". It moves only the {plan.frequencies_per_sketch} features that it carries, but about one "
+        f"sketch in {n_blocks:,} carries them, so that it weighs {n_blocks:,} times as much there; "
+        "a device that lies can choose which they are"
     )
 
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shared.core import (
     FourierStatistic,
+    FrequencyBlocks,
     MaskSchedule,
     Quantiser,
     RadiusLaw,
@@ -136,6 +137,37 @@ def make_feature_vectors() -> dict[str, Any]:
     }
 
 
+def make_block_vectors() -> list[dict[str, Any]]:
+    """Blocks of features, and the block of a device's sketch."""
+    vectors = []
+    for m, r in ((12, 12), (12, 4), (15, 1)):
+        blocks = FrequencyBlocks(seed=SEED, n_frequencies=m, frequencies_per_sketch=r)
+        vectors.append(
+            {
+                "seed": SEED.hex(),
+                "n_frequencies": m,
+                "frequencies_per_sketch": r,
+                "members": blocks.members.tolist(),
+                "chosen": [
+                    {
+                        "ordinal": ordinal,
+                        "stream": stream,
+                        "turn": turn,
+                        "block": blocks.choose(ordinal=ordinal, stream=stream, turn=turn),
+                    }
+                    for ordinal, stream, turn in (
+                        (0, "weather", 0),
+                        (1, "weather", 0),
+                        (7, "weather", 0),
+                        (7, "weather", 20_400),
+                        (1_000_000, "süd/1 ☀", 300),
+                    )
+                ],
+            }
+        )
+    return vectors
+
+
 def make_public_key_vectors() -> list[dict[str, Any]]:
     """Encodings of points, and whether a device may have them as its key."""
     prime = (1 << 255) - 19
@@ -171,6 +203,7 @@ def main() -> None:
         ("features", make_feature_vectors()),
         ("frequencies", make_frequency_vectors()),
         ("sketches", make_sketch_vectors()),
+        ("blocks", make_block_vectors()),
         ("enrolment", make_enrolment_vector()),
         ("messages", make_message_vectors()),
         ("requests", make_request_vectors()),

@@ -64,6 +64,7 @@ _SPEC: dict[str, Any] = {
 }
 MASKED = plan_from_spec(_SPEC | {"measurements_per_record": 3})
 BY_COUNT = plan_from_spec(_SPEC | {"window": {"kind": "count", "length": 5}})
+SPLIT = plan_from_spec(_SPEC | {"frequencies_per_sketch": 4})
 SECRET_COUNT = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"}
     | {"neighbouring": "add-remove-one", "delta": "1e-6"}
@@ -184,6 +185,9 @@ def make_message_vectors() -> dict[str, Any]:
             ),
             _make_message("windows by count", BY_COUNT, "süd/1 ☀", sequence=300, slots=None),
             _make_message(
+                "some of the features", SPLIT, "weather", sequence=7, slots=(9, 9), ordinal=5
+            ),
+            _make_message(
                 "a secret number of records", SECRET_COUNT, "weather", sequence=0, slots=(0, 0)
             ),
         ],
@@ -203,10 +207,14 @@ def _make_message(
     sequence: int,
     slots: tuple[int, int] | None,
     first_record: int = 0,
+    ordinal: int = 0,
 ) -> dict[str, Any]:
     study, digest = compute_study_id(STUDY_NAME, plan), compute_plan_digest(plan)
     stream_id = encode_stream_id(DEVICE, stream)
-    accumulator = SketchAccumulator(plan.statistic_of(stream_id), first_record=first_record)
+    turn = sequence if slots is None else slots[0]
+    block = plan.blocks.choose(ordinal=ordinal, stream=stream, turn=turn)
+    statistic = plan.statistic_of(stream_id, block=block)
+    accumulator = SketchAccumulator(statistic, first_record=first_record)
     accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in RECORDS]))
     exact = plan.append_count(accumulator.sums, accumulator.n_records)
     noise = _make_noise(plan, f"{name}/noise")
@@ -225,6 +233,7 @@ def _make_message(
         report_id=derive(f"{name}/report id", 16),
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
+        block=block if plan.is_split else None,
     )
     message = encode_message(header, payload, KEY.sign)
     protected, _, header_bytes, signature = cbor2.loads(message)[0].value
@@ -241,6 +250,8 @@ def _make_message(
         "stream": stream,
         "stream_id": stream_id.hex(),
         "first_record": first_record,
+        "ordinal": ordinal,
+        "block": header.block,
         "records": RECORDS,
         "times": None if slots is None else _make_times(slots),
         "sums": exact.tolist(),

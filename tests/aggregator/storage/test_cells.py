@@ -23,6 +23,7 @@ from aggregator.storage.sums.cells import (
     encode_array,
     encode_limbs,
 )
+from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.leaving import Removal
 from aggregator.storage.sums.summing import PayloadSum, Row
 from learning.estimate.limbs import split_limbs
@@ -33,12 +34,12 @@ from tests.aggregator.storage.records import (
     contains_slots,
     get_sketch,
     make_device,
-    make_layout,
     name,
 )
 
 WIDTH, COORDINATES = 8, 3
-LAYOUT = make_layout(WIDTH)
+# A sketch has one of two blocks, whose coordinates alternate in the sums.
+LAYOUT = Layout(width=WIDTH, places=np.array([[0, 2, 4], [1, 3, 5]]))
 LABELS: tuple[dict[str, str], ...] = (
     {"site": "north", "kind": "pump"},
     {"site": "north", "kind": "fan"},
@@ -62,6 +63,7 @@ class Upload:
     device: int
     slots: tuple[int, int] | None
     n_records: int | None
+    block: int
     values: tuple[int, ...]
 
 
@@ -72,12 +74,13 @@ def draw_uploads(draw: Any) -> list[Upload]:
     value = st.integers(-(1 << 55), 1 << 55)
     first = st.integers(origin, origin + 20)
     slots = st.one_of(st.none(), st.tuples(first, st.sampled_from([0, 0, 0, 1, 2, 7])))
-    drawn: list[tuple[int, tuple[int, int] | None, int | None, tuple[int, ...]]] = draw(
+    drawn: list[tuple[int, tuple[int, int] | None, int | None, int, tuple[int, ...]]] = draw(
         st.lists(
             st.tuples(
                 st.integers(0, 3),
                 slots.map(lambda s: None if s is None else (s[0], s[0] + s[1])),
-                st.one_of(st.none(), st.integers(0, (1 << 63) - 1), st.integers(1, 50)),
+                st.one_of(st.none(), st.integers(0, 1 << 39), st.integers(1, 50)),
+                st.integers(0, 1),
                 st.tuples(*[value] * COORDINATES),
             ),
             max_size=24,
@@ -135,6 +138,7 @@ class Study:
             first_slot=first,
             last_slot=last,
             n_records=upload.n_records,
+            block=upload.block,
             payload_digest=name(self.study_id, "payload", position),
             header=b"",
             signature=b"",
@@ -379,8 +383,8 @@ async def test_many_excluded_devices_leave_the_sums_of_all_other_rows(
 @pytest.mark.anyio
 async def test_what_was_prepared_before_something_changed_takes_nothing_out(store: Store) -> None:
     study = open_study()
-    uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
-    far = Upload(2, (9999, 9999), 5, (16, 2, 3))
+    uploads = [Upload(i % 2, (i, i), 5, 0, (1 << i, 2, 3)) for i in range(4)]
+    far = Upload(2, (9999, 9999), 5, 0, (16, 2, 3))
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
@@ -417,7 +421,7 @@ async def test_what_was_prepared_before_something_changed_takes_nothing_out(stor
 @pytest.mark.anyio
 async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Store) -> None:
     study = open_study()
-    uploads = [Upload(i % 2, (i, i), 5, (1 << i, 2, 3)) for i in range(4)]
+    uploads = [Upload(i % 2, (i, i), 5, 0, (1 << i, 2, 3)) for i in range(4)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
@@ -445,7 +449,7 @@ async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_w
 ) -> None:
     study = open_study()
     # All in one slot, so that the root stays and every cell is touched twice.
-    uploads = [Upload(i % 2, (4, 4), 5, (1 << i, 2, 3)) for i in range(4)]
+    uploads = [Upload(i % 2, (4, 4), 5, 0, (1 << i, 2, 3)) for i in range(4)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads[:2])
@@ -471,7 +475,7 @@ async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_w
 @pytest.mark.anyio
 async def test_a_dropped_payload_leaves_all_else_of_its_sketch(store: Store) -> None:
     study = open_study()
-    uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(4)]
+    uploads = [Upload(1, (slot, slot), 5, 0, (1, 2, 3)) for slot in range(4)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
@@ -489,7 +493,7 @@ async def test_a_dropped_payload_leaves_all_else_of_its_sketch(store: Store) -> 
 @pytest.mark.anyio
 async def test_a_snapshot_tells_which_of_its_devices_were_excluded(store: Store) -> None:
     study = open_study()
-    uploads = [Upload(device, (0, 0), 5, (1, 2, 3)) for device in (0, 1, 2)]
+    uploads = [Upload(device, (0, 0), 5, 0, (1, 2, 3)) for device in (0, 1, 2)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
@@ -507,7 +511,7 @@ async def test_a_snapshot_tells_which_of_its_devices_were_excluded(store: Store)
 @pytest.mark.anyio
 async def test_merging_that_fails_leaves_everything_as_it_was(store: Store) -> None:
     study = open_study()
-    uploads = [Upload(1, (slot, slot), 5, (1, 2, 3)) for slot in range(5)]
+    uploads = [Upload(1, (slot, slot), 5, 0, (1, 2, 3)) for slot in range(5)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
@@ -536,7 +540,7 @@ async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_onc
     study = open_study()
     n_sketches = 40
     # Each sketch has a bit of its own, so that one counted twice or not at all shows.
-    uploads = [Upload(i % 4, (i % 5, i % 5), 1, (1 << i, 0, 0)) for i in range(n_sketches)]
+    uploads = [Upload(i % 4, (i % 5, i % 5), 1, 0, (1 << i, 0, 0)) for i in range(n_sketches)]
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
 
@@ -587,7 +591,7 @@ async def test_the_check_names_a_cell_that_is_not_what_it_should_be(store: Store
     study = open_study()
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
-        await study.store(transaction, [Upload(1, (s, s), 5, (1, 2, 3)) for s in range(3)])
+        await study.store(transaction, [Upload(1, (s, s), 5, 0, (1, 2, 3)) for s in range(3)])
         await study.merge(transaction, 9)
     async with store.engine.begin() as connection:
         top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")

@@ -57,6 +57,33 @@ def test_sums_are_those_of_unbounded_integers_wherever_batches_end(
     assert totals.moments == SizeMoments.of_sizes(size for size, _ in sketches)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1 << 36), st.integers(), st.integers()))
+)
+def test_payloads_are_added_at_the_places_of_their_blocks(
+    drawn: list[tuple[int, int, int, int]],
+) -> None:
+    layout = Layout(width=WIDTH, places=np.array([[0, 4], [5, 1], [2, 3]]))
+    sketches = [(b, n, x % 1000, y % 1000 - 500) for b, n, x, y in drawn]
+    running = PayloadSum(layout)
+    running.add(
+        [
+            Row(b"id", b"", 0, n, b, encode_payload(np.array([x, y]), WIDTH))
+            for b, n, x, y in sketches
+        ]
+    )
+    sums, size_sums = [0] * 6, [0] * 6
+    for block, n, *values in sketches:
+        for place, value in zip(layout.places[block].tolist(), values, strict=True):
+            sums[place] += value
+            size_sums[place] += n * value
+    totals = running.total()
+    assert totals.sums.tolist() == sums
+    assert join_limbs(totals.size_sums) == size_sums
+    for power, row in enumerate(totals.moments.rows):
+        assert row == [sum(n**power for b, n, *_ in sketches if b == block) for block in range(3)]
+
+
 @given(st.lists(st.integers(-(1 << 126), (1 << 126) - 1)))
 def test_limbs_joined_are_what_was_split(values: list[int]) -> None:
     limbs = split_limbs(values)

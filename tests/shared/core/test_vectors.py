@@ -21,6 +21,11 @@ def test_frequencies_of_a_seed_are_those_published(index: int) -> None:
     assert stored("frequencies")[index] == make_vectors.make_frequency_vectors()[index]
 
 
+@pytest.mark.parametrize("index", range(3))
+def test_blocks_of_a_seed_are_those_published(index: int) -> None:
+    assert stored("blocks")[index] == make_vectors.make_block_vectors()[index]
+
+
 @pytest.mark.parametrize("index", range(2))
 def test_sums_of_records_are_those_published(index: int) -> None:
     assert stored("sketches")[index] == make_vectors.make_sketch_vectors()[index]
