@@ -66,12 +66,8 @@ def test_payloads_are_added_at_the_places_of_their_blocks(
     layout = Layout(width=WIDTH, places=np.array([[0, 4], [5, 1], [2, 3]]))
     sketches = [(b, n, x % 1000, y % 1000 - 500) for b, n, x, y in drawn]
     running = PayloadSum(layout)
-    running.add(
-        [
-            Row(b"id", b"", 0, n, b, encode_payload(np.array([x, y]), WIDTH))
-            for b, n, x, y in sketches
-        ]
-    )
+    for block, n, *values in sketches:
+        running.add([Row(b"id", b"", 0, n, block, encode_payload(np.array(values), WIDTH))])
     sums, size_sums = [0] * 6, [0] * 6
     for block, n, *values in sketches:
         for place, value in zip(layout.places[block].tolist(), values, strict=True):

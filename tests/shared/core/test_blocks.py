@@ -19,7 +19,8 @@ def count(
 ) -> list[int]:
     """How often each block is chosen."""
     chosen = [blocks.choose(ordinal=o, stream=stream, turn=t) for o in ordinals for t in turns]
-    return np.bincount(chosen, minlength=blocks.n_blocks).tolist()
+    counts: list[int] = np.bincount(chosen, minlength=blocks.n_blocks).tolist()
+    return counts
 
 
 @given(SIZES)
