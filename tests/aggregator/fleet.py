@@ -133,9 +133,11 @@ class Device:
         )
         return headers | more
 
-    def release(self, plan: SketchPlan, *, noise_seed: int, count: int = 500) -> NDArray[np.int64]:
+    def release(
+        self, plan: SketchPlan, *, noise_seed: int, count: int = 500, block: int = 0
+    ) -> NDArray[np.int64]:
         """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""
-        accumulator = SketchAccumulator(plan.statistic_of(self.device_id + b"main"))
+        accumulator = SketchAccumulator(plan.statistic_of(self.device_id + b"main", block=block))
         accumulator.add(draw_records(self.seed, count))
         exact = plan.append_count(accumulator.sums, count)
         return plan.mechanism.add_noise(exact, SeededSource(noise_seed))
@@ -150,7 +152,8 @@ class Device:
         """Return a sketch's identity and message; ``changes`` replace fields of the header."""
         n_records = changes.get("n_records", None if plan.releases_count else 500)
         if sums is None:
-            sums = self.release(plan, noise_seed=self.seed, count=n_records or 500)
+            block = changes.get("block") or 0
+            sums = self.release(plan, noise_seed=self.seed, count=n_records or 500, block=block)
         payload = changes.pop("payload", None) or encode_payload(sums, plan.payload_width)
         fields: dict[str, Any] = {
             "study": study,
