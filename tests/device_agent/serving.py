@@ -52,6 +52,7 @@ class Server:
         self.plan_bytes = encode_plan(plan)
         self.plan_digest = compute_plan_digest(plan).hex()
         self.generation = "a" * 32
+        self.first_ordinal = 0
         self.clock_offset = 0.0
         self.tokens = {TOKEN: 1}
         self.devices: dict[bytes, tuple[bytes, dict[str, str]]] = {}
@@ -206,6 +207,7 @@ class Server:
         return {
             "device_id": signature.device.hex(),
             "study_id": self.study.hex(),
+            "ordinal": self.first_ordinal + list(self.devices).index(signature.device),
             "streams": [
                 {"stream": stream, "last_sequence": sequence, "last_slot": None}
                 | self.describe_gaps(signature.device, stream, sequence)

@@ -268,6 +268,7 @@ def _as_if_empty(agent: Agent) -> dict[str, object]:
     return {
         "device_id": device.hex(),
         "study_id": server.study.hex(),
+        "ordinal": 0,
         "streams": [],
         "server_time": server.now(),
         "generation": server.generation,

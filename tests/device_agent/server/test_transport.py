@@ -16,7 +16,13 @@ from device_agent.server.transport import ServerClient
 from shared.errors import TransportError
 from shared.wire import DeviceAction
 
-ANSWER = {"device_id": "00" * 32, "study_id": "00" * 32, "streams": [], "generation": "a"}
+ANSWER = {
+    "device_id": "00" * 32,
+    "study_id": "00" * 32,
+    "ordinal": 0,
+    "streams": [],
+    "generation": "a",
+}
 SKETCH = bytes(32)
 
 
