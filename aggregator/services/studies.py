@@ -81,7 +81,9 @@ class StudyService(Service):
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
-            if not allow_same_plan:
+            # One that is there already, or was withdrawn, is answered as such below.
+            is_known = await transaction.get_study(record.study_id) is not None
+            if not (is_known or allow_same_plan):
                 await _require_new_plan(transaction, record)
             is_new = await transaction.add_study(record)
             if is_new:
@@ -241,7 +243,7 @@ class StudyService(Service):
 
 async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> None:
     others = await transaction.find_studies_of_plan(record.plan_digest)
-    if others and record.study_id not in {other.study_id for other in others}:
+    if others:
         known = others[0]
         raise StoreError(
             f"is that of study {known.study_id.hex()}, {known.name!r}",

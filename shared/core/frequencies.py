@@ -27,6 +27,8 @@ RADIUS_KINDS = ("adapted", "folded-gaussian", "gaussian")
 _LN2 = 0.6931471805599453
 _TWO_PI = 6.283185307179586
 _BATCH = 1 << 14
+_LARGEST_RATIO = 100.0
+"""Of the ends of a range of sigma: values are drawn by rejection, which would take long beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,12 @@ class RadiusLaw:
                 field="radius_law.sigma_low",
                 fix="leave both out to use the default",
             )
+        if self.sigma_high > _LARGEST_RATIO * self.sigma_low:
+            raise PlanError(
+                f"must be at most {_LARGEST_RATIO:g} times sigma_low",
+                field="radius_law.sigma_high",
+                fix="narrow the range",
+            )
         if not 0.0 <= self.tail_share <= 1.0:
             raise PlanError("must be from 0 to 1", field="radius_law.tail_share")
         if self.tail_share and not self.sigma_high <= self.tail_high:
@@ -72,6 +80,12 @@ class RadiusLaw:
             )
         if not 0.0 < self.tail_high < math.inf:
             raise PlanError("must be finite and positive", field="radius_law.tail_high")
+        if self.tail_share and self.tail_high > _LARGEST_RATIO * self.sigma_high:
+            raise PlanError(
+                f"must be at most {_LARGEST_RATIO:g} times sigma_high",
+                field="radius_law.tail_high",
+                fix="narrow the range, or raise sigma_high",
+            )
 
     def is_tail(self, n_frequencies: int) -> NDArray[np.bool_]:
         """Return the features whose sigma is in the tail: bool, shape ``(m,)``."""

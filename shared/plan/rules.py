@@ -18,6 +18,8 @@ RING_BITS = 64
 MAX_LABEL_SETS = 64
 MAX_STREAMS = 1000
 MAX_FREQUENCIES = 1 << 20
+MAX_MATRIX = 1 << 24
+"""Entries of the frequency matrix; a device needs some 40 bytes for each while it draws them."""
 _YEAR_10000 = 253_402_300_800
 
 
@@ -40,6 +42,12 @@ def require_valid(plan: SketchPlan) -> None:
         "n_frequencies",
         f"must be between 1 and {MAX_FREQUENCIES}",
         "use 2 to 5 times the number of clusters times the number of dimensions",
+    )
+    _require(
+        m * plan.n_dimensions <= MAX_MATRIX,
+        "n_frequencies",
+        f"times the number of dimensions must be at most {MAX_MATRIX}",
+        "use fewer of either: every device computes the whole matrix",
     )
     _require(
         1 <= r <= m and m % r == 0,

@@ -60,6 +60,17 @@ async def test_every_call_on_a_withdrawn_study_says_that_it_was_withdrawn(server
     assert (await desk.read("/v1/studies"))["items"] == []
 
 
+async def test_a_withdrawn_study_stays_withdrawn_while_another_has_its_plan(desk: Desk) -> None:
+    plan = make_plan()
+    await desk.publish(plan, name="fans")
+    study = await desk.publish(plan, name="pumps")
+    assert (await desk.withdraw(study)).status_code == 200
+    for more in ({}, {"allow_same_plan": True}):
+        body = {"name": "pumps", "plan": plan_to_json(plan)} | more
+        answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+        assert_problem(answer, "study-withdrawn", 410, "study")
+
+
 async def test_a_device_is_told_that_its_study_was_withdrawn_before_and_after_it_is_removed(
     server: Server,
 ) -> None:

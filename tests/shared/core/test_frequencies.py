@@ -148,6 +148,9 @@ def test_scales_of_body_and_tail_lie_between_their_own_ends() -> None:
         {"tail_high": 0.0},
         {"tail_share": 0.5, "tail_high": 0.5},
         {"tail_high": math.inf},
+        # Each value would take as many attempts as the range is wide.
+        {"sigma_low": 1e-9},
+        {"tail_share": 0.5, "tail_high": 5e8},
     ],
 )
 def test_an_impossible_radius_law_is_refused(law: dict[str, object]) -> None:

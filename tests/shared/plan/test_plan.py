@@ -37,6 +37,7 @@ SPEC: dict[str, Any] = {
     "most_records": 5000,
     "labels": [{"name": "site", "values": ["north", "south"]}],
 }
+WIDE = [{"name": f"x{i}", "unit": "1", "lower": 0.0, "upper": 1.0, "scale": 0.1} for i in range(17)]
 
 
 def make(**changes: Any) -> SketchPlan:
@@ -211,6 +212,7 @@ def test_the_payload_width_holds_every_coordinate() -> None:
         ({"n_frequencies": 0}, "n_frequencies"),
         ({"n_frequencies": 2.5}, "n_frequencies"),
         ({"n_frequencies": True}, "n_frequencies"),
+        ({"n_frequencies": 1 << 20, "dimensions": WIDE}, "n_frequencies"),
         ({"measurements_per_record": 3}, "measurements_per_record"),
         ({"measurements_per_record": 0}, "measurements_per_record"),
         ({"most_records": 0}, "most_records"),
