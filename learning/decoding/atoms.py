@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.weighing import get_factors, weigh_equations
 
 __all__ = [
     "StandardisedProblem",
@@ -35,6 +36,8 @@ class StandardisedProblem:
         The box, unit lengths from the centre.
     n_clusters : int
         k.
+    factors : float64 (m,), optional
+        omega of `learning.decoding.weighing`, which the target includes; None stands for ones.
     """
 
     target: Vector
@@ -42,16 +45,19 @@ class StandardisedProblem:
     lower: Vector
     upper: Vector
     n_clusters: int
+    factors: Vector | None = None
 
 
 def standardise(problem: DecodingProblem) -> StandardisedProblem:
-    """Move the origin to the centre and measure every dimension in its unit."""
+    """Move the origin to the centre, measure every dimension in its unit, weigh the equations."""
+    problem = weigh_equations(problem)
     return StandardisedProblem(
         target=stack_complex(problem.sketch),
         frequencies=problem.frequencies * problem.unit[:, None],
         lower=(problem.lower - problem.centre) / problem.unit,
         upper=(problem.upper - problem.centre) / problem.unit,
         n_clusters=int(problem.n_clusters),
+        factors=get_factors(problem),
     )
 
 
@@ -60,7 +66,7 @@ def stack_complex(vector: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]) 
     return np.concatenate([vector.real, vector.imag])
 
 
-def compute_atoms(points: Vector, frequencies: Vector) -> Vector:
+def compute_atoms(points: Vector, frequencies: Vector, factors: Vector | None = None) -> Vector:
     """Compute the atoms of several points.
 
     Parameters
@@ -69,14 +75,20 @@ def compute_atoms(points: Vector, frequencies: Vector) -> Vector:
         v, unit lengths.
     frequencies : float64 (d, m)
         W, radians per unit length.
+    factors : float64 (m,), optional
+        omega of the equations.
 
     Returns
     -------
     float64 (K, 2m)
-        Rows A(v_k) = [cos W^T v_k; sin W^T v_k].
+        Rows A(v_k) = [omega cos W^T v_k; omega sin W^T v_k].
     """
     phases = points @ frequencies
-    return np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    cosines, sines = np.cos(phases), np.sin(phases)
+    if factors is not None:
+        cosines *= factors
+        sines *= factors
+    return np.concatenate([cosines, sines], axis=1)
 
 
 def compute_correlation(
@@ -113,7 +125,11 @@ def compute_correlation(
 
 
 def compute_misfit(
-    points: Vector, weights: Vector, frequencies: Vector, target: Vector
+    points: Vector,
+    weights: Vector,
+    frequencies: Vector,
+    target: Vector,
+    factors: Vector | None = None,
 ) -> tuple[float, Vector, Vector]:
     """Compute the squared misfit of a mixture and its gradients.
 
@@ -129,7 +145,9 @@ def compute_misfit(
     frequencies : float64 (d, m)
         W, radians per unit length.
     target : float64 (2m,)
-        z, [Re; Im].
+        z, [Re; Im], each equation times its factor.
+    factors : float64 (m,), optional
+        omega of the equations.
 
     Returns
     -------
@@ -137,7 +155,7 @@ def compute_misfit(
         f, df/dV and df/da; Keriven et al. 2017, algorithm 1, step 5.
     """
     n_frequencies = frequencies.shape[1]
-    atoms = compute_atoms(points, frequencies)
+    atoms = compute_atoms(points, frequencies, factors)
     residual = target - weights @ atoms
     real, imaginary = residual[:n_frequencies], residual[n_frequencies:]
     slopes = atoms[:, :n_frequencies] * imaginary - atoms[:, n_frequencies:] * real

@@ -2,7 +2,8 @@
 
 Keriven, Tremblay, Traonmilin, Gribonval, "Compressive K-means", ICASSP 2017, algorithm 1; the
 decoder of the seed paper (Schellekens et al., ICASSP 2019, reference 8). It is the reference
-solver: plain and faithful rather than the best.
+solver: plain and faithful rather than the best. The paper has no noise that differs between
+features; here `learning.decoding.weighing` weighs the equations then.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from learning.decoding.problem import DecodingProblem, Vector
 from learning.decoding.settings import check_count, check_fraction
 from learning.decoding.solution import Fit, Solution, assemble_solution
 from learning.decoding.solver import Monitor
+from learning.decoding.weighing import weigh_equations
 
 __all__ = ["ClOmpr"]
 
@@ -77,6 +79,7 @@ class ClOmpr:
         cancelled: Callable[[], bool] | None = None,
     ) -> Solution:
         """Recover centroids; see `Solver.solve`."""
+        problem = weigh_equations(problem)
         standard = standardise(problem)
         monitor = Monitor(self.n_replicates * 2 * standard.n_clusters, progress, cancelled)
         children = rng.spawn(self.n_replicates)
@@ -112,9 +115,12 @@ class ClOmpr:
 
     def _add_atom(self, problem: StandardisedProblem, fit: Fit, rng: np.random.Generator) -> Fit:
         """Append the best maximum of Re <A(v)/||A(v)||, r> from random starts, with weight zero."""
-        residual = problem.target - fit.weights @ compute_atoms(fit.points, problem.frequencies)
+        residual = problem.target - fit.weights @ _compute_atoms(problem, fit.points)
         # Scaled to [-1, 1]: L-BFGS-B's tolerances are absolute below 1. A zero residual stays zero.
         direction = residual / max(float(np.linalg.norm(residual)), np.finfo(np.float64).tiny)
+        if problem.factors is not None:
+            # <omega A, r> = <A, omega r>
+            direction = direction * np.tile(problem.factors, 2)
         starts = rng.uniform(problem.lower, problem.upper, size=(self.n_starts, len(problem.lower)))
         objective = partial(_anticorrelation, frequencies=problem.frequencies, direction=direction)
         descents = [
@@ -149,7 +155,9 @@ class ClOmpr:
             tolerance=self.tolerance,
         )
         points, weights = _unpack(result.point, n_atoms)
-        misfit, _, _ = compute_misfit(points, weights, problem.frequencies, problem.target)
+        misfit, _, _ = compute_misfit(
+            points, weights, problem.frequencies, problem.target, problem.factors
+        )
         return Fit(
             points=points, weights=weights, misfit=misfit, n_failures=fit.n_failures + result.failed
         )
@@ -157,6 +165,10 @@ class ClOmpr:
 
 # A decode runs on a shared server.
 _LIMITS = {"n_replicates": 1000, "n_starts": 1000, "max_iterations": 100_000}
+
+
+def _compute_atoms(problem: StandardisedProblem, points: Vector) -> Vector:
+    return compute_atoms(points, problem.frequencies, problem.factors)
 
 
 def _start(problem: StandardisedProblem) -> Fit:
@@ -169,7 +181,7 @@ def _start(problem: StandardisedProblem) -> Fit:
 
 def _replace(problem: StandardisedProblem, fit: Fit) -> Fit:
     """Keep the k atoms with the largest non-negative coefficients on normalised atoms."""
-    atoms = compute_atoms(fit.points, problem.frequencies)
+    atoms = _compute_atoms(problem, fit.points)
     norms = np.linalg.norm(atoms, axis=1, keepdims=True)
     result = fit_nonnegative(atoms / norms, problem.target)
     kept = np.sort(np.argsort(-result.weights, kind="stable")[: problem.n_clusters])
@@ -183,7 +195,7 @@ def _replace(problem: StandardisedProblem, fit: Fit) -> Fit:
 
 def _project(problem: StandardisedProblem, fit: Fit) -> Fit:
     """Find the non-negative weights on the support that explain the sketch best."""
-    result = fit_nonnegative(compute_atoms(fit.points, problem.frequencies), problem.target)
+    result = fit_nonnegative(_compute_atoms(problem, fit.points), problem.target)
     return Fit(
         points=fit.points,
         weights=result.weights,
@@ -207,7 +219,7 @@ def _scaled_misfit(
     energy = max(float(problem.target @ problem.target), np.finfo(np.float64).tiny)
     points, weights = _unpack(parameters, n_atoms)
     value, towards_points, towards_weights = compute_misfit(
-        points, weights, problem.frequencies, problem.target
+        points, weights, problem.frequencies, problem.target, problem.factors
     )
     return value / energy, np.append(towards_points.ravel(), towards_weights) / energy
 

@@ -108,6 +108,7 @@ def compute_rows(target: Target, atoms: Ellipsoids) -> Single:
     phases = compute_phases(target, atoms.centres)
     turned = np.matmul(np.swapaxes(atoms.roots, 1, 2).astype(np.float32), target.frequencies)
     envelope = np.exp(-0.5 * np.einsum("kim,kim->km", turned, turned))
+    target.apply_factors(envelope)
     m = target.n_frequencies
     rows = np.empty((len(atoms), 2 * m), dtype=np.float32)
     np.multiply(envelope, np.cos(phases), out=rows[:, :m])

@@ -28,7 +28,8 @@ class Evidence:
     agreement : float
         Share of the independent starts that reached the lowest residual.
     snr_per_parameter, features_per_parameter : float
-        SNR m / (k d), and m / (k d).
+        SNR m / (k d), and m / (k d). Where features differ in noise, the SNR is by precision, and
+        the second m counts features of much noise as less than one.
     spread_over_scale : float
         Median standard deviation inside a cluster over the plan's scale.
     edge_share : float

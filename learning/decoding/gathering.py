@@ -52,7 +52,7 @@ def gather_evidence(
     best = candidates[0]
     m = target.n_frequencies
     excesses = [max(0.0, witness.ratio - 1.0) for witness in clusters.witnesses]
-    features = m / (problem.n_clusters * problem.n_dimensions)
+    n_centroid_parameters = problem.n_clusters * problem.n_dimensions
     snr = compute_signal(problem) / max(problem.noise_variance, compute_white_variance(target))
     lengths = clusters.spreads * problem.unit / plan_unit
     full = clusters.shares > 0.0
@@ -65,8 +65,8 @@ def gather_evidence(
         disagreement=float(np.mean(excesses)),
         worst_disagreement=float(np.max(excesses)),
         agreement=agreement,
-        snr_per_parameter=snr * features,
-        features_per_parameter=features,
+        snr_per_parameter=snr * (m / n_centroid_parameters),
+        features_per_parameter=target.n_informative / n_centroid_parameters,
         spread_over_scale=float(np.median(lengths[full])) if np.any(full) else 0.0,
         edge_share=clusters.edge_share,
         model=describe_model(best),

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from learning.decoding.atoms import standardise
 from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.weighing import compute_quantile, get_factors, weigh_equations
 
 __all__ = [
     "Atoms",
     "Single",
     "Target",
+    "compute_envelopes",
     "compute_gaussians",
     "compute_jacobian",
     "compute_misfit_of",
@@ -68,6 +70,11 @@ class Target:
         Noise variance per complex coordinate.
     sampling_variance : float
         The part of it due to the sampling of records.
+    factors : float32 (m,), optional
+        omega of `learning.decoding.weighing`: sketch and noise are those of the weighted equations,
+        and so are all rows. None stands for ones.
+    feature_noise : float64 (m,), optional
+        Noise variance of each weighted equation; None stands for equal ones.
     """
 
     sketch: Single
@@ -79,6 +86,8 @@ class Target:
     log_variance_bounds: tuple[float, float]
     noise_variance: float
     sampling_variance: float = 0.0
+    factors: Single | None = None
+    feature_noise: Vector | None = None
 
     @property
     def n_dimensions(self) -> int:
@@ -95,15 +104,32 @@ class Target:
         return replace(self, sketch=sketch)
 
     def shorten(self, n_frequencies: int) -> "Target":
-        """Return the same target with only the first frequencies."""
-        m, n = self.n_frequencies, n_frequencies
+        """Return the same target with only the first frequencies, or those of least noise."""
+        m = self.n_frequencies
+        chosen: slice | NDArray[np.intp] = slice(n_frequencies)
+        if self.factors is not None:
+            chosen = np.sort(np.argsort(-self.factors, kind="stable")[:n_frequencies])
         return replace(
             self,
-            sketch=np.concatenate([self.sketch[:n], self.sketch[m : m + n]]),
-            turns=np.ascontiguousarray(self.turns[:, :n]),
-            frequencies=np.ascontiguousarray(self.frequencies[:, :n]),
-            squares=self.squares[:n],
+            sketch=np.concatenate([self.sketch[:m][chosen], self.sketch[m:][chosen]]),
+            turns=np.ascontiguousarray(self.turns[:, chosen]),
+            frequencies=np.ascontiguousarray(self.frequencies[:, chosen]),
+            squares=self.squares[chosen],
+            factors=None if self.factors is None else self.factors[chosen],
+            feature_noise=None if self.feature_noise is None else self.feature_noise[chosen],
         )
+
+    def apply_factors(self, rows: Single) -> None:
+        """Multiply rows of one number a feature, (..., m), by omega in place."""
+        if self.factors is not None:
+            rows *= self.factors
+
+    @property
+    def n_informative(self) -> float:
+        """The number of features that count: (sum_j omega_j)^2 / m, at most m."""
+        if self.factors is None:
+            return self.n_frequencies
+        return float(np.sum(self.factors, dtype=np.float64)) ** 2 / self.n_frequencies
 
     @property
     def energy(self) -> float:
@@ -173,24 +199,26 @@ class Atoms:
 
 
 def measure_in_wavelengths(problem: DecodingProblem) -> DecodingProblem:
-    """Return the same problem with a unit in which the median frequency is 1 rad.
+    """Weigh the equations, and choose a unit in which the median frequency is 1 rad.
 
     The ratios between the dimensions' units stay. No unit, however large or small, then brings the
     numbers near the limits of single precision.
     """
+    problem = weigh_equations(problem)
     lengths = np.linalg.norm(problem.frequencies * problem.unit[:, None], axis=0)
-    typical = float(np.median(lengths))
+    typical = float(compute_quantile(lengths, 0.5, get_factors(problem)))
     if not (np.isfinite(typical) and typical > 0.0):
         return problem
     return replace(problem, unit=problem.unit / typical)
 
 
 def prepare_target(problem: DecodingProblem) -> Target:
-    """Convert a problem to standardised coordinates and the two precisions."""
+    """Convert a problem to standardised coordinates, weighted equations and two precisions."""
+    problem = weigh_equations(problem)
     standard = standardise(problem)
     squares = np.sum(standard.frequencies**2, axis=0)
     width = float(np.max(standard.upper - standard.lower))
-    typical = max(float(np.median(squares)), _LEAST_SQUARE)
+    typical = max(float(compute_quantile(squares, 0.5, standard.factors)), _LEAST_SQUARE)
     largest = math.log(width**2 / 4.0)
     return Target(
         sketch=standard.target.astype(np.float32),
@@ -203,6 +231,8 @@ def prepare_target(problem: DecodingProblem) -> Target:
         log_variance_bounds=(min(math.log(_LEAST_TURN / typical), largest - 1.0), largest),
         noise_variance=float(problem.noise_variance),
         sampling_variance=min(float(problem.sampling_variance), float(problem.noise_variance)),
+        factors=None if standard.factors is None else standard.factors.astype(np.float32),
+        feature_noise=problem.feature_noise,
     )
 
 
@@ -215,16 +245,24 @@ def compute_phases(target: Target, centres: Vector) -> Single:
     return phases
 
 
+def compute_envelopes(target: Target, variances: Vector) -> Single:
+    """Compute omega exp(-s |w|^2 / 2), float32 (K, m)."""
+    rates: Single = np.float32(-0.5) * variances.astype(np.float32)
+    envelopes: Single = np.exp(rates[:, None] * target.squares)
+    target.apply_factors(envelopes)
+    return envelopes
+
+
 def compute_gaussians(target: Target, centres: Vector, log_variances: Vector) -> Single:
     """Compute the sketches of several atoms of weight one.
 
     Returns
     -------
     float32 (K, 2m)
-        Rows E_k = exp(i w.c_k - s_k |w|^2 / 2), stacked.
+        Rows E_k = omega exp(i w.c_k - s_k |w|^2 / 2), stacked.
     """
     phases = compute_phases(target, centres)
-    envelope = np.exp(np.exp(log_variances).astype(np.float32)[:, None] * (-0.5 * target.squares))
+    envelope = compute_envelopes(target, np.exp(log_variances))
     m = target.n_frequencies
     rows = np.empty((len(centres), 2 * m), dtype=np.float32)
     np.multiply(envelope, np.cos(phases), out=rows[:, :m])

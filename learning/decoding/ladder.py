@@ -32,6 +32,7 @@ __all__ = [
     "climb",
     "compute_chance_cost",
     "compute_white_variance",
+    "draw_errors",
     "leaves_only_noise",
 ]
 
@@ -106,13 +107,17 @@ class Candidate:
 
 def compute_least_variance(target: Target) -> float:
     """Compute the noise variance of a complex coordinate, at least the arithmetic's error."""
-    return max(target.noise_variance, _EXACT * target.signal_energy / target.n_frequencies, 1e-30)
+    return max(target.noise_variance, _compute_arithmetic_variance(target))
 
 
 def compute_white_variance(target: Target) -> float:
     """Compute the noise variance that is independent between coordinates, bounded likewise."""
     white = target.noise_variance - target.sampling_variance
-    return max(white, _EXACT * target.signal_energy / target.n_frequencies, 1e-30)
+    return max(white, _compute_arithmetic_variance(target))
+
+
+def _compute_arithmetic_variance(target: Target) -> float:
+    return max(_EXACT * target.signal_energy / target.n_frequencies, 1e-30)
 
 
 def leaves_only_noise(target: Target, fitted: Fitted, rng: np.random.Generator) -> bool:
@@ -125,7 +130,7 @@ def leaves_only_noise(target: Target, fitted: Fitted, rng: np.random.Generator) 
         return False
     shaped = evaluate_shaped(target, widen(fitted.atoms))
     projection = project(target, shaped, kind="round")
-    energies = np.sum(projection.leave(_draw_errors(target, shaped, rng)) ** 2, axis=0)
+    energies = np.sum(projection.leave(draw_errors(target, shaped, rng)) ** 2, axis=0)
     return shaped.misfit <= _find_most(*_summarise(energies))
 
 
@@ -268,7 +273,7 @@ def _pair(atoms: Ellipsoids) -> Ellipsoids:
 def _is_allowed(target: Target, n_atoms: int, kind: Kind) -> bool:
     """Return whether there are enough equations and time for a model."""
     n_parameters = count_parameters(n_atoms, target.n_dimensions, kind=kind)
-    is_determined = n_parameters <= _LARGEST_SHARE * 2 * target.n_frequencies
+    is_determined = n_parameters <= _LARGEST_SHARE * 2 * target.n_informative
     return is_determined and _estimate_work(target, n_parameters) <= _LARGEST_WORK
 
 
@@ -317,7 +322,7 @@ def compute_chance_cost(target: Target, fitted: Shaped) -> float:
 def _judge(target: Target, fitted: Shaped, *, kind: Kind, rng: np.random.Generator) -> Candidate:
     """Compare a fit with its residual if it were true: privacy and sampling noise."""
     projection = project(target, fitted, kind=kind)
-    left = projection.leave(_draw_errors(target, fitted, rng))
+    left = projection.leave(draw_errors(target, fitted, rng))
     held_out = 1.0 / (1.0 - projection.leverages)
     floor, deviation = _summarise(np.sum(left**2, axis=0))
     return Candidate(
@@ -340,7 +345,7 @@ def _find_most(floor: float, deviation: float) -> float:
     return floor + _CHANCE * deviation
 
 
-def _draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Vector:
+def draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Vector:
     """Draw errors of the 2m equations as if the mixture were true: float64 (2m, n).
 
     Privacy noise is independent between equations. Sampling noise is not: a mean over n records
@@ -348,8 +353,7 @@ def _draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Ve
     represent it.
     """
     m = target.n_frequencies
-    white = math.sqrt(compute_white_variance(target) / 2.0)
-    errors = white * rng.normal(size=(2 * m, _N_ERRORS))
+    errors = _draw_white(target, rng)
     if target.sampling_variance > 0.0:
         features = _draw_features(target, fitted, rng)
         features -= features.mean(axis=0)
@@ -357,8 +361,22 @@ def _draw_errors(target: Target, fitted: Shaped, rng: np.random.Generator) -> Ve
         energy = float(np.einsum("nm,nm->", features, features, dtype=np.float64)) / _N_SAMPLES
         scale = math.sqrt(m * target.sampling_variance / max(energy * _N_SAMPLES, 1e-30))
         chance = rng.normal(size=(_N_SAMPLES, _N_ERRORS)).astype(np.float32)
-        errors += scale * (features.T @ chance)
+        sampled = scale * (features.T @ chance)
+        if target.factors is not None:
+            sampled *= np.tile(target.factors, 2)[:, None]
+        errors += sampled
     return errors
+
+
+def _draw_white(target: Target, rng: np.random.Generator) -> Vector:
+    """Draw noise that is independent between the 2m equations: float64 (2m, n)."""
+    spread: float | Vector = math.sqrt(compute_white_variance(target) / 2.0)
+    if target.factors is not None and target.feature_noise is not None:
+        # Sampling has one variance in all features, hence not in their weighted equations.
+        sampling = np.square(target.factors, dtype=np.float64) * target.sampling_variance
+        white = np.maximum(target.feature_noise - sampling, _compute_arithmetic_variance(target))
+        spread = np.sqrt(np.tile(white, 2)[:, None] / 2.0)
+    return spread * rng.normal(size=(2 * target.n_frequencies, _N_ERRORS))
 
 
 def _draw_features(target: Target, fitted: Shaped, rng: np.random.Generator) -> Single:

@@ -12,11 +12,13 @@ from learning.decoding.gaussians import (
     Atoms,
     Single,
     Target,
+    compute_envelopes,
     compute_gaussians,
     compute_phases,
 )
 from learning.decoding.levenberg import Fitted
 from learning.decoding.problem import Vector
+from learning.decoding.weighing import compute_quantile
 
 __all__ = ["Adds", "Splits", "propose_adds", "propose_splits"]
 
@@ -84,7 +86,7 @@ def propose_splits(target: Target, fitted: Fitted, rng: np.random.Generator) -> 
     pairs = np.zeros((len(atoms), 2))
     for t in _SHARES:
         delta = np.sqrt(t * d * variances)
-        envelope = _compute_envelopes(target, (1.0 - t) * variances)
+        envelope = compute_envelopes(target, (1.0 - t) * variances)
         for i in range(directions.shape[1]):
             moved = delta[:, None] * directions[:, i]
             angles = moved.astype(np.float32) @ target.frequencies
@@ -103,13 +105,6 @@ def propose_splits(target: Target, fitted: Fitted, rng: np.random.Generator) -> 
         for sign in (1.0, -1.0)
     )
     return Splits(gains=best, first=first, second=second)
-
-
-def _compute_envelopes(target: Target, variances: Vector) -> Single:
-    """Compute exp(-s |w|^2 / 2), float32 (K, m)."""
-    rates: Single = np.float32(-0.5) * variances.astype(np.float32)
-    envelopes: Single = np.exp(rates[:, None] * target.squares)
-    return envelopes
 
 
 def _find_directions(target: Target, fitted: Fitted, rng: np.random.Generator) -> Vector:
@@ -143,7 +138,7 @@ def _turn_back(target: Target, fitted: Fitted) -> tuple[tuple[Single, Single], V
     sines: Single = np.sin(phases)
     real, imaginary = fitted.residual[:m], fitted.residual[m:]
     weights = fitted.atoms.weights
-    envelope = _compute_envelopes(target, fitted.atoms.variances)
+    envelope = compute_envelopes(target, fitted.atoms.variances)
     turned_real: Single = cosines * real + sines * imaginary
     turned_real += weights.astype(np.float32)[:, None] * envelope
     turned_imaginary: Single = cosines * imaginary - sines * real
@@ -197,7 +192,7 @@ def propose_adds(
     sizes = np.hypot(real, imaginary) * target.squares
     for i in range(_N_ASCENT_STEPS):
         logs = first + min(1.0, i / _N_WIDE_STEPS) * (last - first)
-        envelope = _compute_envelopes(target, np.exp(logs))
+        envelope = compute_envelopes(target, np.exp(logs))
         # An upper bound of the curvature of Re <E, r>, averaged over directions.
         steps = d / np.maximum(envelope @ sizes, np.finfo(np.float32).tiny)
         phases = compute_phases(target, centres)
@@ -227,7 +222,7 @@ def _draw_starts(
     least, largest = target.log_variance_bounds
     last = usual + rng.uniform(np.log(0.3), np.log(3.0), size=len(centres))
     last = np.clip(last, least, largest)
-    widest = min(-float(np.log(np.quantile(target.squares, _SEEN))), largest)
+    widest = min(-float(np.log(compute_quantile(target.squares, _SEEN, target.factors))), largest)
     first = last.copy()
     wider = np.maximum(widest - last[_N_NEAR:], 0.0)
     # Every other one; otherwise all would end in the same few places.

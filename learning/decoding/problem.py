@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodingError
 
-__all__ = ["DecodingProblem", "Vector"]
+__all__ = ["DecodingProblem", "Vector", "freeze"]
 
 Vector = NDArray[np.float64]
 
@@ -25,6 +25,8 @@ Vector = NDArray[np.float64]
 # A alpha n.
 _PLAUSIBLE_MODULUS: Final = 2.0
 _PLAUSIBLE_DEVIATIONS: Final = 20.0
+# Largest relative error of a mean that the caller rounded.
+_ROUNDING: Final = 1e-9
 # Beyond this many radians a float64 phase is off by 1e-7 rad or more: probably units were mixed.
 _LARGEST_PHASE: Final = 1e9
 
@@ -48,12 +50,17 @@ class DecodingProblem:
         optimisation.
     noise_variance : float
         E|noise_j|^2 per complex coordinate of `sketch`, privacy noise and sampling together; >= 0.
+        The mean over coordinates.
     n_clusters : int
         k >= 1, with k (d + 1) <= 2 m.
     sampling_variance : float
         The part of `noise_variance` due to the sampling of records, (1 - |z|^2) / n. It is
         correlated between coordinates, unlike privacy noise; 0 treats the whole variance as
         independent.
+    feature_noise : float64 (m,), optional
+        E|noise_j|^2 of each coordinate, where they differ: finite, >= 0, with the mean
+        `noise_variance`. None stands for equal ones. Where one is below `sampling_variance`, all
+        of it counts as sampling.
 
     Raises
     ------
@@ -75,18 +82,23 @@ class DecodingProblem:
     noise_variance: float
     n_clusters: int
     sampling_variance: float = 0.0
+    feature_noise: Vector | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse a problem that cannot be decoded."""
-        object.__setattr__(self, "sketch", _freeze("sketch", self.sketch, np.complex128, 1))
+        object.__setattr__(self, "sketch", freeze("sketch", self.sketch, np.complex128, 1))
         object.__setattr__(
-            self, "frequencies", _freeze("frequencies", self.frequencies, np.float64, 2)
+            self, "frequencies", freeze("frequencies", self.frequencies, np.float64, 2)
         )
         for name in ("lower", "upper", "centre", "unit"):
-            object.__setattr__(self, name, _freeze(name, getattr(self, name), np.float64, 1))
+            object.__setattr__(self, name, freeze(name, getattr(self, name), np.float64, 1))
+        if self.feature_noise is not None:
+            noise = freeze("feature_noise", self.feature_noise, np.float64, 1)
+            object.__setattr__(self, "feature_noise", noise)
         self._check_shapes()
         self._check_geometry()
         self._check_noise()
+        self._check_feature_noise()
         self._check_modulus()
         self._check_n_clusters()
 
@@ -151,16 +163,45 @@ class DecodingProblem:
                 fix="compute it from the plan's noise and the number of records",
             )
         # One may be a rounded sum that includes the other.
-        if not 0.0 <= self.sampling_variance <= self.noise_variance * (1.0 + 1e-9):
+        if not 0.0 <= self.sampling_variance <= self.noise_variance * (1.0 + _ROUNDING):
             raise DecodingError(
                 "lies between 0 and noise_variance",
                 field="sampling_variance",
                 fix="give the share of the noise that sampling makes, or leave it out",
             )
 
+    def _check_feature_noise(self) -> None:
+        noise = self.feature_noise
+        if noise is None:
+            return
+        if noise.size != self.n_frequencies:
+            raise DecodingError(
+                f"must have one entry per frequency, {self.n_frequencies}, not {noise.size}",
+                field="feature_noise",
+                fix="give it in the order of the frequencies, or leave it out",
+            )
+        if np.any(noise < 0.0):
+            raise DecodingError(
+                f"must be >= 0, broken at feature {np.argmin(noise)}",
+                field="feature_noise",
+                fix="drop features that nobody sent, and give variances",
+            )
+        mean = float(np.mean(noise))
+        if not math.isclose(mean, self.noise_variance, rel_tol=_ROUNDING):
+            raise DecodingError(
+                f"must have the mean noise_variance, {self.noise_variance:.6g}, not {mean:.6g}",
+                field="feature_noise",
+                fix="give the mean of feature_noise as noise_variance",
+            )
+
     def _check_modulus(self) -> None:
-        limit = _PLAUSIBLE_MODULUS + _PLAUSIBLE_DEVIATIONS * math.sqrt(self.noise_variance)
-        largest = float(np.max(np.abs(self.sketch)))
+        """Refuse an implausible coordinate by its own noise; this needs the sketch as stated."""
+        noise = self.noise_variance if self.feature_noise is None else self.feature_noise
+        limits = _PLAUSIBLE_MODULUS + _PLAUSIBLE_DEVIATIONS * np.sqrt(noise)
+        limits = np.broadcast_to(limits, self.sketch.shape)
+        moduli = np.abs(self.sketch)
+        j = int(np.argmax(moduli - limits))
+        limit, largest = float(limits[j]), float(moduli[j])
         if largest > limit:
             raise DecodingError(
                 f"must have modulus <= 2 + 20 sqrt(noise_variance) = {limit:.3g}, "
@@ -190,7 +231,7 @@ class DecodingProblem:
             )
 
 
-def _freeze(name: str, value: Any, dtype: type[np.generic], n_axes: int) -> NDArray[Any]:
+def freeze(name: str, value: Any, dtype: type[np.generic], n_axes: int) -> NDArray[Any]:
     """Copy `value` to a read-only finite array of the stated type and number of axes."""
     try:
         array = np.array(value, dtype=dtype, order="C")

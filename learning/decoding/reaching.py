@@ -22,6 +22,7 @@ from learning.decoding.ellipsoids import Ellipsoids, compute_rows
 from learning.decoding.gaussians import Target
 from learning.decoding.problem import Vector
 from learning.decoding.shaping import Shaped
+from learning.decoding.weighing import compute_quantile
 
 Waves = NDArray[np.complex64]
 
@@ -99,7 +100,7 @@ class _Line:
         self._turns = target.turns
         self._axis = axis
         speeds = np.abs(target.turns[axis])
-        fastest = max(float(np.quantile(speeds, _QUANTILE)), 1e-12)
+        fastest = max(float(compute_quantile(speeds, _QUANTILE, target.factors)), 1e-12)
         low, high = float(target.lower[axis]), float(target.upper[axis])
         n_whole = math.ceil(min((high - low) * fastest * _PER_WAVE, 1e6)) + 1
         n_places = min(max(n_whole, _LEAST_PLACES), _MOST_PLACES)

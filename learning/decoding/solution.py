@@ -34,7 +34,8 @@ class Solution:
         a >= 0, summing to 1.
     residual : float
         ||sketch - sum_k w_k atom_k||^2 / m of the best fit of k atoms, points or round clusters,
-        with the fitted weights w before they were scaled to sum to 1.
+        with the fitted weights w before they were scaled to sum to 1. Where features differ in
+        noise, the mean of |.|^2 over features is by precision, here and in `noise_floor`.
     noise_floor : float
         The part of `residual` that noise alone would leave.
     at_noise_floor : bool

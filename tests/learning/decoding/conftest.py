@@ -41,6 +41,7 @@ def make_problem() -> MakeProblem:
         half_width: float,
         weights: NDArray[np.float64] | None = None,
         noise_variance: float = 0.0,
+        feature_noise: NDArray[np.float64] | None = None,
         scale: float = 1.0,
         seed: int = 0,
     ) -> DecodingProblem:
@@ -50,7 +51,10 @@ def make_problem() -> MakeProblem:
         centre = np.full(n_dimensions, 3.0)
         frequencies = draw_frequencies(rng, n_dimensions, n_frequencies, scale)
         features = np.exp(1j * (records - centre) @ frequencies)
-        noise = rng.normal(size=(2, n_frequencies)) * np.sqrt(noise_variance / 2)
+        if feature_noise is not None:
+            noise_variance = float(np.mean(feature_noise))
+        variances = noise_variance if feature_noise is None else feature_noise
+        noise = rng.normal(size=(2, n_frequencies)) * np.sqrt(variances / 2)
         return DecodingProblem(
             sketch=np.average(features, axis=0, weights=weights) + noise[0] + 1j * noise[1],
             frequencies=frequencies,
@@ -60,6 +64,7 @@ def make_problem() -> MakeProblem:
             unit=np.full(n_dimensions, 2.0 * scale),
             noise_variance=noise_variance,
             n_clusters=n_clusters,
+            feature_noise=feature_noise,
         )
 
     return build

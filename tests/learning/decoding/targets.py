@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from learning.decoding.ellipsoids import Ellipsoids
 from learning.decoding.gaussians import Atoms, Target, prepare_target
 from learning.decoding.levenberg import Fitted, evaluate
 from learning.decoding.problem import DecodingProblem
@@ -54,6 +55,17 @@ def draw_atoms(rng: np.random.Generator, n_atoms: int, *, n_dimensions: int = 3)
     return Atoms(
         centres=rng.uniform(-6.0, 6.0, size=(n_atoms, n_dimensions)),
         log_variances=rng.uniform(-1.0, 1.0, size=n_atoms),
+        weights=rng.uniform(0.2, 1.0, size=n_atoms) / n_atoms,
+    )
+
+
+def draw_ellipsoids(rng: np.random.Generator, n_atoms: int, *, slanted: bool) -> Ellipsoids:
+    """Draw a mixture of three-dimensional ellipsoids well inside the box and the bounds."""
+    slants = np.tril(rng.uniform(-0.5, 0.5, size=(n_atoms, 3, 3)), -1)
+    return Ellipsoids(
+        centres=rng.uniform(-6.0, 6.0, size=(n_atoms, 3)),
+        logs=rng.uniform(-0.5, 0.5, size=(n_atoms, 3)),
+        slants=slants if slanted else np.zeros_like(slants),
         weights=rng.uniform(0.2, 1.0, size=n_atoms) / n_atoms,
     )
 

@@ -7,19 +7,9 @@ from learning.decoding.ellipsoids import Ellipsoids, Kind, count_parameters, dra
 from learning.decoding.gaussians import Target, compute_unit_atoms
 from learning.decoding.shaping import evaluate_shaped, form_equations, project, refine_shaped
 
-from .targets import QUIET, draw_atoms, draw_target
+from .targets import QUIET, draw_atoms, draw_ellipsoids, draw_target
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def draw_ellipsoids(rng: np.random.Generator, n_atoms: int, *, slanted: bool) -> Ellipsoids:
-    slants = np.tril(rng.uniform(-0.5, 0.5, size=(n_atoms, 3, 3)), -1)
-    return Ellipsoids(
-        centres=rng.uniform(-6.0, 6.0, size=(n_atoms, 3)),
-        logs=rng.uniform(-0.5, 0.5, size=(n_atoms, 3)),
-        slants=slants if slanted else np.zeros_like(slants),
-        weights=rng.uniform(0.2, 1.0, size=n_atoms) / n_atoms,
-    )
 
 
 def with_sketch_of(target: Target, atoms: Ellipsoids) -> Target:

@@ -43,6 +43,11 @@ def valid_fields() -> dict[str, Any]:
         ("unit", np.array([1.0, 0.0]), "unit"),
         ("noise_variance", -1.0, "noise_variance"),
         ("noise_variance", float("nan"), "noise_variance"),
+        ("feature_noise", np.zeros(5), "one entry per frequency, 6, not 5"),
+        ("feature_noise", np.zeros((1, 6)), "feature_noise"),
+        ("feature_noise", np.full(6, np.nan), "feature_noise"),
+        ("feature_noise", np.array([0.1, -0.1, 0.0, 0.0, 0.0, 0.0]), "broken at feature 1"),
+        ("feature_noise", np.full(6, 0.1), "mean noise_variance, 0, not 0.1"),
     ],
 )
 def test_a_field_out_of_its_rule_is_refused_by_name_with_a_fix(
@@ -61,6 +66,16 @@ def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
 def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:
     fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 1.0}
     assert DecodingProblem(**fields).noise_variance == 1.0
+
+
+def test_each_feature_is_as_plausible_as_its_own_noise_makes_it() -> None:
+    noise = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.06])
+    fields = {**valid_fields(), "noise_variance": 0.01, "feature_noise": noise}
+    loud, quiet = np.full(6, 0.5 + 0.1j), np.full(6, 0.5 + 0.1j)
+    loud[5] = quiet[0] = 6.0
+    assert DecodingProblem(**{**fields, "sketch": loud}).noise_variance == 0.01
+    with pytest.raises(DecodingError, match=r"= 2, not 6"):
+        DecodingProblem(**{**fields, "sketch": quiet})
 
 
 def test_the_arrays_are_frozen_copies() -> None:
