@@ -58,6 +58,7 @@ def pose_problem(
         centre=plan.quantiser.centre,
         unit=plan.scale,
         noise_variance=float(np.mean(variances)),
+        feature_noise=variances if plan.is_split else None,
         n_clusters=n_clusters,
         sampling_variance=_find_common(plan, signal_energy, n_effective),
     )

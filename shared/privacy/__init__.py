@@ -19,6 +19,7 @@ from shared.privacy.calibration import (
     compute_count_scale,
     compute_count_variance,
 )
+from shared.privacy.circle import CircularLaw, certify_odds, choose_features, choose_law
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
 from shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian
@@ -33,6 +34,7 @@ __all__ = [
     "MECHANISMS",
     "NEIGHBOURINGS",
     "Budget",
+    "CircularLaw",
     "DiscreteGaussian",
     "DiscreteKNorm",
     "DiscreteLaplace",
@@ -48,6 +50,9 @@ __all__ = [
     "Reader",
     "Sensitivity",
     "calibrate_mechanism",
+    "certify_odds",
+    "choose_features",
+    "choose_law",
     "compose",
     "compute_count_scale",
     "compute_count_variance",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from shared.core import (
     feature_table,
 )
 from shared.core.masks import BLOCK_RECORDS
+from shared.privacy.circle import CircularLaw, choose_features, choose_law
 from tests.vectors.wire_vectors import (
     make_enrolment_vector,
     make_message_vectors,
@@ -168,6 +170,69 @@ def make_block_vectors() -> list[dict[str, Any]]:
     return vectors
 
 
+class _GivenNumber:
+    """A source of one number: vectors state what a draw means, and no way to draw it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def draw_bytes(self, count: int) -> bytes:
+        return self._number.to_bytes(count, "little")
+
+
+def _list_draws(law: CircularLaw) -> list[dict[str, Any]]:
+    """Return draws at both ends of some offsets; numbers beyond 2^53 are text."""
+    inner, turn = (2 * law.arc + 1) * law.weight, law.circle
+    numbers = [0, law.weight * turn, inner * turn - 1, inner * turn + 5, law.mass * turn - 1]
+    return [
+        {
+            "number": str(number),
+            "offset": law.draw_offset(_GivenNumber(number)),
+            "report_of_phase_1000": law.report(1000, _GivenNumber(number)),
+            "uniform_report": law.uniform_report(_GivenNumber(number)),
+        }
+        for number in numbers
+    ]
+
+
+def make_report_vectors() -> dict[str, Any]:
+    """Epsilon to the law of reports, numbers to reports, identities to features."""
+    laws = []
+    for epsilon, n_reports in (("3/10", 1), ("1", 1), ("3", 1), ("6", 2), ("10", 3)):
+        law = choose_law(Fraction(epsilon), n_reports)
+        laws.append(
+            {
+                "epsilon": epsilon,
+                "n_reports": n_reports,
+                "arc": law.arc,
+                "weight": str(law.weight),
+                "bits": law.bits,
+                "draws_below": str(law.circle * law.mass),
+                "draws": _list_draws(law),
+            }
+        )
+    features = []
+    for device, stream, sequence, m, r in (
+        (bytes(16), "temperature", 0, 500, 1),
+        (bytes(range(16)), "température", 41, 500, 2),
+        (bytes(range(16)), "a/b", 1 << 40, 7, 7),
+        (b"", "", 1, (1 << 20) - 3, 3),
+    ):
+        chosen = choose_features(SEED, device, stream, sequence, n_frequencies=m, n_reports=r)
+        features.append(
+            {
+                "seed": SEED.hex(),
+                "device": device.hex(),
+                "stream": stream,
+                "sequence": sequence,
+                "n_frequencies": m,
+                "n_reports": r,
+                "features": list(chosen),
+            }
+        )
+    return {"laws": laws, "features": features}
+
+
 def make_public_key_vectors() -> list[dict[str, Any]]:
     """Encodings of points, and whether a device may have them as its key."""
     prime = (1 << 255) - 19
@@ -204,6 +269,7 @@ def main() -> None:
         ("frequencies", make_frequency_vectors()),
         ("sketches", make_sketch_vectors()),
         ("blocks", make_block_vectors()),
+        ("reports", make_report_vectors()),
         ("enrolment", make_enrolment_vector()),
         ("messages", make_message_vectors()),
         ("requests", make_request_vectors()),
