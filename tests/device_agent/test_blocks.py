@@ -21,7 +21,7 @@ MakeAgent = Callable[[Server], Agent]
 
 def make_split_plan(**changes: Any) -> SketchPlan:
     """8 features, 2 in a sketch; so much budget that the noise is next to nothing."""
-    loud = {"epsilon": Fraction(10**9), "mechanism": "discrete-laplace"}
+    loud: dict[str, Any] = {"epsilon": Fraction(10**9), "mechanism": "discrete-laplace"}
     return make_plan(**(loud | {"frequencies_per_sketch": 2} | changes))
 
 
