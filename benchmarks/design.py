@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from benchmarks.datasets import Dataset
 from benchmarks.sketches import Noise
 from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_snr
+from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.laws import choose_radius_law
 from learning.planning.outline import StudyOutline
-from learning.planning.planner import Candidate, choose_candidate, predict_candidate
 from shared.core import RadiusLaw
 
 _EXACT_FEATURES = 5

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from analyst.cli.options import Answer, DefaultGroup, Study, command, create_console
 from analyst.client import Client, Decode
-from analyst.planning.advice import show_snr
+from analyst.planning.bands import show_snr
 from analyst.results import DecodeResult
 from shared.command import SETTINGS
 

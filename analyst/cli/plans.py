@@ -12,6 +12,7 @@ import typer
 
 from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
 from analyst.planning.advice import (
+    AdviceReport,
     advice_to_json,
     advise_study,
     describe_law_choice,
@@ -27,7 +28,9 @@ from analyst.planning.files import (
     read_spec,
     write_text,
 )
+from analyst.planning.fleets import describe_selection, describe_split
 from analyst.planning.questions import ask_for_answers, format_spec
+from learning.planning.fleets import forecast_fleets
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from learning.planning.planner import Advice
 from shared.command import SETTINGS, list_examples
@@ -38,6 +41,14 @@ from shared.privacy.limits import find_level_cautions
 DEFAULT_TARGET = 1.1
 _MOST = 10**15
 """More records or devices than any study has; beyond it floats would lose whole numbers."""
+
+DevicesAlike = Annotated[
+    bool,
+    typer.Option(
+        "--devices-alike",
+        help="All devices hold the same kinds of records. Sketches may then be smaller.",
+    ),
+]
 
 app = typer.Typer(help="Recommend, make and explain plans.", **SETTINGS)
 
@@ -51,6 +62,8 @@ def _count(name: str, text: str) -> Any:
     epilog=list_examples(
         "sfumato plan advise --records 26000 --devices 3 --windows 4 \\",
         "    --dimensions 4 --clusters 5 --epsilon 1",
+        "sfumato plan advise --records 1000000 --devices 1000 \\",
+        "    --dimensions 10 --clusters 10 --epsilon 0.1 --devices-alike",
     ),
 )
 def _advise(
@@ -79,12 +92,21 @@ def _advise(
             help="Take the smallest sketch that meets the target, not the best quality.",
         ),
     ] = False,
+    devices_alike: DevicesAlike = False,
+    smallest_selection: Annotated[
+        int | None,
+        _count(
+            "--smallest-selection",
+            "Sketches in the smallest selection that you will decode, such as one window of some "
+            "devices; all of them if left out.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw predicted quality into this PNG file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recommend a mechanism and a number of frequencies. This needs no data."""
+    """Recommend a mechanism, frequencies, and how many each sketch carries. This needs no data."""
     budget = parse_epsilon(epsilon, "--epsilon"), parse_delta(delta, "--delta")
     known = parse_clusters(clusters, "--clusters")
     outline = StudyOutline(
@@ -94,6 +116,8 @@ def _advise(
         n_dimensions=dimensions,
         n_clusters=known or POSSIBLE_CLUSTERS[0],
         bytes_are_scarce=bytes_are_scarce,
+        devices_differ=not devices_alike,
+        smallest_selection=smallest_selection,
     )
     outline, advice = advise_study(
         outline,
@@ -107,13 +131,19 @@ def _advise(
             epsilon=budget[0], delta=budget[1], n_records=n_records // outline.n_sketches
         )
     )
-    smallest = find_epsilon(outline, budget[1], target_sse)
+    report = AdviceReport(
+        outline=outline,
+        advice=advice,
+        n_devices=devices,
+        smallest=find_epsilon(outline, budget[1], target_sse),
+        fleets=forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
+    )
     if plot is not None:
         _draw(outline, advice, plot)
     if as_json:
-        print(json.dumps(advice_to_json(outline, advice, smallest), ensure_ascii=False))
+        print(json.dumps(advice_to_json(report), ensure_ascii=False))
         return
-    print_advice(create_console(), outline, advice, smallest)
+    print_advice(create_console(), report)
 
 
 @app.command("new", epilog=list_examples("sfumato plan new deploy/demo/plan.toml -o plan.json"))
@@ -158,6 +188,7 @@ def _show(
     devices: Annotated[int | None, _count("--devices", "Devices that send sketches.")] = None,
     clusters: Annotated[int | None, _count("--clusters", "Number of clusters, k.")] = None,
     windows: Annotated[int, _count("--windows", "Windows that are decoded together.")] = 1,
+    devices_alike: DevicesAlike = False,
     as_json: Json = False,
 ) -> None:
     """Explain a plan: protection, limits, costs and expected quality."""
@@ -171,6 +202,7 @@ def _show(
             n_records=n_records,
             n_sketches=devices * windows,
             n_clusters=clusters,
+            devices_differ=not devices_alike,
         )
     elif len(missing) < len(given):
         raise ConfigError(
@@ -219,6 +251,9 @@ def _new_from_answers(output: Path) -> None:
         f"{best.band.describe()} from one window; {advice.cluster_range.describe()}",
         file=sys.stderr,
     )
+    if split := describe_split(best, outline.n_sketches):
+        selection = describe_selection(best.shortest_selection, n_devices=outline.n_sketches)
+        print(f"{split} Shortest selection: {selection}.", file=sys.stderr)
     print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
     _say_next(output)

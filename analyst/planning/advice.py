@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from analyst.planning.bands import candidate_to_json, show_band, show_snr
 from analyst.planning.files import show_exact
+from analyst.planning.fleets import (
+    describe_devices,
+    describe_selection,
+    describe_split,
+    fleets_to_json,
+    tabulate_fleets,
+)
 from learning.estimate.snr import SIGNAL_ENERGY_RANGE
+from learning.planning.candidates import Candidate
+from learning.planning.fleets import FleetForecast
 from learning.planning.laws import describe_law
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import (
     Advice,
-    Candidate,
     advise,
     advise_for_unknown_clusters,
     find_smallest_epsilon,
 )
-from learning.planning.quality import QualityBand
 from shared.core import RadiusLaw
 from shared.errors import PrivacyError
 
@@ -39,6 +47,52 @@ PRESENCE = (
     "each with the same noise. Windows are by time, sketches are weighted by size only, and the "
     "SNR counts the noise of the number of records."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceReport:
+    """Advice, with all that is shown beside it.
+
+    Parameters
+    ----------
+    outline, advice
+        The study, and the advice for it.
+    n_devices
+        The devices that send the outline's sketches.
+    smallest
+        The recommended candidate at the smallest epsilon that reaches the target; None if no
+        epsilon does.
+    fleets
+        The expected quality of the same records in other numbers of sketches.
+    """
+
+    outline: StudyOutline
+    advice: Advice
+    n_devices: int
+    smallest: Candidate | None
+    fleets: tuple[FleetForecast, ...]
+
+    @property
+    def selection(self) -> str:
+        """The shortest selection that can be decoded, in words."""
+        return describe_selection(
+            self.advice.recommended.shortest_selection,
+            n_devices=self.n_devices,
+            n_windows=self.outline.n_sketches // self.n_devices,
+        )
+
+    @property
+    def assumptions(self) -> list[str]:
+        """What the prediction assumes, a sentence or two each."""
+        outline = self.outline
+        return [
+            *describe_assumptions(outline.signal_energy),
+            *describe_devices(
+                devices_differ=outline.devices_differ,
+                n_sketches=outline.n_sketches,
+                is_split=self.advice.recommended.is_split,
+            ),
+        ]
 
 
 def advise_study(
@@ -67,35 +121,33 @@ def find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> C
         return None
 
 
-def band_to_json(band: QualityBand) -> dict[str, Any]:
-    """Return a band as JSON values; an unknown upper end is null."""
-    return {
-        "low": band.low,
-        "high": band.high if math.isfinite(band.high) else None,
-        "features_per_parameter": band.features_per_parameter,
-        "snr_per_parameter": band.snr_per_parameter,
-        "statement": band.describe(),
-    }
-
-
-def advice_to_json(
-    outline: StudyOutline, advice: Advice, smallest: Candidate | None
-) -> dict[str, Any]:
+def advice_to_json(report: AdviceReport) -> dict[str, Any]:
     """Return advice as JSON values; rationals are exact text."""
+    outline, advice, smallest = report.outline, report.advice, report.smallest
     return {
         "records": outline.n_records,
         "sketches": outline.n_sketches,
         "dimensions": outline.n_dimensions,
         "clusters": outline.n_clusters,
         "neighbouring": outline.neighbouring,
+        "devices_differ": outline.devices_differ,
+        "smallest_selection": outline.selected_sketches,
         "target_sse": advice.target_sse,
         "meets_target": advice.meets_target,
         "bytes_are_scarce": outline.bytes_are_scarce,
         "clusters_within_target": advice.cluster_range.within_target,
         "clusters_at_most": advice.cluster_range.at_most,
-        "recommended": _candidate_to_json(advice.recommended),
-        "smallest_epsilon": None if smallest is None else _candidate_to_json(smallest),
-        "candidates": [_candidate_to_json(candidate) for candidate in advice.candidates],
+        "recommended": candidate_to_json(advice.recommended),
+        "reason_for_small_sketches": describe_split(advice.recommended, outline.n_sketches),
+        "shortest_selection": {
+            "sketches": advice.recommended.shortest_selection,
+            "statement": report.selection,
+        },
+        "surpassed_with_delta": (
+            None if advice.surpassed is None else candidate_to_json(advice.surpassed)
+        ),
+        "smallest_epsilon": None if smallest is None else candidate_to_json(smallest),
+        "candidates": [candidate_to_json(candidate) for candidate in advice.candidates],
         "refused": [
             {
                 "mechanism": refusal.mechanism,
@@ -104,21 +156,8 @@ def advice_to_json(
             }
             for refusal in advice.refusals
         ],
-        "assumptions": describe_assumptions(outline.signal_energy),
-    }
-
-
-def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
-    return {
-        "mechanism": candidate.mechanism,
-        "n_frequencies": candidate.n_frequencies,
-        "measurements_per_record": candidate.measurements_per_record,
-        "epsilon": str(candidate.epsilon),
-        "delta": str(candidate.delta),
-        "snr": candidate.snr,
-        "relative_sse": band_to_json(candidate.band),
-        "radius_law": asdict(candidate.law_choice.law),
-        "sketch_bytes": candidate.sketch_bytes,
+        "fleets": fleets_to_json(report.fleets),
+        "assumptions": report.assumptions,
     }
 
 
@@ -128,57 +167,64 @@ def describe_assumptions(signal_energy: float) -> list[str]:
     return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
 
 
-def print_advice(
-    console: Console, outline: StudyOutline, advice: Advice, smallest: Candidate | None
-) -> None:
+def print_advice(console: Console, report: AdviceReport) -> None:
     """Print the candidates, the recommendation, its assumptions and the next step."""
+    console.print(_tabulate_candidates(report.advice))
+    for refusal in report.advice.refusals:
+        console.print(
+            f"left out: {refusal.mechanism}, m = {refusal.n_frequencies}: {refusal.error}"
+        )
+    for paragraph in _describe(report):
+        console.print()
+        console.print(paragraph)
+    console.print()
+    console.print(tabulate_fleets(report.outline, report.fleets))
+    console.print()
+    console.print(_describe_next(report.outline, report.advice.recommended))
+
+
+def _tabulate_candidates(advice: Advice) -> Table:
     table = Table(
-        "", "mechanism", title="Candidates (bytes are those of one sketch)", title_justify="left"
+        "",
+        "mechanism",
+        title="Candidates (r: frequencies in one sketch; bytes: size of one sketch)",
+        title_justify="left",
     )
     table.columns[1].no_wrap = True
-    for heading in ("m", "m / (k d)", "SNR", "relative SSE", "bytes"):
+    for heading in ("m", "r", "m/kd", "SNR", "relative SSE", "bytes"):
         table.add_column(heading, justify="right")
     for candidate in advice.candidates:
         table.add_row(
             "->" if candidate == advice.recommended else "",
             _name(candidate),
             str(candidate.n_frequencies),
+            str(candidate.frequencies_per_sketch),
             f"{candidate.band.features_per_parameter:.3g}",
             show_snr(candidate.snr),
-            _show_band(candidate.band),
+            show_band(candidate.band),
             f"{candidate.sketch_bytes:,}",
         )
-    console.print(table)
-    for refusal in advice.refusals:
-        console.print(
-            f"left out: {refusal.mechanism}, m = {refusal.n_frequencies}: {refusal.error}"
-        )
-    for paragraph in (
-        _describe_choice(advice, bytes_are_scarce=outline.bytes_are_scarce),
-        describe_law_choice(advice.recommended),
-        _describe_target(advice, smallest),
-        *describe_assumptions(outline.signal_energy),
-        *([PRESENCE] if outline.hides_presence else []),
-        _describe_next(outline, advice.recommended),
-    ):
-        console.print()
-        console.print(paragraph)
+    return table
 
 
-def show_snr(snr: float) -> str:
-    """Write an SNR with about three digits, without an exponent."""
-    return f"{snr:,.0f}" if snr >= 100 else f"{snr:.3g}"
-
-
-def _show_band(band: QualityBand) -> str:
-    high = f"to {band.high:.2f}" if math.isfinite(band.high) else "or more"
-    return f"{band.low:.2f} {high}"
+def _describe(report: AdviceReport) -> Iterator[str]:
+    outline, advice, best = report.outline, report.advice, report.advice.recommended
+    yield _describe_choice(advice, bytes_are_scarce=outline.bytes_are_scarce)
+    split = describe_split(best, outline.n_sketches)
+    yield f"{f'{split} ' if split else ''}Shortest selection: {report.selection}."
+    if advice.surpassed is not None:
+        yield _describe_surpassed(best, advice.surpassed)
+    yield describe_law_choice(best)
+    yield _describe_target(advice, report.smallest)
+    yield from report.assumptions
+    if outline.hides_presence:
+        yield PRESENCE
 
 
 def _name(candidate: Candidate) -> str:
     if not candidate.has_masks:
         return candidate.mechanism
-    return f"{candidate.mechanism}, r = {candidate.measurements_per_record}"
+    return f"{candidate.mechanism}, {candidate.measurements_per_record} a record"
 
 
 def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
@@ -197,6 +243,14 @@ def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
         f"record: {best.band.describe()}. It is {reason}. It supports "
         f"{advice.cluster_range.describe()}. It costs {best.sketch_bytes:,} bytes a sketch, "
         "whatever the number of records."
+    )
+
+
+def _describe_surpassed(best: Candidate, other: Candidate) -> str:
+    return (
+        f"Small sketches under pure epsilon are better here than {other.mechanism} noise with "
+        f"delta {show_exact(other.delta)}, whose relative SSE would be {show_band(other.band)}. "
+        f"Here it is {show_band(best.band)}. Leave the delta out."
     )
 
 
@@ -225,14 +279,19 @@ def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
     return (
         f"The smallest epsilon whose whole band lies within {target} is "
         f"{show_exact(smallest.epsilon)}, with {smallest.mechanism} and "
-        f"{smallest.n_frequencies} frequencies."
+        f"{smallest.n_frequencies} frequencies{_describe_carried(smallest)}."
     )
 
 
+def _describe_carried(candidate: Candidate) -> str:
+    return f", {candidate.frequencies_per_sketch} in each sketch" if candidate.is_split else ""
+
+
 def _describe_next(outline: StudyOutline, best: Candidate) -> str:
+    split = f"frequencies_per_sketch = {best.frequencies_per_sketch}, " if best.is_split else ""
     return (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
-        f"n_frequencies = {best.n_frequencies}, most_clusters = {outline.n_clusters}, "
+        f"n_frequencies = {best.n_frequencies}, {split}most_clusters = {outline.n_clusters}, "
         f'mechanism = "{best.mechanism}", '
         f'epsilon = "{best.epsilon}", delta = "{best.delta}", '
         f'neighbouring = "{outline.neighbouring}" and {format_law(best.law_choice.law)} into a '

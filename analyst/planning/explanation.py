@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from analyst.planning.advice import band_to_json, describe_assumptions, show_snr
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_mechanism_snr
+from analyst.planning.advice import describe_assumptions
+from analyst.planning.bands import band_to_json, show_snr
+from analyst.planning.fleets import describe_devices, describe_selection
+from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, DEVICE_VARIANCE, predict_mechanism_snr
 from learning.planning.laws import describe_law
 from learning.planning.outline import FEATURES_PER_PARAMETER
 from learning.planning.quality import (
@@ -40,6 +42,8 @@ class Prediction:
         SNR of the global sketch, and the relative SSE that follows.
     cluster_range
         Numbers of clusters that the plan supports, for a relative SSE of 1.1.
+    assumptions
+        What the prediction assumes, a sentence or two each.
     """
 
     n_records: int
@@ -48,32 +52,35 @@ class Prediction:
     snr: float
     band: QualityBand
     cluster_range: ClusterRange
+    assumptions: tuple[str, ...]
 
 
 def predict_plan(
-    plan: SketchPlan, *, n_records: int, n_sketches: int, n_clusters: int
+    plan: SketchPlan,
+    *,
+    n_records: int,
+    n_sketches: int,
+    n_clusters: int,
+    devices_differ: bool = True,
 ) -> Prediction:
     """Predict the quality that a plan gives.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    n_records, n_sketches, n_clusters
+        n, of all sketches together; L; and k.
+    devices_differ
+        Whether devices may hold different kinds of records.
 
     Raises
     ------
     ConfigError
-        The mean number of records in a sketch is not one that the plan allows.
+        The mean number of records in a sketch is not one that the plan allows, or there are too few
+        sketches to carry every frequency.
     """
-    mean = n_records / n_sketches
-    if mean < max(1, plan.least_records) and not plan.releases_count:
-        raise ConfigError(
-            f"gives {mean:.6g} a sketch, below the plan's least_records = {plan.least_records}",
-            field="n_records",
-            fix="count the records of all devices and windows together, or lower --devices or "
-            "--windows",
-        )
-    if mean > plan.most_records:
-        raise ConfigError(
-            f"gives {mean:.6g} a sketch, above the plan's most_records = {plan.most_records}",
-            field="n_records",
-            fix="raise --windows to the number of sketches that a device will send",
-        )
+    _require_sizes(plan, n_records=n_records, n_sketches=n_sketches)
     snr = predict_mechanism_snr(
         plan.mechanism,
         n_sketches=n_sketches,
@@ -81,6 +88,8 @@ def predict_plan(
         amplitude=plan.amplitude,
         alpha=plan.alpha,
         count_variance=plan.count_variance,
+        n_blocks=plan.blocks.n_blocks,
+        device_variance=DEVICE_VARIANCE if devices_differ else 0.0,
     )
     band = predict_relative_sse(
         snr=snr,
@@ -100,7 +109,39 @@ def predict_plan(
             n_dimensions=plan.n_dimensions,
             target_sse=_TARGET_SSE,
         ),
+        assumptions=(
+            *describe_assumptions(DEFAULT_SIGNAL_ENERGY),
+            *describe_devices(
+                devices_differ=devices_differ and plan.is_split,
+                n_sketches=n_sketches,
+                is_split=plan.is_split,
+            ),
+        ),
     )
+
+
+def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int) -> None:
+    mean = n_records / n_sketches
+    if mean < max(1, plan.least_records) and not plan.releases_count:
+        raise ConfigError(
+            f"gives {mean:.6g} a sketch, below the plan's least_records = {plan.least_records}",
+            field="n_records",
+            fix="count the records of all devices and windows together, or lower --devices or "
+            "--windows",
+        )
+    if mean > plan.most_records:
+        raise ConfigError(
+            f"gives {mean:.6g} a sketch, above the plan's most_records = {plan.most_records}",
+            field="n_records",
+            fix="raise --windows to the number of sketches that a device will send",
+        )
+    if n_sketches < plan.blocks.n_blocks:
+        raise ConfigError(
+            f"must be at least {plan.blocks.n_blocks} and are {n_sketches}: each carries "
+            f"{plan.frequencies_per_sketch} of the {plan.n_frequencies} frequencies",
+            field="sketches",
+            fix="raise --devices or --windows",
+        )
 
 
 def count_windows(plan: SketchPlan) -> int | None:
@@ -150,6 +191,8 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "digest": compute_plan_digest(plan).hex(),
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
         "n_frequencies": plan.n_frequencies,
+        "frequencies_per_sketch": plan.frequencies_per_sketch,
+        "shortest_selection": plan.blocks.n_blocks,
         "measurements_per_record": plan.measurements_per_record,
         "mechanism": release.mechanism,
         "neighbouring": release.neighbouring,
@@ -188,7 +231,7 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
         "snr": prediction.snr,
         "relative_sse": band_to_json(prediction.band),
         "clusters_within_target": prediction.cluster_range.within_target,
-        "assumptions": describe_assumptions(DEFAULT_SIGNAL_ENERGY),
+        "assumptions": list(prediction.assumptions),
     }
 
 
@@ -197,7 +240,8 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     release, statement = plan.release, make_statement(plan)
     yield "digest", compute_plan_digest(plan).hex()
     yield "dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)
-    yield "frequencies", f"{plan.n_frequencies}; a record uses {plan.measurements_per_record}"
+    yield "frequencies", _describe_frequencies(plan)
+    yield "selection", f"at least {describe_selection(plan.blocks.n_blocks)}"
     yield "radius law", f"{describe_law(plan.radius_law)}; w is the scale"
     yield "clusters", _describe_clusters(plan, prediction)
     yield from (("warning", text) for text in statement.cautions)
@@ -215,6 +259,15 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     )
     yield "records", _describe_records(plan)
     yield "expect", _describe_prediction(prediction)
+
+
+def _describe_frequencies(plan: SketchPlan) -> str:
+    if plan.is_split:
+        return (
+            f"{plan.n_frequencies}; a sketch carries {plan.frequencies_per_sketch}, and noise for "
+            "these alone"
+        )
+    return f"{plan.n_frequencies}; a record uses {plan.measurements_per_record}"
 
 
 def find_most_clusters(plan: SketchPlan) -> int:
@@ -264,6 +317,6 @@ def _describe_prediction(prediction: Prediction | None) -> str:
             f"With {prediction.n_records:,} records in {prediction.n_sketches:,} sketches and "
             f"{prediction.n_clusters} clusters: SNR {show_snr(prediction.snr)}, "
             f"{prediction.band.describe()}.",
-            *describe_assumptions(DEFAULT_SIGNAL_ENERGY),
+            *prediction.assumptions,
         )
     )

@@ -13,8 +13,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analyst.planning.files import show_exact
 from analyst.plots import COLOURS
+from learning.planning.candidates import Candidate, predict_candidate
 from learning.planning.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
-from learning.planning.planner import Advice, Candidate, predict_candidate
+from learning.planning.planner import Advice
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS
 
@@ -52,10 +53,12 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     ]
     by_m = [(m, best.epsilon) for m in sorted({round(x * parameters) for x in m_range})]
     for mechanism in mechanisms:
-        found = _predict(outline, mechanism, by_epsilon, delta)
-        _draw_band(left, mechanism, [float(c.epsilon) for c in found], found)
-        found = _predict(outline, mechanism, by_m, delta)
-        _draw_band(right, mechanism, [float(c.n_frequencies) for c in found], found)
+        n_blocks = best.shortest_selection if mechanism == best.mechanism else 1
+        label = mechanism if n_blocks == 1 else f"{mechanism}, r = m / {n_blocks}"
+        found = _predict(outline, mechanism, by_epsilon, delta, n_blocks)
+        _draw_band(left, mechanism, label, [float(c.epsilon) for c in found], found)
+        found = _predict(outline, mechanism, by_m, delta, n_blocks)
+        _draw_band(right, mechanism, label, [float(c.n_frequencies) for c in found], found)
     left.set_xlabel(f"epsilon for each record, at m = {best.n_frequencies}")
     right.set_xlabel(f"frequencies m, at epsilon = {show_exact(best.epsilon)}")
     left.set_ylabel("SSE relative to k-means on raw records\n(thick: upper end, thin: lower end)")
@@ -84,16 +87,23 @@ def _predict(
     mechanism: str,
     choices: Sequence[tuple[int, Fraction]],
     delta: Fraction,
+    n_blocks: int,
 ) -> list[Candidate]:
-    """Predict every choice that can be calibrated."""
+    """Predict every choice that can be calibrated; r is near m / n_blocks and divides m."""
     found = []
     for m, epsilon in choices:
         if m > LARGEST_FREQUENCIES:
             break
+        r = max(1, round(m / n_blocks))
         try:
             found.append(
                 predict_candidate(
-                    outline, mechanism=mechanism, n_frequencies=m, epsilon=epsilon, delta=delta
+                    outline,
+                    mechanism=mechanism,
+                    n_frequencies=r * round(m / r),
+                    frequencies_per_sketch=r,
+                    epsilon=epsilon,
+                    delta=delta,
                 )
             )
         except PrivacyError:
@@ -102,7 +112,7 @@ def _predict(
 
 
 def _draw_band(
-    panel: Axes, mechanism: str, x: list[float], candidates: Sequence[Candidate]
+    panel: Axes, mechanism: str, label: str, x: list[float], candidates: Sequence[Candidate]
 ) -> None:
     colour, line = _STYLES[mechanism]
     # What exceeds 1 is drawn, so that 1.02 and 1.05 lie as far apart as 1.2 and 1.5. Beyond the
@@ -110,7 +120,7 @@ def _draw_band(
     low = [c.band.low - 1.0 for c in candidates]
     high = [min(c.band.high - 1.0, 100.0 * _HIGHEST) for c in candidates]
     panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    panel.plot(x, high, color=colour, linestyle=line, linewidth=2.2, label=mechanism)
+    panel.plot(x, high, color=colour, linestyle=line, linewidth=2.2, label=label)
     panel.plot(x, low, color=colour, linestyle=line, linewidth=1.0)
 
 

@@ -16,6 +16,7 @@ import typer
 
 from analyst.planning.advice import format_law
 from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
+from learning.planning.candidates import Candidate
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from learning.planning.planner import Advice
 from shared.core.seeds import SEED_BYTES
@@ -80,6 +81,11 @@ def ask_for_answers() -> Answers:
             "records in one window, all devices together",
             lambda text: _parse_records(text, n_devices, neighbouring),
         )
+    devices_differ = n_devices > 1 and _ask(
+        "may devices hold different kinds of records, such as other places or users (yes or no)",
+        _parse_yes,
+        "yes",
+    )
     epsilon = _ask("epsilon for each record", lambda text: parse_epsilon(text, "epsilon"), "1")
     delta = _ask("delta (0 for pure epsilon)", lambda text: parse_delta(text, "delta"), "0")
     outline = StudyOutline(
@@ -88,6 +94,7 @@ def ask_for_answers() -> Answers:
         n_dimensions=len(dimensions),
         n_clusters=n_clusters or POSSIBLE_CLUSTERS[0],
         neighbouring=neighbouring,
+        devices_differ=devices_differ,
     )
     return Answers(
         dimensions=dimensions,
@@ -106,6 +113,7 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "# Made by `sfumato plan new`. Bounds and scales are public choices, not taken from data.",
         "",
         f"n_frequencies = {best.n_frequencies}  # {advice.cluster_range.describe()}",
+        *_format_split(best),
         f"most_clusters = {outline.n_clusters}",
         f"seed = {_quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
         f"mechanism = {_quote(best.mechanism)}",
@@ -136,6 +144,29 @@ def format_spec(answers: Answers, advice: Advice) -> str:
             f"scale = {dimension.scale!r}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _format_split(best: Candidate) -> list[str]:
+    if not best.is_split:
+        return []
+    r, m = best.frequencies_per_sketch, best.n_frequencies
+    return [
+        f"# A sketch carries {r} of the {m} frequencies, so that a selection needs at least "
+        f"{best.shortest_selection} sketches.",
+        f"frequencies_per_sketch = {r}",
+    ]
+
+
+def _parse_yes(text: str) -> bool:
+    answers = {"yes": True, "y": True, "no": False, "n": False}
+    word = text.strip().lower()
+    if word not in answers:
+        raise ConfigError(
+            "must be yes or no",
+            field="devices",
+            fix="choose no only if every device holds the same kinds of records",
+        )
+    return answers[word]
 
 
 def _parse_hidden(text: str) -> str:

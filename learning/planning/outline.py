@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
+from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, DEVICE_VARIANCE
 from shared.errors import PrivacyError
 from shared.privacy.sensitivity import require_neighbouring
 
@@ -36,17 +36,23 @@ class StudyOutline:
         ``replace-one``, or ``add-remove-one`` where presence is secret: some sketches may then
         hold no record, and masks are refused.
     bytes_are_scarce
-        Whether to take the least m that reaches the target, rather than the best quality.
+        Whether to take the smallest sketch that reaches the target, rather than the best quality.
     mask_groups
-        m / r. Above 1, Laplace noise with masks is a candidate; it is never recommended, because
-        masks save computing time but add variance.
+        m over the features of a record. Above 1, Laplace noise with masks is a candidate; it is
+        never recommended, because masks save computing time but add variance.
+    devices_differ
+        Whether devices may hold different kinds of records. A feature that few devices carry is
+        then less exact, so that each sketch carries more of them.
+    smallest_selection
+        Sketches in the smallest selection that is to be decoded; None for all of them. A selection
+        has to carry every feature.
 
     Raises
     ------
     PrivacyError
         A count is below 1, the relation is unknown, there are fewer records than sketches, more
-        frequencies are needed than a plan may have, or the signal energy does not lie between 0
-        and 1.
+        frequencies are needed than a plan may have, the signal energy does not lie between 0 and 1,
+        or the smallest selection has more sketches than there are.
     """
 
     n_records: int
@@ -57,11 +63,19 @@ class StudyOutline:
     neighbouring: str = "replace-one"
     bytes_are_scarce: bool = False
     mask_groups: int = 1
+    devices_differ: bool = True
+    smallest_selection: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
             if getattr(self, name) < 1:
                 raise PrivacyError("must be at least 1", field=name, fix="use a whole number")
+        if not 1 <= self.selected_sketches <= self.n_sketches:
+            raise PrivacyError(
+                f"must be from 1 to the number of sketches, {self.n_sketches}",
+                field="smallest_selection",
+                fix="leave it out to decode all sketches together",
+            )
         require_neighbouring(self.neighbouring)
         if self.n_records < self.n_sketches and not self.hides_presence:
             raise PrivacyError(
@@ -86,6 +100,16 @@ class StudyOutline:
     def hides_presence(self) -> bool:
         """True if a record's presence is secret."""
         return self.neighbouring == "add-remove-one"
+
+    @property
+    def selected_sketches(self) -> int:
+        """Sketches in the smallest selection that is to be decoded."""
+        return self.n_sketches if self.smallest_selection is None else self.smallest_selection
+
+    @property
+    def device_variance(self) -> float:
+        """Assumed variance of a feature between devices; 0 where they are alike."""
+        return DEVICE_VARIANCE if self.devices_differ else 0.0
 
     @property
     def most_records(self) -> int:

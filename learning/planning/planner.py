@@ -11,70 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from learning.estimate.snr import predict_mechanism_snr
-from learning.planning.laws import LawChoice, choose_radius_law
+from learning.planning.candidates import (
+    SPLIT_MECHANISM,
+    Candidate,
+    choose_candidate,
+    predict_candidate,
+    predict_splits,
+)
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.quality import (
-    ClusterRange,
-    QualityBand,
-    find_cluster_range,
-    predict_relative_sse,
-)
-from shared.core import AMPLITUDE
+from learning.planning.quality import ClusterRange, find_cluster_range
 from shared.errors import PrivacyError
-from shared.privacy import (
-    MECHANISMS,
-    Mechanism,
-    PrivacyTarget,
-    calibrate_mechanism,
-    compute_count_variance,
-    get_mechanism,
-)
+from shared.privacy import MECHANISMS
 from shared.privacy.mechanism import require_epsilon
 
-_PAYLOAD_WIDTHS = range(2, 9)
 # The search covers epsilons of three digits from 1e-6 to 100; a wider range has no use.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -6, 2
-# Predicted qualities this close count as equal: the rule of thumb is not finer.
-_ALIKE = 0.005
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One choice of noise and number of frequencies, with its predicted quality.
-
-    Parameters
-    ----------
-    mechanism, n_frequencies, measurements_per_record
-        Name, m and r.
-    epsilon, delta
-        The guarantee of one sketch; delta is 0 except for the discrete Gaussian.
-    snr
-        Of the global sketch (seed eq. 7), at the outline's signal energy.
-    band
-        Predicted relative SSE.
-    sketch_bytes
-        Size of the payload of one sketch.
-    """
-
-    mechanism: str
-    n_frequencies: int
-    measurements_per_record: int
-    epsilon: Fraction
-    delta: Fraction
-    snr: float
-    band: QualityBand
-    sketch_bytes: int
-
-    @property
-    def has_masks(self) -> bool:
-        """True if a record uses only some of the features."""
-        return self.measurements_per_record < self.n_frequencies
-
-    @property
-    def law_choice(self) -> LawChoice:
-        """The radius law that suits the noise."""
-        return choose_radius_law(self.band.snr_per_parameter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +44,8 @@ class Advice:
     Parameters
     ----------
     candidates
-        The candidates that can be calibrated, by mechanism and ascending m.
+        The candidates that can be calibrated, by mechanism and ascending m. After r = m comes the
+        best r < m, where it is better.
     refusals
         The candidates that cannot be calibrated.
     recommended
@@ -115,93 +67,31 @@ class Advice:
         """True if the recommended candidate's whole band lies within the target."""
         return self.recommended.band.reaches(self.target_sse)
 
-
-def predict_candidate(
-    outline: StudyOutline,
-    *,
-    mechanism: str,
-    n_frequencies: int,
-    epsilon: Fraction,
-    delta: Fraction = Fraction(0),
-    measurements_per_record: int | None = None,
-) -> Candidate:
-    """Predict the quality of one choice.
-
-    Parameters
-    ----------
-    outline
-        The study.
-    mechanism, n_frequencies
-        One of ``MECHANISMS``, and m.
-    epsilon, delta
-        The required guarantee of one sketch; mechanisms without a delta ignore it.
-    measurements_per_record
-        r; m if not given.
-
-    Raises
-    ------
-    PrivacyError
-        The mechanism cannot be calibrated to this guarantee.
-    """
-    r = n_frequencies if measurements_per_record is None else measurements_per_record
-    used = delta if get_mechanism(mechanism).needs_delta else Fraction(0)
-    target = PrivacyTarget(
-        mechanism=mechanism,
-        n_frequencies=n_frequencies,
-        measurements_per_record=r,
-        epsilon=epsilon,
-        delta=used,
-        neighbouring=outline.neighbouring,
-    )
-    noise = calibrate_mechanism(target)
-    snr = predict_mechanism_snr(
-        noise,
-        n_sketches=outline.n_sketches,
-        n_records=outline.n_records,
-        alpha=r / n_frequencies,
-        signal_energy=outline.signal_energy,
-        count_variance=compute_count_variance(target, noise),
-    )
-    return Candidate(
-        mechanism=mechanism,
-        n_frequencies=n_frequencies,
-        measurements_per_record=r,
-        epsilon=epsilon,
-        delta=used,
-        snr=snr,
-        band=predict_relative_sse(
-            snr=snr,
-            n_frequencies=n_frequencies,
-            n_clusters=outline.n_clusters,
-            n_dimensions=outline.n_dimensions,
-        ),
-        sketch_bytes=(2 * n_frequencies + int(target.releases_count)) * _find_width(outline, noise),
-    )
-
-
-def _find_width(outline: StudyOutline, mechanism: Mechanism) -> int:
-    """Find the bytes of one coordinate by the plan's rule."""
-    bound = outline.most_records * AMPLITUDE + mechanism.noise_bound
-    for width in _PAYLOAD_WIDTHS:
-        if bound < 1 << (8 * width - 1):
-            return width
-    raise PrivacyError(
-        "gives sums that would not fit 64 bits",
-        field="n_records",
-        fix="spread the records over more sketches",
-    )
+    @property
+    def surpassed(self) -> Candidate | None:
+        """The best candidate with a delta, where small sketches of pure epsilon are better."""
+        best = self.recommended
+        with_delta = [candidate for candidate in self.candidates if candidate.delta]
+        if not best.is_split or best.delta or not with_delta:
+            return None
+        other = choose_candidate(with_delta, self.target_sse)
+        is_better = (best.band.high, best.band.low) < (other.band.high, other.band.low)
+        return other if is_better else None
 
 
 def advise(
     outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
 ) -> Advice:
-    """Recommend a mechanism and a number of frequencies for a budget.
+    """Recommend a mechanism, a number m of frequencies, and the number r in each sketch.
 
     Among the candidates whose whole band lies within the target, pure epsilon precedes one with a
-    delta, then the best predicted quality wins; among candidates equal to 0.005, the least m. Where
-    bytes are scarce, the least m that reaches the target wins. If none reaches it, the lowest band
-    wins. The comparison uses the largest wanted number of clusters: the same sketches also give
-    fewer clusters, but not more.
+    delta, then the best predicted quality wins; among candidates equal to 0.005, the least m, then
+    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the least r
+    that reaches the target wins. If none reaches it, the lowest band wins. The same rule first
+    chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
+
+    The comparison uses the largest wanted number of clusters: the same sketches also give fewer
+    clusters, but not more.
 
     Parameters
     ----------
@@ -221,20 +111,47 @@ def advise(
     _require_target(target_sse)
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
-    for mechanism, m, r in _enumerate_choices(outline, delta):
-        try:
-            candidates.append(
-                predict_candidate(
-                    outline,
-                    mechanism=mechanism,
-                    n_frequencies=m,
-                    measurements_per_record=r,
-                    epsilon=epsilon,
-                    delta=delta,
-                )
-            )
-        except PrivacyError as error:
+    for mechanism, m, used in _enumerate_choices(outline, delta):
+        found, error = _predict_choice(outline, mechanism, m, used, epsilon, delta)
+        candidates += [candidate for candidate in found if not candidate.is_split]
+        if found:
+            best = choose_candidate(found, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
+            candidates += [best] if best.is_split else []
+        if error is not None:
             refusals.append(Refusal(mechanism=mechanism, n_frequencies=m, error=error))
+    return _recommend(outline, candidates, refusals, target_sse)
+
+
+def _predict_choice(
+    outline: StudyOutline, mechanism: str, m: int, used: int, epsilon: Fraction, delta: Fraction
+) -> tuple[list[Candidate], PrivacyError | None]:
+    """Predict r = m, and each r < m that may be better; or return why there is no r = m."""
+    found: list[Candidate] = []
+    refusal = None
+    try:
+        whole = predict_candidate(
+            outline,
+            mechanism=mechanism,
+            n_frequencies=m,
+            measurements_per_record=used,
+            epsilon=epsilon,
+            delta=delta,
+        )
+        found.append(whole)
+    except PrivacyError as error:
+        refusal = error
+    if mechanism == SPLIT_MECHANISM:
+        least = found[0].snr if found else 0.0
+        found += predict_splits(outline, n_frequencies=m, epsilon=epsilon, least_snr=least)
+    return found, refusal
+
+
+def _recommend(
+    outline: StudyOutline,
+    candidates: list[Candidate],
+    refusals: list[Refusal],
+    target_sse: float,
+) -> Advice:
     unmasked = [candidate for candidate in candidates if not candidate.has_masks]
     if not unmasked:
         raise refusals[0].error
@@ -251,23 +168,6 @@ def advise(
             target_sse=target_sse,
         ),
     )
-
-
-def choose_candidate(
-    candidates: list[Candidate], target_sse: float, *, bytes_are_scarce: bool = False
-) -> Candidate:
-    """Choose among one or more candidates as :func:`advise` does."""
-    reaching = [candidate for candidate in candidates if candidate.band.reaches(target_sse)]
-    if not reaching:
-        return min(
-            candidates, key=lambda c: (c.band.high, c.band.low, c.delta > 0, c.n_frequencies)
-        )
-    least_delta = min(candidate.delta for candidate in reaching)
-    alike = [candidate for candidate in reaching if candidate.delta == least_delta]
-    if not bytes_are_scarce:
-        best = min(candidate.band.high for candidate in alike)
-        alike = [candidate for candidate in alike if candidate.band.high <= best + _ALIKE]
-    return min(alike, key=lambda c: (c.n_frequencies, c.band.high))
 
 
 def advise_for_unknown_clusters(
@@ -297,7 +197,7 @@ def advise_for_unknown_clusters(
 
 
 def _enumerate_choices(outline: StudyOutline, delta: Fraction) -> Iterator[tuple[str, int, int]]:
-    """Yield mechanism, m and r of every candidate."""
+    """Yield mechanism, m and the features of a record of every candidate with r = m."""
     possible = [kind for kind in MECHANISMS.values() if delta or not kind.needs_delta]
     for kind in possible:
         for m in outline.frequencies:
@@ -357,16 +257,11 @@ def _epsilon_of(step: int) -> Fraction:
 
 
 def _reaches(outline: StudyOutline, epsilon: Fraction, delta: Fraction, target: float) -> bool:
-    for mechanism, m, r in _enumerate_choices(outline, delta):
-        if r < m:  # masks are never recommended
+    for mechanism, m, used in _enumerate_choices(outline, delta):
+        if used < m:  # masks are never recommended
             continue
-        try:
-            candidate = predict_candidate(
-                outline, mechanism=mechanism, n_frequencies=m, epsilon=epsilon, delta=delta
-            )
-        except PrivacyError:
-            continue
-        if candidate.band.reaches(target):
+        found, _ = _predict_choice(outline, mechanism, m, used, epsilon, delta)
+        if any(candidate.band.reaches(target) for candidate in found):
             return True
     return False
 

@@ -1,15 +1,22 @@
 import io
 import json
+import re
+import shlex
 import tomllib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analyst.planning.fleets import describe_selection
+from learning.planning.candidates import predict_candidate
+from learning.planning.outline import StudyOutline
 from shared import command
 from shared.plan import WindowRule, plan_from_json, plan_from_spec
 
 SPEC = Path(__file__).parents[3] / "deploy" / "demo" / "plan.toml"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "planning.md"
 STUDY = {
     "--records": "26115",
     "--devices": "3",
@@ -22,8 +29,17 @@ ANSWERS = [
     *("temperature", "°F", "-10", "110", "8"),
     *("wind speed", "mph", "0", "50", "4"),
     "",  # no more dimensions
-    *("5", "values", "7d", "40", "200000", "1/2", "0"),
+    *("5", "values", "7d", "40", "200000", "yes", "1/2", "0"),
 ]
+FLEET = STUDY | {
+    "--records": "1000000",
+    "--devices": "1000",
+    "--windows": "1",
+    "--dimensions": "10",
+    "--clusters": "10",
+    "--epsilon": "0.1",
+    "--target-sse": "1.2",
+}
 
 
 def run(name: str, options: dict[str, str], *more: str) -> int:
@@ -77,12 +93,92 @@ def test_a_number_of_clusters_that_is_none_is_refused(capsys: pytest.CaptureFixt
 def test_advise_as_json_carries_every_candidate(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("advise", STUDY | {"--delta": "1e-6", "--epsilon": "1/3"}, "--json") == 0
     advice = json.loads(capsys.readouterr().out)
-    assert len(advice["candidates"]) == 15
+    whole = [c for c in advice["candidates"] if c["frequencies_per_sketch"] == c["n_frequencies"]]
+    assert len(whole) == 15
     assert advice["recommended"] in advice["candidates"]
     assert advice["recommended"]["epsilon"] == "1/3"
     assert advice["recommended"]["delta"] == "1/1000000"
     assert advice["meets_target"]
     assert advice["smallest_epsilon"]["relative_sse"]["high"] <= 1.1
+
+
+def test_a_large_fleet_is_advised_to_send_small_sketches_and_told_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("advise", FLEET) == 0
+    words = words_of(capsys.readouterr().out)
+    assert (
+        "Each sketch carries 20 of the 500 frequencies, because 1,000 sketches would otherwise add "
+        "1,000 times the noise of one."
+    ) in words
+    assert "Shortest selection: 25 sketches" in words
+    assert "one window of 25 devices that enrolled one after another" in words
+    assert "Devices may hold different kinds of records" in words
+    assert "The same 1,000,000 records in other numbers of sketches" in words
+    assert "n_frequencies = 500, frequencies_per_sketch = 20, most_clusters = 10" in words
+    assert run("advise", FLEET, "--devices-alike", "--json") == 0
+    alike = json.loads(capsys.readouterr().out)
+    assert alike["recommended"]["frequencies_per_sketch"] < 20
+    assert alike["recommended"] in alike["candidates"]
+    assert not alike["devices_differ"]
+    assert any("taken to hold the same kinds" in text for text in alike["assumptions"])
+    assert run("advise", FLEET | {"--smallest-selection": "10"}, "--json") == 0
+    wide = json.loads(capsys.readouterr().out)
+    assert wide["smallest_selection"] == 10
+    assert wide["recommended"]["shortest_selection"] <= 10
+
+
+def test_advice_shows_the_same_records_in_other_numbers_of_sketches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("advise", FLEET, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    fleets = {fleet["sketches"]: fleet for fleet in document["fleets"]}
+    assert list(fleets) == [1, 10, 100, 1000, 10**4, 10**5, 10**6]
+    assert fleets[1]["recommended"] == fleets[1]["without_splitting"]
+    assert fleets[1000]["recommended"] == document["recommended"]
+    high = fleets[1000]["without_splitting"]["relative_sse"]["high"]
+    assert high > fleets[1000]["recommended"]["relative_sse"]["high"]
+    # Three devices at two windows each: nothing is split, and one sketch can be decoded.
+    assert run("advise", STUDY, "--json") == 0
+    few = json.loads(capsys.readouterr().out)
+    assert few["reason_for_small_sketches"] is None
+    assert few["shortest_selection"]["statement"].startswith("1 sketch:")
+
+
+def test_the_page_on_planning_shows_what_the_commands_print(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # It also shows that small sketches under pure epsilon are said to surpass a delta.
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    printed, n_shown = "", 0
+    for language, text in blocks:
+        if language == "sh":
+            assert command.main(shlex.split(text)[1:]) == 0
+            printed = words_of(capsys.readouterr().out)
+            continue
+        for part in text.split("\n\n"):
+            assert words_of(part) in printed
+            n_shown += 1
+    assert n_shown == 4
+
+
+@pytest.mark.parametrize(
+    ("shortest", "devices", "windows", "words"),
+    [
+        (1, 10, 5, "1 sketch: each carries every frequency"),
+        (15, 1000, 1, "one window of 15 devices that enrolled one after another"),
+        (15, 1000, 15, "one after another, or 15 successive windows of one device"),
+        (15, 4, 10, "for instance at least 4 windows of all 4 devices"),
+        (15, 1, 20, "for instance 15 successive windows of one device"),
+        (15, None, 1, "15 sketches, because fewer cannot carry every frequency"),
+    ],
+)
+def test_the_shortest_selection_is_told_in_devices_and_windows(
+    shortest: int, devices: int | None, windows: int, words: str
+) -> None:
+    text = describe_selection(shortest, n_devices=devices, n_windows=windows)
+    assert text.endswith(words)
 
 
 def test_a_sketch_too_noisy_for_a_band_is_said_to_have_none(
@@ -113,7 +209,7 @@ def test_candidates_left_out_are_named_with_the_reason(capsys: pytest.CaptureFix
 
 def test_advise_draws_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "quality.png"
-    assert run("advise", STUDY | {"--plot": str(picture), "--delta": "1e-6"}, "--json") == 0
+    assert run("advise", FLEET | {"--plot": str(picture), "--delta": "1e-6"}, "--json") == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     json.loads(capsys.readouterr().out)
 
@@ -146,6 +242,8 @@ def test_a_picture_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixtu
         ({"--target-sse": "1"}, "--target-sse: must be a number above 1"),
         ({"--target-sse": "nan"}, "--target-sse: must be a number above 1"),
         ({"--devises": "3"}, "--devises: is not an option of `sfumato plan advise`"),
+        ({"--smallest-selection": "0"}, "--smallest-selection: must be at least 1"),
+        ({"--smallest-selection": "13"}, "--smallest-selection: must be from 1 to the number"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_with_field_rule_and_fix(
@@ -228,6 +326,8 @@ def test_wrong_answers_are_explained_and_asked_again(
                 "0d",
                 "500 records",
                 "10",
+                "perhaps",
+                " Y ",
                 "-1",
                 "1e-1",
                 "2",
@@ -248,6 +348,7 @@ def test_wrong_answers_are_explained_and_asked_again(
         "clusters: must be at least 1",
         "window: must be a length of time or a number of records",
         "window: must be at least 1",
+        "devices: must be yes or no",
         "epsilon: must be greater than zero",
         "delta: must be from 0 to below 1",
     ):
@@ -256,6 +357,38 @@ def test_wrong_answers_are_explained_and_asked_again(
     assert plan.dimensions[0].name == 'say "x"\\'
     assert (plan.window.kind, plan.window.length) == ("count", 500)
     assert plan.release.epsilon * 10 == 1
+
+
+def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried = {}
+    for answer in ("yes", "no"):
+        type_in([*ANSWERS[:14], "400", "200000", answer, "1/10", "0"], monkeypatch)
+        output = tmp_path / f"{answer}.json"
+        assert command.main(["plan", "new", "-o", str(output)]) == 0
+        plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+        assert plan.is_split
+        carried[answer] = plan.frequencies_per_sketch
+        spec = output.with_suffix(".toml").read_text(encoding="utf-8")
+        assert tomllib.loads(spec)["frequencies_per_sketch"] == plan.frequencies_per_sketch
+        least = f"a selection needs at least {plan.blocks.n_blocks} sketches"
+        assert least in spec
+        err = words_of(capsys.readouterr().err)
+        assert f"Each sketch carries {plan.frequencies_per_sketch} of the" in err
+        assert f"Shortest selection: {plan.blocks.n_blocks} sketches" in err
+        words = show(capsys, output)
+        assert f"a sketch carries {plan.frequencies_per_sketch}, and noise for these alone" in words
+        assert f"{plan.blocks.n_blocks} sketches, because fewer cannot carry" in words
+    assert carried["no"] < carried["yes"]
+
+
+def test_one_device_is_not_asked_whether_devices_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in([*ANSWERS[:14], "1", "200000", "1/2", "0"], monkeypatch)
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 0
+    assert "different kinds" not in capsys.readouterr().err
 
 
 def test_answers_that_end_early_write_nothing(
@@ -271,7 +404,7 @@ def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
-    type_in([*ANSWERS[:11], "5", "presence", *windows, "40", "30", "1/2", "0"], monkeypatch)
+    type_in([*ANSWERS[:11], "5", "presence", *windows, "40", "30", "no", "1/2", "0"], monkeypatch)
     output = tmp_path / "plan.json"
     assert command.main(["plan", "new", "-o", str(output)]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -416,6 +549,38 @@ def test_show_follows_the_plans_people_delta_and_window(
     changed = tmp_path / "plan.toml"
     changed.write_text(text.replace(old, new), encoding="utf-8")
     assert words in show(capsys, changed)
+
+
+def test_show_predicts_what_advise_predicts_for_small_sketches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "plan.toml"
+    spec = SPEC.read_text(encoding="utf-8")
+    small.write_text(f"frequencies_per_sketch = 5\n{spec}", encoding="utf-8")
+    size = {"--records": "1000000", "--devices": "1000", "--clusters": "5"}
+    for more in ([], ["--devices-alike"]):
+        assert run("show", size, str(small), "--json", *more) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert run("advise", STUDY | size | {"--windows": "1"}, "--json", *more) == 0
+        outline = json.loads(capsys.readouterr().out)
+        predicted = predict_candidate(
+            StudyOutline(
+                n_records=outline["records"],
+                n_sketches=outline["sketches"],
+                n_dimensions=outline["dimensions"],
+                n_clusters=outline["clusters"],
+                devices_differ=outline["devices_differ"],
+            ),
+            mechanism="discrete-knorm",
+            n_frequencies=100,
+            frequencies_per_sketch=5,
+            epsilon=Fraction(1),
+        )
+        assert shown["prediction"]["snr"] == predicted.snr
+        assert (shown["frequencies_per_sketch"], shown["shortest_selection"]) == (5, 20)
+    few = size | {"--records": "19000", "--devices": "19"}
+    assert run("show", few, str(small)) == 2
+    assert "sketches: must be at least 20 and are 19" in capsys.readouterr().err
 
 
 def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning.estimate.snr import predict_mechanism_snr
+from learning.planning.candidates import predict_candidate
 from learning.planning.outline import (
     FEATURES_PER_PARAMETER,
     LARGEST_FREQUENCIES,
@@ -18,7 +19,6 @@ from learning.planning.planner import (
     advise,
     advise_for_unknown_clusters,
     find_smallest_epsilon,
-    predict_candidate,
 )
 from learning.planning.quality import predict_relative_sse
 from shared.errors import PlanError, PrivacyError
@@ -58,8 +58,8 @@ def test_what_is_recommended_can_be_calibrated_within_the_budget(
     noise = calibrate_mechanism(
         PrivacyTarget(
             mechanism=best.mechanism,
-            n_frequencies=best.n_frequencies,
-            measurements_per_record=best.measurements_per_record,
+            n_frequencies=best.frequencies_per_sketch,
+            measurements_per_record=best.frequencies_per_sketch,
             epsilon=best.epsilon,
             delta=best.delta,
             neighbouring="replace-one",
@@ -94,7 +94,7 @@ def test_of_those_that_reach_the_target_the_best_is_recommended_or_where_bytes_a
     rivals = [c for c in reaching if c.delta == best.delta]
     assert best.band.high <= min(c.band.high for c in rivals) + 0.005
     scarce = advise_on(replace(study, bytes_are_scarce=True), epsilon, delta, target).recommended
-    assert scarce.n_frequencies == min(c.n_frequencies for c in rivals)
+    assert scarce.frequencies_per_sketch <= min(c.frequencies_per_sketch for c in rivals)
 
 
 def test_weak_noise_gets_five_features_a_parameter_and_no_more() -> None:
@@ -192,7 +192,11 @@ def test_pure_noise_favours_few_frequencies_and_gaussian_noise_does_not_care() -
     advice = advise_on(outline(n_records=30_000, n_sketches=1000), Fraction(1), DELTA, 1.05)
 
     def spread(mechanism: str) -> list[float]:
-        return [c.band.snr_per_parameter for c in advice.candidates if c.mechanism == mechanism]
+        return [
+            c.band.snr_per_parameter
+            for c in advice.candidates
+            if c.mechanism == mechanism and not c.is_split
+        ]
 
     knorm, gaussian = spread("discrete-knorm"), spread("discrete-gaussian")
     # Where noise dominates, x = SNR m / (k d) falls as 1 / m with the one, not with the other.
@@ -230,6 +234,57 @@ def test_masks_come_with_laplace_only_and_are_never_recommended() -> None:
         assert candidate.snr < dense.snr
 
 
+def test_one_sketch_carries_every_frequency_as_do_gaussian_noise_and_few_devices() -> None:
+    one = outline(n_sketches=1, devices_differ=False)
+    assert not any(c.is_split for c in advise_on(one, Fraction(1), DELTA, 1.1).candidates)
+    assert not advise_on(outline(), Fraction(1), DELTA, 1.1).recommended.is_split
+    fleet = outline(n_records=10**6, n_sketches=1000)
+    found = advise_on(fleet, Fraction(1, 10), DELTA, 1.1).candidates
+    split = {candidate.mechanism for candidate in found if candidate.is_split}
+    assert split == {"discrete-knorm"}
+
+
+def test_a_large_fleet_is_advised_to_send_small_sketches() -> None:
+    fleet = outline(n_records=10**6, n_sketches=1000, n_dimensions=10, n_clusters=10)
+    differ = advise_on(fleet, Fraction(1, 10), PURE, 1.2).recommended
+    alike = advise_on(replace(fleet, devices_differ=False), Fraction(1, 10), PURE, 1.1).recommended
+    assert (differ.n_frequencies, differ.frequencies_per_sketch) == (500, 20)
+    assert (alike.n_frequencies, alike.frequencies_per_sketch) == (500, 2)
+    assert differ.band.reaches(1.2)
+    assert alike.band.reaches(1.1)
+    for best in (differ, alike):
+        assert best.shortest_selection * best.frequencies_per_sketch == best.n_frequencies
+
+
+def test_small_sketches_of_pure_epsilon_are_said_to_surpass_a_delta_where_they_do() -> None:
+    fleet = outline(
+        n_records=10**6, n_sketches=1000, n_dimensions=10, n_clusters=10, devices_differ=False
+    )
+    advice = advise_on(fleet, Fraction(1, 10), DELTA, 1.1)
+    other = advice.surpassed
+    assert other is not None
+    assert other.mechanism == "discrete-gaussian"
+    assert other.band.high > advice.recommended.band.high
+    # Where devices differ, Gaussian noise is better; and without a delta, or without small
+    # sketches, there is nothing to compare.
+    for study, delta in ((replace(fleet, devices_differ=True), DELTA), (fleet, PURE)):
+        assert advise_on(study, Fraction(1, 10), delta, 1.1).surpassed is None
+    assert advise_on(outline(), Fraction(1), DELTA, 1.1).surpassed is None
+
+
+def test_the_smallest_selection_that_is_wanted_can_be_decoded() -> None:
+    fleet = outline(n_records=10**6, n_sketches=1000, n_dimensions=10, n_clusters=10)
+    for smallest in (1, 7, 30, 1000):
+        advice = advise_on(
+            replace(fleet, smallest_selection=smallest, devices_differ=False),
+            Fraction(1, 10),
+            PURE,
+            1.1,
+        )
+        assert all(c.shortest_selection <= smallest for c in advice.candidates)
+        assert advice.recommended.is_split == (smallest > 1)
+
+
 def test_candidates_that_cannot_be_calibrated_are_left_out_with_their_reason() -> None:
     # K-norm noise is too coarse above 273, the Gaussian's bound ends at 100.
     advice = advise_on(outline(), Fraction(1000), DELTA, 1.1)
@@ -264,6 +319,7 @@ def test_sketch_bytes_are_those_of_the_plan() -> None:
             make_spec()
             | {
                 "n_frequencies": candidate.n_frequencies,
+                "frequencies_per_sketch": candidate.frequencies_per_sketch,
                 "delta": str(candidate.delta),
                 "mechanism": candidate.mechanism,
                 "most_records": study.most_records,
@@ -280,6 +336,7 @@ def test_sketch_bytes_and_snr_count_what_hiding_presence_adds() -> None:
             make_spec()
             | {
                 "n_frequencies": candidate.n_frequencies,
+                "frequencies_per_sketch": candidate.frequencies_per_sketch,
                 "delta": str(candidate.delta),
                 "mechanism": candidate.mechanism,
                 "most_records": study.most_records,
@@ -322,6 +379,8 @@ def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
         ({"neighbouring": "bounded"}, "neighbouring"),
         ({"n_records": 11}, "n_records"),
         ({"n_clusters": 1 << 20}, "n_clusters"),
+        ({"smallest_selection": 0}, "smallest_selection"),
+        ({"smallest_selection": 13}, "smallest_selection"),
         ({"signal_energy": 0.0}, "signal_energy"),
         ({"signal_energy": float("nan")}, "signal_energy"),
     ],

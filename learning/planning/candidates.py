@@ -1,0 +1,275 @@
+"""Candidates of the planner: one choice of noise and frequencies each, with its predicted quality.
+
+A sketch may carry r of the m features, and noise for these alone. Under pure epsilon the noise of L
+sketches then falls from L times that of one to ``1 + 1.5 L / m + 0.5 (L / m)^2`` times at
+``r = m / L``, and to ``3 L / m`` times at r = 1 where L exceeds m. Gaussian noise gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from learning.estimate.snr import compute_dilution, predict_mechanism_snr, predict_snr
+from learning.planning.laws import LawChoice, choose_radius_law
+from learning.planning.outline import StudyOutline
+from learning.planning.quality import QualityBand, predict_relative_sse
+from shared.core import AMPLITUDE
+from shared.errors import PrivacyError
+from shared.privacy import (
+    Mechanism,
+    PrivacyTarget,
+    calibrate_mechanism,
+    compute_count_variance,
+    get_mechanism,
+)
+
+SPLIT_MECHANISM = "discrete-knorm"
+"""The one noise that is best in small sketches: the Gaussian gains nothing, Laplace is worse."""
+_PAYLOAD_WIDTHS = range(2, 9)
+# Predicted qualities this close count as equal: the rule of thumb is not finer.
+_ALIKE = 0.005
+# Noise does not depend on the number of sketches, so tables over it calibrate once.
+_calibrate = lru_cache(maxsize=1024)(calibrate_mechanism)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One choice of noise and number of frequencies, with its predicted quality.
+
+    Parameters
+    ----------
+    mechanism, n_frequencies
+        Name, and m.
+    frequencies_per_sketch
+        r, the features that a sketch carries: m, or a divisor of it.
+    measurements_per_record
+        The features that a record adds to: m, or fewer with masks.
+    epsilon, delta
+        The guarantee of one sketch; delta is 0 except for the discrete Gaussian.
+    snr
+        Of the global sketch (seed eq. 7), at the outline's signal energy.
+    band
+        Predicted relative SSE.
+    sketch_bytes
+        Size of the payload of one sketch.
+    """
+
+    mechanism: str
+    n_frequencies: int
+    frequencies_per_sketch: int
+    measurements_per_record: int
+    epsilon: Fraction
+    delta: Fraction
+    snr: float
+    band: QualityBand
+    sketch_bytes: int
+
+    @property
+    def has_masks(self) -> bool:
+        """True if a record uses only some of the features."""
+        return self.measurements_per_record < self.n_frequencies
+
+    @property
+    def is_split(self) -> bool:
+        """True if a sketch carries only some of the features."""
+        return self.frequencies_per_sketch < self.n_frequencies
+
+    @property
+    def shortest_selection(self) -> int:
+        """The fewest sketches that together carry every feature, m / r."""
+        return self.n_frequencies // self.frequencies_per_sketch
+
+    @property
+    def law_choice(self) -> LawChoice:
+        """The radius law that suits the noise."""
+        return choose_radius_law(self.band.snr_per_parameter)
+
+
+def predict_candidate(
+    outline: StudyOutline,
+    *,
+    mechanism: str,
+    n_frequencies: int,
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    measurements_per_record: int | None = None,
+    frequencies_per_sketch: int | None = None,
+) -> Candidate:
+    """Predict the quality of one choice.
+
+    Parameters
+    ----------
+    outline
+        The study.
+    mechanism, n_frequencies
+        One of ``MECHANISMS``, and m.
+    epsilon, delta
+        The required guarantee of one sketch; mechanisms without a delta ignore it.
+    measurements_per_record
+        The features that a record adds to; m if not given.
+    frequencies_per_sketch
+        r; m if not given.
+
+    Raises
+    ------
+    PrivacyError
+        The mechanism cannot be calibrated to this guarantee; or r does not divide m, stands beside
+        masks, or leaves features that the smallest selection does not carry.
+    """
+    m = n_frequencies
+    used = m if measurements_per_record is None else measurements_per_record
+    r = m if frequencies_per_sketch is None else frequencies_per_sketch
+    _require_carried(outline, m=m, r=r, has_masks=used < m)
+    target = PrivacyTarget(
+        mechanism=mechanism,
+        n_frequencies=r,
+        measurements_per_record=min(used, r),
+        epsilon=epsilon,
+        delta=delta if get_mechanism(mechanism).needs_delta else Fraction(0),
+        neighbouring=outline.neighbouring,
+    )
+    noise = _calibrate(target)
+    snr = predict_mechanism_snr(
+        noise,
+        n_sketches=outline.n_sketches,
+        n_records=outline.n_records,
+        alpha=used / m,
+        signal_energy=outline.signal_energy,
+        count_variance=compute_count_variance(target, noise),
+        n_blocks=m // r,
+        device_variance=outline.device_variance,
+    )
+    return Candidate(
+        mechanism=mechanism,
+        n_frequencies=m,
+        frequencies_per_sketch=r,
+        measurements_per_record=used,
+        epsilon=epsilon,
+        delta=target.delta,
+        snr=snr,
+        band=predict_relative_sse(
+            snr=snr,
+            n_frequencies=m,
+            n_clusters=outline.n_clusters,
+            n_dimensions=outline.n_dimensions,
+        ),
+        sketch_bytes=(2 * r + int(target.releases_count)) * _find_width(outline, noise),
+    )
+
+
+def _require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool) -> None:
+    if r == m:
+        return
+    rule = None
+    if not 1 <= r < m or m % r:
+        rule = f"must be a divisor of n_frequencies ({m}) and is {r}"
+    elif has_masks:
+        rule = f"must equal n_frequencies ({m}) with masks for each record"
+    elif outline.selected_sketches * r < m:
+        rule = (
+            f"must be at least {-(-m // outline.selected_sketches)}, so that the smallest "
+            f"selection, {outline.selected_sketches} sketches, carries all {m} frequencies"
+        )
+    if rule:
+        raise PrivacyError(rule, field="frequencies_per_sketch", fix=f"leave it out for {m}")
+
+
+def _find_width(outline: StudyOutline, mechanism: Mechanism) -> int:
+    """Find the bytes of one coordinate by the plan's rule."""
+    bound = outline.most_records * AMPLITUDE + mechanism.noise_bound
+    for width in _PAYLOAD_WIDTHS:
+        if bound < 1 << (8 * width - 1):
+            return width
+    raise PrivacyError(
+        "gives sums that would not fit 64 bits",
+        field="n_records",
+        fix="spread the records over more sketches",
+    )
+
+
+def predict_splits(
+    outline: StudyOutline,
+    *,
+    n_frequencies: int,
+    epsilon: Fraction,
+    least_snr: float = 0.0,
+) -> Iterator[Candidate]:
+    """Predict small sketches of one m under K-norm noise, by descending r.
+
+    Privacy noise falls with r, but the errors of sampling and of devices that differ grow, whatever
+    the noise. So the search ends where these alone leave less than the best SNR so far: no smaller
+    r can be better. Where bytes are scarce a smaller sketch may be worth it, so it does not end.
+
+    Parameters
+    ----------
+    outline
+        The study.
+    n_frequencies
+        m.
+    epsilon
+        The budget of one sketch.
+    least_snr
+        That of r = m; what is worse anyway is not searched for.
+    """
+    best = least_snr
+    for r in _list_divisors(n_frequencies):
+        if outline.selected_sketches * r < n_frequencies:
+            return
+        if not outline.bytes_are_scarce and _limit_snr(outline, n_frequencies // r) <= best:
+            return
+        try:
+            candidate = predict_candidate(
+                outline,
+                mechanism=SPLIT_MECHANISM,
+                n_frequencies=n_frequencies,
+                frequencies_per_sketch=r,
+                epsilon=epsilon,
+            )
+        except PrivacyError:
+            continue  # too much noise for 64 bits; a smaller r has less
+        best = max(best, candidate.snr)
+        yield candidate
+
+
+def _limit_snr(outline: StudyOutline, n_blocks: int) -> float:
+    """Return the SNR that would be left without privacy noise; it falls with the blocks."""
+    dilution = compute_dilution(outline.n_sketches, n_blocks)
+    return predict_snr(
+        signal_energy=outline.signal_energy,
+        noise_energy=outline.device_variance * (dilution - 1.0) / outline.n_sketches,
+        alpha=1.0,
+        n_records=outline.n_records / dilution,
+    )
+
+
+@lru_cache(maxsize=64)
+def _list_divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors below a number, descending."""
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return tuple(sorted({*small, *(number // i for i in small)} - {number}, reverse=True))
+
+
+def choose_candidate(
+    candidates: Sequence[Candidate], target_sse: float, *, bytes_are_scarce: bool = False
+) -> Candidate:
+    """Choose among one or more candidates as :func:`learning.planning.planner.advise` does."""
+    reaching = [candidate for candidate in candidates if candidate.band.reaches(target_sse)]
+    if not reaching:
+        return min(
+            candidates, key=lambda c: (c.band.high, c.band.low, c.delta > 0, *_prefer_few(c))
+        )
+    least_delta = min(candidate.delta for candidate in reaching)
+    alike = [candidate for candidate in reaching if candidate.delta == least_delta]
+    if bytes_are_scarce:
+        return min(alike, key=lambda c: (c.frequencies_per_sketch, c.n_frequencies, c.band.high))
+    best = min(candidate.band.high for candidate in alike)
+    alike = [candidate for candidate in alike if candidate.band.high <= best + _ALIKE]
+    return min(alike, key=lambda c: (*_prefer_few(c), c.band.high))
+
+
+def _prefer_few(candidate: Candidate) -> tuple[int, int]:
+    """Order by m, then by the sketches that a selection needs."""
+    return candidate.n_frequencies, -candidate.frequencies_per_sketch
