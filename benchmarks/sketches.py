@@ -9,6 +9,7 @@ only, and are computed once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -218,10 +219,21 @@ def _total(plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]) 
     return SketchTotals(
         sums=whole[0].astype(np.int64),
         size_sums=split_limbs(whole[1].tolist()),
-        moments=SizeMoments.of_sizes(sizes.tolist(), blocks=blocks, n_blocks=plan.blocks.n_blocks),
+        moments=_find_moments(plan, blocks, sizes, sums),
         n_devices=len(sizes),
         members=b"",
     )
+
+
+def _find_moments(
+    plan: SketchPlan, blocks: Sequence[int], sizes: NDArray[np.int64], sums: NDArray[np.int64]
+) -> SizeMoments:
+    n_blocks = plan.blocks.n_blocks
+    energy = [0] * n_blocks
+    if plan.is_split:
+        for block, of_sketch in zip(blocks, sums.tolist(), strict=True):
+            energy[block] += sum(s * s for s in of_sketch)
+    return SizeMoments.of_sizes(sizes.tolist(), blocks=blocks, n_blocks=n_blocks, energy=energy)
 
 
 def _pose_exact(dataset: Dataset, plan: SketchPlan, totals: SketchTotals) -> Posed:

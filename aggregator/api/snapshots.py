@@ -97,8 +97,10 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
 
 
 def _to_moments(moments: SizeMoments) -> MomentsBody:
-    n_sketches, first, second, third = moments.rows
-    return MomentsBody(n_sketches=n_sketches, first=first, second=second, third=third)
+    n_sketches, first, second, third, energy = moments.rows
+    return MomentsBody(
+        n_sketches=n_sketches, first=first, second=second, third=third, energy=energy
+    )
 
 
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:

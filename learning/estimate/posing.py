@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records
+from learning.estimate.devices import find_difference
 from learning.estimate.totals import Totals
 from learning.estimate.utility import form_sketch, measure_noise
 from learning.estimate.weighting import Weights
@@ -46,7 +47,8 @@ def pose_problem(
     of_feature = plan.blocks.block_of[is_known]
     sampling = max(0.0, 1.0 / plan.alpha - signal_energy) / n_effective[of_feature]
     counting = count.relative_variance[of_feature] * signal_energy
-    variances = noise.energy[of_feature] + counting + sampling
+    difference = find_difference(plan, totals.moments, noise.is_known, signal_energy=signal_energy)
+    variances = (noise.energy + difference)[of_feature] + counting + sampling
     sketch = form_sketch(
         plan, weights, totals.moments, sums=totals.sums, size_sums=totals.size_sums
     )

@@ -1,4 +1,4 @@
-"""Exact moments of the sizes of sketches, for each block of features."""
+"""Exact moments of the sizes of sketches, and their energy, for each block of features."""
 
 from __future__ import annotations
 
@@ -11,40 +11,47 @@ from numpy.typing import NDArray
 
 from learning.estimate.limbs import add_limbs, join_limbs, split_limbs, subtract_limbs
 
-N_MOMENTS = 4
-"""The sums over sketches of 1, n, n^2 and n^3."""
+N_MOMENTS = 5
+"""The sums over sketches of 1, n, n^2, n^3, and of the squared features."""
+N_POWERS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SizeMoments:
-    """The sums over sketches of 1, n, n^2 and n^3, by block; n is the records of a sketch.
+    """The sums over sketches of 1, n, n^2, n^3 and ``|S|^2``, by block; n is a sketch's records.
 
-    A plan whose sketches carry all features has one block.
+    A plan whose sketches carry all features has one block, and no energy is kept: it is 0. With
+    blocks, the energy of the sketches tells how much the devices differ, whose blocks do.
 
     Parameters
     ----------
     limbs
-        Shape ``(2, 4, B)``, int64: the limbs of :func:`learning.estimate.limbs.split_limbs`.
+        Shape ``(2, 5, B)``, int64: the limbs of :func:`learning.estimate.limbs.split_limbs`.
     """
 
     limbs: NDArray[np.int64]
 
     @classmethod
     def of_sizes(
-        cls, sizes: Iterable[int], *, blocks: Iterable[int] | None = None, n_blocks: int = 1
+        cls,
+        sizes: Iterable[int],
+        *,
+        blocks: Iterable[int] | None = None,
+        n_blocks: int = 1,
+        energy: Sequence[int] | None = None,
     ) -> SizeMoments:
         """Return the moments of sketches of given sizes; without ``blocks`` all are in block 0."""
         listed = [int(n) for n in sizes]
         places = [0] * len(listed) if blocks is None else list(blocks)
-        moments = [[0] * n_blocks for _ in range(N_MOMENTS)]
+        moments = [[0] * n_blocks for _ in range(N_POWERS)]
         for n, block in zip(listed, places, strict=True):
             for power, row in enumerate(moments):
                 row[block] += n**power
-        return cls.of_rows(moments)
+        return cls.of_rows([*moments, energy or [0] * n_blocks])
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> SizeMoments:
-        """Return the moments of four rows, each with a number for each block."""
+        """Return the moments of five rows, each with a number for each block."""
         flat = [value for row in rows for value in row]
         return cls(limbs=split_limbs(flat).reshape(2, N_MOMENTS, -1))
 
@@ -72,13 +79,13 @@ class SizeMoments:
 
     @cached_property
     def rows(self) -> list[list[int]]:
-        """The four sums of each block, exact."""
+        """The five sums of each block, exact."""
         joined, n = join_limbs(self.limbs.reshape(2, -1)), self.n_blocks
         return [joined[i * n : (i + 1) * n] for i in range(N_MOMENTS)]
 
     @cached_property
     def floats(self) -> NDArray[np.float64]:
-        """The four sums of each block, each rounded once: shape ``(4, B)``."""
+        """The five sums of each block, each rounded once: shape ``(5, B)``."""
         return np.array([[float(value) for value in row] for row in self.rows])
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.estimate.counts import RecordCount, count_records, put_count
+from learning.estimate.devices import estimate_difference
 from learning.estimate.limbs import join_limbs
 from learning.estimate.sizes import SizeMoments
 from learning.estimate.snr import estimate_signal_energy, predict_snr
@@ -26,8 +27,8 @@ class Utility:
     n_records, n_records_error
         An estimate and its standard error where the number is secret; otherwise exact, and 0.
     noise_energy
-        V, including the noise of a secret number of records, as a mean over the known features;
-        None where there is no record, or none distinct from noise.
+        V, including the noise of a secret number of records and the difference between devices, as
+        a mean over the known features; None where there is no record, or none distinct from noise.
     n_covered
         Features that some sketch carries, with a number of records distinct from noise.
     """
@@ -166,7 +167,9 @@ def estimate_utility(
         )
         / (1.0 + relative_variance),
     )
-    energy += relative_variance * signal
+    difference = estimate_difference(plan, moments, known, raw_signal=signal)
+    signal = difference.signal_energy
+    energy += relative_variance * signal + float(np.mean(difference.energy[known]))
     snr = predict_snr(
         signal_energy=signal,
         # Noise may round to zero at an absurd epsilon; this keeps the ratio finite.

@@ -32,7 +32,7 @@ class Weights:
 
     def total(self, moments: SizeMoments) -> Floats:
         """Return the sum of the weights in each block: shape ``(B,)``."""
-        _, first, second, _ = moments.floats
+        _, first, second, _, _ = moments.floats
         total: Floats = self.a * first + self.b * second
         return total
 
@@ -45,7 +45,7 @@ class Weights:
         Var the noise variance of one real coordinate of one sketch. Shape ``(B,)``; infinite for a
         block that no sketch carries.
         """
-        n_sketches, first, second, _ = moments.floats
+        n_sketches, first, second, _, _ = moments.floats
         squares = self.a**2 * n_sketches + 2 * self.a * self.b * first + self.b**2 * second
         scale = (amplitude * alpha * self.total(moments)) ** 2
         return _divide(2.0 * noise_variance * squares, scale, otherwise=math.inf)
@@ -55,7 +55,7 @@ class Weights:
 
         ``(sum w)^2 / sum w^2 / n`` in each block; n itself under size weights.
         """
-        _, first, second, third = moments.floats
+        _, first, second, third, _ = moments.floats
         squares = self.a**2 * first + 2 * self.a * self.b * second + self.b**2 * third
         return _divide(self.total(moments) ** 2, squares, otherwise=0.0)
 

@@ -39,7 +39,7 @@ from shared.privacy import (
 )
 
 _MOMENT_BITS = 126
-"""Bits of the sums of the cubes of sizes, which weights need: two limbs of 63."""
+"""Bits of the sums of cubes of sizes and of squares of features: two limbs of 63."""
 PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 
@@ -344,6 +344,9 @@ def derive(plan: SketchPlan) -> SketchPlan:
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
     cubes = plan.most_sketches * plan.most_records**3
     overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
+    if plan.is_split:
+        energy = 2 * plan.frequencies_per_sketch * plan.most_sketches * bound**2
+        overflows |= energy >= 1 << _MOMENT_BITS
     if width is None or overflows or cubes >= 1 << _MOMENT_BITS:
         raise PlanError(
             f"the largest sum of the study could overflow {plan.ring_bits} bits",

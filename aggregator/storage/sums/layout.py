@@ -17,13 +17,16 @@ class Layout:
 
     Parameters
     ----------
-    width, n_coordinates
-        Bytes of a coordinate, and the coordinates of a payload.
+    width
+        Bytes of a coordinate.
+    n_features
+        Coordinates of a payload that are features; a noised number of records may follow.
     places
         Where the coordinates of each block's payload are added: shape ``(B, n_coordinates)``.
     """
 
     width: int
+    n_features: int
     places: NDArray[np.int64]
 
     @classmethod
@@ -37,7 +40,11 @@ class Layout:
         parts = [members, members + m]
         if plan.releases_count:
             parts.append(2 * m + np.arange(plan.blocks.n_blocks)[:, None])
-        return cls(width=plan.payload_width, places=np.concatenate(parts, axis=1))
+        return cls(
+            width=plan.payload_width,
+            n_features=2 * plan.frequencies_per_sketch,
+            places=np.concatenate(parts, axis=1),
+        )
 
     @property
     def n_coordinates(self) -> int:

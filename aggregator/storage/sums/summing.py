@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_members, too_large
 from aggregator.storage.sums.layout import Layout
 from learning.estimate.limbs import LIMB_BITS, split_limbs
-from learning.estimate.sizes import N_MOMENTS, SizeMoments
+from learning.estimate.sizes import N_MOMENTS, N_POWERS, SizeMoments
 from shared.wire import decode_payload
 
 BATCH = 64
@@ -79,16 +79,26 @@ class PayloadSum:
             n_coordinates=len(rows) * self._layout.n_coordinates,
         ).reshape(len(rows), -1)
         self._require_room(sizes, together)
+        self._add_energies(rows, together)
         together = self._layout.spread(np.array([row.block for row in rows]), together)
         self._sums += together.sum(axis=0)
         self._size_sums.add(sizes, together)
         for row, n in zip(rows, sizes, strict=True):
-            for power, sums in enumerate(self._moments):
-                sums[row.block] += n**power
-            if self._moments[-1][row.block] >= _LARGEST:
+            for power in range(N_POWERS):
+                self._moments[power][row.block] += n**power
+            if self._moments[N_POWERS - 1][row.block] >= _LARGEST:
                 raise too_large()
             self._devices |= 1 << row.device
         self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
+
+    def _add_energies(self, rows: Sequence[Row], together: NDArray[np.int64]) -> None:
+        if self._layout.n_blocks == 1:
+            return
+        energies = self._moments[-1]
+        for row, sums in zip(rows, together[:, : self._layout.n_features].tolist(), strict=True):
+            energies[row.block] += sum(s * s for s in sums)
+            if energies[row.block] >= _LARGEST:
+                raise too_large()
 
     def _require_room(self, sizes: Sequence[int], together: NDArray[np.int64]) -> None:
         """Check that the sum of magnitudes and every size stay below 2^63."""

@@ -68,6 +68,9 @@ class MomentsBody:
     first: list[int] = member("Sum of n.", [240000])
     second: list[int] = member("Sum of n^2.", [816000000])
     third: list[int] = member("Sum of n^3.", [3840000000000])
+    energy: list[int] = member(
+        "Sum of the squared features of the sketches; 0 where a sketch carries all features.", [0]
+    )
 
 
 @body

@@ -72,6 +72,7 @@ async def test_noise_optimal_weights_raise_the_snr_of_unequal_sketches(desk: Des
             "first": [sum(UNEQUAL)],
             "second": [sum(n**2 for n in UNEQUAL)],
             "third": [sum(n**3 for n in UNEQUAL)],
+            "energy": [0],
         }
         columns = np.array(released).T.tolist()
         assert shown["sums"] == [sum(column) for column in columns]
@@ -173,7 +174,7 @@ async def test_the_interface_documents_both_weightings_by_example(desk: Desk) ->
     shown = schemas["SnapshotSumsBody"]["example"]
     assert shown["weighting"] == "noise-optimal"
     assert set(shown) == set(schemas["SnapshotSumsBody"]["properties"])
-    assert set(shown["moments"]) == {"n_sketches", "first", "second", "third"}
+    assert set(shown["moments"]) == {"n_sketches", "first", "second", "third", "energy"}
     assert set(shown["weights"]) == {"a", "b"}
 
 

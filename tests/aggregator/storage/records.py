@@ -40,7 +40,7 @@ WIDTH, COORDINATES = 3, 4
 
 def make_layout(width: int) -> Layout:
     """The layout of payloads of one block, with a few coordinates."""
-    return Layout(width=width, places=np.arange(COORDINATES)[None])
+    return Layout(width=width, n_features=COORDINATES, places=np.arange(COORDINATES)[None])
 
 
 LAYOUT = make_layout(WIDTH)

@@ -39,7 +39,7 @@ from tests.aggregator.storage.records import (
 
 WIDTH, COORDINATES = 8, 3
 # A sketch has one of two blocks, whose coordinates alternate in the sums.
-LAYOUT = Layout(width=WIDTH, places=np.array([[0, 2, 4], [1, 3, 5]]))
+LAYOUT = Layout(width=WIDTH, n_features=2, places=np.array([[0, 2, 4], [1, 3, 5]]))
 LABELS: tuple[dict[str, str], ...] = (
     {"site": "north", "kind": "pump"},
     {"site": "north", "kind": "fan"},

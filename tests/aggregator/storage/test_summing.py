@@ -13,7 +13,7 @@ from shared.errors import StoreError
 from shared.wire import encode_payload
 
 WIDTH = 8
-LAYOUT = Layout(width=WIDTH, places=np.array([[0, 1]]))
+LAYOUT = Layout(width=WIDTH, n_features=2, places=np.array([[0, 1]]))
 MOST = (1 << 63) - 1
 
 Values = tuple[int, list[int]]
@@ -63,7 +63,7 @@ def test_sums_are_those_of_unbounded_integers_wherever_batches_end(
 def test_payloads_are_added_at_the_places_of_their_blocks(
     drawn: list[tuple[int, int, int, int]],
 ) -> None:
-    layout = Layout(width=WIDTH, places=np.array([[0, 4], [5, 1], [2, 3]]))
+    layout = Layout(width=WIDTH, n_features=1, places=np.array([[0, 4], [5, 1], [2, 3]]))
     sketches = [(b, n, x % 1000, y % 1000 - 500) for b, n, x, y in drawn]
     running = PayloadSum(layout)
     for block, n, *values in sketches:
@@ -76,8 +76,10 @@ def test_payloads_are_added_at_the_places_of_their_blocks(
     totals = running.total()
     assert totals.sums.tolist() == sums
     assert join_limbs(totals.size_sums) == size_sums
-    for power, row in enumerate(totals.moments.rows):
+    *powers, energy = totals.moments.rows
+    for power, row in enumerate(powers):
         assert row == [sum(n**power for b, n, *_ in sketches if b == block) for block in range(3)]
+    assert energy == [sum(x**2 for b, _, x, _ in sketches if b == block) for block in range(3)]
 
 
 @given(st.lists(st.integers(-(1 << 126), (1 << 126) - 1)))
