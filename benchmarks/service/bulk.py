@@ -35,7 +35,7 @@ async def prepare_study(store: Store, fleet: Fleet) -> str:
     async with store.engine.begin() as connection:
         for start in range(0, len(rows), _DEVICES_AT_ONCE):
             await connection.execute(insert(Device), rows[start : start + _DEVICES_AT_ONCE])
-        await connection.execute(update(Study).values(n_numbers=len(rows)))
+        await connection.execute(update(Study).values(n_ordinals=len(rows)))
     return key
 
 
@@ -43,7 +43,7 @@ def _to_device_row(fleet: Fleet, device: BenchDevice) -> dict[str, Any]:
     return {
         "device_id": device.device_id,
         "study_id": fleet.study_id,
-        "number": device.number,
+        "ordinal": device.number,
         "public_key": device.public_key,
         "labels": device.labels,
         "enrolled": _RECEIVED,

@@ -88,7 +88,7 @@ class Stage:
         )
         source = SeededSource(seed)
         self.patch.setattr(releasing, "SystemSource", lambda: source)
-        self.patch.setattr(reading, "make_statistic", lambda *_: neighbours.statistic)
+        self.patch.setattr(reading, "make_statistic", lambda *_, **__: neighbours.statistic)
         seen = [self.run_device(plan, records, n_runs) for records in _records(neighbours)]
         centres = [sums.astype(np.float64) for sums in neighbours.compute_sums()]
         d = plan.n_coordinates
@@ -150,7 +150,7 @@ def _make_device(plan: SketchPlan, folder: Path) -> Device:
         streams=(),
         state_dir=folder,
     )
-    identity: Any = SimpleNamespace(study=bytes(32), device=bytes(32))
+    identity: Any = SimpleNamespace(study=bytes(32), device=bytes(32), ordinal=0)
     return Device(
         settings=settings,
         key=DeviceKey(Ed25519PrivateKey.from_private_bytes(bytes(32))),

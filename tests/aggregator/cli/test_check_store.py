@@ -205,7 +205,7 @@ MERGED = (
         (
             "sums",
             "is not the sum of its sketches",
-            "UPDATE cells SET n_records = '17' WHERE labels = '{}'",
+            "UPDATE cells SET n_sketches = 17, magnitude = 17 WHERE labels = '{}'",
         ),
         (
             "sums",

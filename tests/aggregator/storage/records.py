@@ -47,13 +47,14 @@ LAYOUT = make_layout(WIDTH)
 
 
 def make_device(number: int, **changes: Any) -> DeviceRecord:
-    """Return a device of the study."""
+    """Return a device of the study, as it is stored in the order of its number."""
     record = DeviceRecord(
         device_id=name("device", number),
         study_id=STUDY.study_id,
         public_key=name("key", number),
         labels={"site": "north" if number % 2 else "south"},
         enrolled=float(number),
+        ordinal=number,
     )
     return replace(record, **changes)
 

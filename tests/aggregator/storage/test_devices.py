@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_devices_are_listed_in_pages_of_one_study_or_of_all(store: Store) -> None:
     other = replace(STUDY, study_id=name("other"), name="other")
-    elsewhere = make_device(2, study_id=other.study_id, enrolled=1.0)
-    devices = [make_device(0), make_device(1), make_device(3, enrolled=1.0)]
+    elsewhere = make_device(2, study_id=other.study_id, enrolled=1.0, ordinal=0)
+    devices = [make_device(0), make_device(1), make_device(3, enrolled=1.0, ordinal=2)]
     async with store.begin(write=True) as transaction:
         await transaction.add_study(STUDY)
         await transaction.add_study(other)

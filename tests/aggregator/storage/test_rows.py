@@ -51,7 +51,7 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
         await transaction.add_key(key)
     async with store.begin() as transaction:
         assert await transaction.get_study(STUDY.study_id) == STUDY
-        assert await transaction.get_device(name("device", 1)) == make_device(1)
+        assert await transaction.get_device(name("device", 1)) == make_device(1, ordinal=0)
         assert await get_sketch(transaction, name("sketch", 1, 0)) == make_sketch(1, 0)
         assert await transaction.get_token(name("t")) == token
         assert await transaction.get_token(name("u")) == forced

@@ -77,7 +77,7 @@ async def test_counts_stop_at_the_limit_and_at_another_state(store: Store) -> No
 
 async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: Store) -> None:
     other = replace(STUDY, study_id=name("other"), name="other")
-    device = make_device(9, study_id=other.study_id)
+    device = make_device(9, study_id=other.study_id, ordinal=0)
     sketch = make_sketch(9, 0, study_id=other.study_id)
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1, 2)

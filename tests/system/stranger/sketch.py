@@ -172,6 +172,25 @@ class Masks:
         return order[start : start + self.r]
 
 
+class Blocks:
+    """8."""
+
+    def __init__(self, seed: bytes, m: int, r: int) -> None:
+        words = read_words(seed, "blocks")
+        drawn = [next(words) for _ in range(m)]
+        order = sorted(range(m), key=lambda j: (drawn[j], j))
+        self.seed, self.n = seed, m // r
+        self.members = [sorted(order[b * r : (b + 1) * r]) for b in range(self.n)]
+
+    def choose(self, ordinal: int, stream: str, turn: int) -> int:
+        bits = len(f"{self.n - 1:b}")
+        turned = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(2**bits)]
+        spread = [number for number in turned if number < self.n]
+        label = b"sfumato/v1/blocks/" + stream.encode("utf-8").hex().encode("ascii") + b"\x00"
+        (offset,) = struct.unpack("<Q", hashlib.shake_256(label + self.seed).digest(8))
+        return (spread[ordinal % self.n] + int(offset) + turn + turn // self.n) % self.n
+
+
 def mix(key: int, i: int) -> int:
     z = (key + (i + 1) * 0x9E3779B97F4A7C15) & MASK_64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK_64

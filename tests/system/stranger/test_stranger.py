@@ -202,7 +202,9 @@ def test_it_makes_the_messages_of_the_vectors(vector: Any) -> None:
     study, device, report_id = of(vector, "study", "device", "report_id")
     stream, sequence, slots = vector["stream"], vector["sequence"], vector["slots"]
     assert wire.stream_id(device, stream).hex() == vector["stream_id"]
-    sums = plan.add_up(vector["records"], device, stream, vector["first_record"])
+    block = plan.choose_block(vector["ordinal"], stream, sequence, slots)
+    assert block == vector["block"]
+    sums = plan.add_up(vector["records"], device, stream, vector["first_record"], block)
     assert sums == vector["sums"]
     noised = [a + b for a, b in zip(sums, vector["noise"], strict=True)]
     n_records = None if plan.counts else len(vector["records"])
@@ -225,6 +227,7 @@ def test_it_makes_the_messages_of_the_vectors(vector: Any) -> None:
         n_records=n_records,
         report_id=report_id,
         payload=payload,
+        block=block,
     )
     assert header.hex() == vector["header"]
     protected = wire.encode_protected(device)
@@ -296,7 +299,10 @@ FIRST, SECOND = MESSAGES[:2]
 def make_message(device: wire.Device, vector: Any) -> bytes:
     """Sketch the records of a vector, with its noise, as a device that has another key."""
     plan = device.plan
-    sums = plan.add_up(vector["records"], device.device, vector["stream"], vector["first_record"])
+    stream, sequence = vector["stream"], vector["sequence"]
+    ordinal = device.send_signed("GET", "/v1/devices/me").document["ordinal"]
+    block = plan.choose_block(ordinal, stream, sequence, vector["slots"])
+    sums = plan.add_up(vector["records"], device.device, stream, vector["first_record"], block)
     noised = [a + b for a, b in zip(sums, vector["noise"], strict=True)]
     n_records = None if plan.counts else len(vector["records"])
     payload = plan.encode_payload(plan.clamp(noised, n_records))
@@ -304,12 +310,13 @@ def make_message(device: wire.Device, vector: Any) -> bytes:
         plan,
         study=device.study,
         device=device.device,
-        stream=vector["stream"],
-        sequence=vector["sequence"],
+        stream=stream,
+        sequence=sequence,
         slots=vector["slots"],
         n_records=n_records,
         report_id=os.urandom(16),
         payload=payload,
+        block=block,
     )
     return wire.encode_message(device.key, device.device, header, payload)
 

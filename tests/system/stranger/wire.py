@@ -132,7 +132,9 @@ class Plan:
         )
 
     def check_noise(self) -> None:
-        release, r, counts = self["release"], self.statistic["measurements_per_record"], self.counts
+        release, counts = self["release"], self.counts
+        fewer = ("measurements_per_record", "frequencies_per_sketch")
+        r = min(self.statistic[name] for name in fewer)
         count, stated = release["count_scale"], release["sensitivity"]
         require(counts or count == 0, "count_scale")
         scale, epsilon = Fraction(release["scale"]), Fraction(release["epsilon"])
@@ -175,8 +177,25 @@ class Plan:
         window = self["window"]
         return int((when - window["origin"]) // window["length_s"])
 
+    @property
+    def blocks(self) -> sketch.Blocks | None:
+        m, r = self.statistic["n_frequencies"], self.statistic["frequencies_per_sketch"]
+        return sketch.Blocks(self.statistic["seed"], m, r) if r < m else None
+
+    def choose_block(
+        self, ordinal: int, stream: str, sequence: int, slots: Sequence[int] | None
+    ) -> int | None:
+        """8. Return the block of a sketch; None without blocks."""
+        turn = sequence if slots is None else slots[0]
+        return None if self.blocks is None else self.blocks.choose(ordinal, stream, turn)
+
     def add_up(
-        self, records: Sequence[sketch.Record], device: bytes, stream: str, first_record: int
+        self,
+        records: Sequence[sketch.Record],
+        device: bytes,
+        stream: str,
+        first_record: int,
+        block: int | None = None,
     ) -> list[int]:
         """8. Return the exact sums of some records, and their number where it is secret."""
         m, r = self.statistic["n_frequencies"], self.statistic["measurements_per_record"]
@@ -184,6 +203,8 @@ class Plan:
         if r < m:
             masks = sketch.Masks(self.statistic["seed"], stream_id(device, stream), m, r)
         turns, bits = self.frequencies
+        if self.blocks is not None and block is not None:
+            turns = [[row[j] for j in self.blocks.members[block]] for row in turns]
         lower, upper = self.column("lower"), self.column("upper")
         sums = sketch.add_up(
             records, lower, upper, turns, bits, masks=masks, first_record=first_record
@@ -245,6 +266,7 @@ def encode_header(
     n_records: int | None,
     report_id: bytes,
     payload: bytes,
+    block: int | None = None,
 ) -> bytes:
     """9."""
     values = [
@@ -262,7 +284,7 @@ def encode_header(
         [],
         len(payload),
         sha256(payload),
-    ]
+    ] + ([] if block is None else [block])
     return to_cbor(dict(enumerate(values, start=1)))
 
 
