@@ -89,7 +89,7 @@ def predict_mechanism_snr(
         B, the features of the plan over those of a sketch.
     device_variance
         D: ``DEVICE_VARIANCE``, or 0 where all sketches have records of the same kinds. The server
-        cannot see it in a sum, so its own estimate of the SNR leaves it out.
+        estimates it from the sketches (:mod:`learning.estimate.devices`).
 
     Returns
     -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
@@ -70,7 +71,7 @@ def describe_solution(
         noise_floor=float(solution.noise_floor),
         decoder=decoder,
         decoder_version=read_version(solution.solver),
-        warnings=list(solution.warnings),
+        warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
         quality=make_body(QualityBody, quality, statement=quality.describe()),
         verdict=_to_body(VerdictBody, verdict),
@@ -80,6 +81,14 @@ def describe_solution(
         privacy=describe_promise(plan),
         seconds=seconds,
     )
+
+
+def _list_uncovered(plan: SketchPlan, snapshot: SnapshotRecord) -> Iterator[str]:
+    if snapshot.n_covered < plan.n_frequencies:
+        yield (
+            f"the selected sketches carry only {snapshot.n_covered} of {plan.n_frequencies} "
+            "frequencies; select more sketches for a better answer"
+        )
 
 
 def read_version(solver: str) -> int:

@@ -1,5 +1,6 @@
 """Plans whose sketches carry some of the features, through the server."""
 
+import asyncio
 from fractions import Fraction
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from aggregator.services.results.answers import build_problem
+from aggregator.worker import Worker
 from shared.plan import SketchPlan, WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
@@ -76,6 +78,12 @@ async def test_a_snapshot_of_too_few_sketches_says_so_and_decodes_what_there_is(
     assert shown["n_covered"] == 40
     snapshot = await server.services.snapshots.get(bytes.fromhex(shown["snapshot_id"]))
     problem = build_problem(plan, snapshot, 3)
+    url = f"/v1/studies/{study.hex()}/decodes"
+    body = {"snapshot_id": shown["snapshot_id"], "n_clusters": 3, "settings": {"n_replicates": 1}}
+    queued = await desk.post(url, body)
+    assert await Worker(server.services.jobs, lease_s=60.0, poll_s=0.01).run_once(asyncio.Event())
+    decoded = await desk.read(queued.headers["location"])
+    assert decoded["result"]["warnings"][0].startswith("the selected sketches carry only 40 of 60")
     covered = np.sort(plan.blocks.members[[block for block, _ in released]].ravel())
     assert problem.frequencies.shape == (2, 40)
     assert np.array_equal(
