@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from benchmarks import (
     agent,
     decoding,
+    fleets,
     honesty,
     noise,
     real_sets,
@@ -25,6 +26,7 @@ def measure(quick: bool) -> Iterator[Row]:
         sketching_files,
         noise,
         decoding,
+        fleets,
         honesty,
         real_sets,
         utility,

@@ -53,6 +53,33 @@ def draw_decoding(rows: Sequence[Row], path: Path) -> None:
     figure.savefig(path, dpi=130, format="png")
 
 
+def draw_fleets(rows: Sequence[Row], path: Path) -> None:
+    """Draw relative SSE over the number of sketches of the same records, split and whole."""
+    cases = collect(rows, "median_relative_sse")
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    curves = {"whole": (_ORANGE, "all frequencies in every sketch"), "split": (_BLUE, "split")}
+    for form, (colour, label) in curves.items():
+        points = sorted(
+            (float(name.split("L=")[1].split()[0]), quality)
+            for name, (quality,) in cases.items()
+            if "n=1e+06" in name and "alike" in name and name.endswith((f" {form}", " one"))
+        )
+        sizes, qualities = zip(*points, strict=True) if points else ((), ())
+        axes.plot(sizes, qualities, "o-", color=colour, label=label)
+    axes.axhline(1.0, color=_GREY, linewidth=1, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("sketches that a million records are divided into")
+    axes.set_ylabel("SSE relative to k-means on the records")
+    ticks = [1.0, 1.2, 1.5, 2.0, 3.0, 5.0]
+    axes.set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    figure.suptitle("Many small sketches, pure epsilon 0.1", fontweight="bold", x=0.01, ha="left")
+    figure.savefig(path, dpi=130, format="png")
+
+
 def draw_utility(rows: Sequence[Row], places: Mapping[str, tuple[str, float]], path: Path) -> None:
     """Draw relative SSE against n epsilon: measured, predicted, and the seed paper's statement.
 

@@ -137,6 +137,10 @@ class Sketcher:
 
     _sums: dict[tuple[object, ...], NDArray[np.int64]] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """Forget the sums: those of many small sketches are large, and seldom needed again."""
+        self._sums.clear()
+
     def pose(self, dataset: Dataset, study: Study, seed: int) -> Posed:
         """Sketch records, add noise, form the global sketch and pose the inverse problem.
 
