@@ -108,6 +108,12 @@ class SizeMoments:
         """The sum of n^3 over all sketches."""
         return sum(self.rows[3])
 
+    def without_energy(self) -> SizeMoments:
+        """Return the moments of the sizes alone, which need no payload."""
+        limbs = self.limbs.copy()
+        limbs[:, -1] = 0
+        return SizeMoments(limbs=limbs)
+
     def with_first(self, first: Sequence[int]) -> SizeMoments:
         """Return the same with other sums of n: one for each block."""
         rows = [*self.rows]

@@ -82,7 +82,8 @@ def describe_differences(
 
 def _without_sums(cell: Cell) -> Cell:
     nothing = np.zeros(0, dtype=np.int64)
-    return replace(cell, sums=nothing, size_sums=nothing, magnitude=0)
+    moments = cell.moments.without_energy()
+    return replace(cell, sums=nothing, size_sums=nothing, moments=moments, magnitude=0)
 
 
 def describe_key(key: CellKey) -> str:
