@@ -58,7 +58,10 @@ def draw_fleets(rows: Sequence[Row], path: Path) -> None:
     cases = collect(rows, "median_relative_sse")
     figure = Figure(figsize=(7.5, 4.5), layout="constrained", facecolor="white")
     axes = figure.subplots()
-    curves = {"whole": (_ORANGE, "all frequencies in every sketch"), "split": (_BLUE, "few frequencies in each sketch")}
+    curves = {
+        "whole": (_ORANGE, "all frequencies in every sketch"),
+        "split": (_BLUE, "few frequencies in each sketch"),
+    }
     for form, (colour, label) in curves.items():
         points = sorted(
             (float(name.split("L=")[1].split()[0]), quality)
