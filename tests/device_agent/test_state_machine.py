@@ -93,7 +93,7 @@ class Agents(RuleBasedStateMachine):
         self.driver.enrol()
         self.values: list[tuple[float, float]] = []
         self.slot = 0
-        self.n_rotated = self.n_writes = 0
+        self.n_rotated = self.n_writes = self.n_restored = 0
         self.is_up = True
         self.has_lost = False  # the server, restored from a backup
         self.bodies: dict[int, bytes] = {}
@@ -165,7 +165,9 @@ class Agents(RuleBasedStateMachine):
     def restore_server(self, n_kept: int) -> None:
         kept = list(self.server.stored.items())[:n_kept]
         self.server.stored = dict(kept)
-        self.server.generation = f"{len(self.server.received):032x}"[-32:] + "r"
+        # Another one each time, as a server draws it.
+        self.n_restored += 1
+        self.server.generation = f"{self.n_restored:031x}r"
         self.has_lost = True
 
     @rule()
