@@ -20,6 +20,7 @@ from device_agent.store.key_change import load_keys, load_retired
 from device_agent.store.outbox import OutboxCounts, count_sketches
 from shared import __version__
 from shared.errors import (
+    BudgetExceededError,
     ConfigError,
     PlanMismatchError,
     PrivacyError,
@@ -66,7 +67,7 @@ class Device:
         Raises
         ------
         BudgetExceededError
-            The budget does not allow it; nothing was changed.
+            The budget or the plan does not allow it; nothing was changed.
         """
         event = make_event(self.identity.study, self.plan, stream, sequence)
         self._require_within_budget([], event, origins)
@@ -85,10 +86,21 @@ class Device:
         self, before: list[PrivacyEvent], event: PrivacyEvent, read: Iterable[Origin]
     ) -> None:
         events = [*sum_ledger(self.connection), *before]
+        self._require_accepted(events)
         origins = self._find_origins(event.stream) | set(read)
         readers = self.find_near(event.stream, origins)
         require_within_budget(events, event, self.settings.limits, readers=readers)
         self.shared.require_affordable(self.settings, event, origins)
+
+    def _require_accepted(self, before: Iterable[PrivacyEvent]) -> None:
+        """Check that the study accepts one more sketch; else its budget would be spent in vain."""
+        study, most = self.identity.study, self.plan.most_sketches_per_device
+        if sum(event.count for event in before if event.study == study) >= most:
+            raise BudgetExceededError(
+                f"allows {most} sketch(es) of a device, and all of them were released",
+                field="most_sketches_per_device",
+                fix="stop the stream; for more, ask the operator for another study",
+            )
 
     def require_all_affordable(
         self, stream: str, sequences: range, origins: Iterable[Origin] = ()
@@ -98,7 +110,7 @@ class Device:
         Raises
         ------
         BudgetExceededError
-            The budget does not allow them; nothing was changed.
+            The budget or the plan does not allow them; nothing was changed.
         """
         if not sequences:
             return

@@ -1,7 +1,8 @@
 """Windows under ``replace-one``: tumbling, cut by counts and times alone.
 
 A late record joins the open window, closed windows never reopen, the slot number never goes back,
-too few records are carried over, and at the most records a window closes early.
+too few records are carried over, and at the most records a window closes early. Where the unit is a
+device, it stays open instead and leaves out what follows: a slot has one sketch.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Cut:
     ----------
     start, stop
         The records ``start .. stop - 1`` of those given; may be none.
+    taken
+        Those before it are in the window; ``taken .. stop - 1`` are left out.
     closed
         The window that they complete, or None when it stays open.
     state
@@ -52,6 +55,7 @@ class Cut:
     """
 
     start: int
+    taken: int
     stop: int
     closed: WindowState | None
     state: WindowState
@@ -67,17 +71,23 @@ class WindowCutter:
         Windows by time or by count.
     least_records, most_records
         Fewer are carried over; at the most the window closes early.
+    leaves_out
+        Whether it stays open instead, and leaves out the records that follow.
     """
 
     rule: WindowRule
     least_records: int
     most_records: int
+    leaves_out: bool = False
 
     @classmethod
     def of_plan(cls, plan: SketchPlan) -> WindowCutter:
         """Return the cutter of a plan."""
         return cls(
-            rule=plan.window, least_records=plan.least_records, most_records=plan.most_records
+            rule=plan.window,
+            least_records=plan.least_records,
+            most_records=plan.most_records,
+            leaves_out=plan.protects_devices,
         )
 
     @property
@@ -99,19 +109,26 @@ class WindowCutter:
         now
             The time beyond which no record is believed, same unit.
         """
-        start = 0
+        # Records `start .. taken - 1` joined the open window since the last cut.
+        start = taken = 0
         for i, slot in enumerate(self._slots(timestamps, now)):
             if self._completes(state, slot):
                 closed, state = self._close(state)
-                yield Cut(start=start, stop=i, closed=closed, state=state)
-                start = i
-            state = self._join(state, slot)
+                yield Cut(start=start, taken=taken, stop=i, closed=closed, state=state)
+                start = taken = i
             if state.n_records == self._most():
+                # Left out; but it tells the slot of a window whose records had no readable time.
+                state = replace(self._join(state, slot), n_records=state.n_records)
+                continue
+            state = self._join(state, slot)
+            taken = i + 1
+            if state.n_records == self._most() and not self.leaves_out:
                 closed, state = self._close_full(self.settle(state, now=now))
-                yield Cut(start=start, stop=i + 1, closed=closed, state=state)
-                start = i + 1
+                yield Cut(start=start, taken=taken, stop=taken, closed=closed, state=state)
+                start = taken
         if start < len(timestamps):
-            yield Cut(start=start, stop=len(timestamps), closed=None, state=state)
+            stop = len(timestamps)
+            yield Cut(start=start, taken=taken, stop=stop, closed=None, state=state)
 
     def settle(self, state: WindowState, *, now: float) -> WindowState:
         """Give a window of records without readable times the slot of now, if it has none yet."""

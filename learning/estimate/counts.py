@@ -72,9 +72,9 @@ def count_records(plan: SketchPlan, totals: Totals) -> RecordCount:
             errors=np.zeros(moments.n_blocks),
         )
     scaled = totals.sums[-moments.n_blocks :].tolist()
-    numbers = [_round(total, plan.release.count_scale) for total in scaled]
+    numbers = [_round(total, plan.count_scale) for total in scaled]
     return RecordCount(
-        n_records=_round(sum(scaled), plan.release.count_scale),
+        n_records=_round(sum(scaled), plan.count_scale),
         standard_error=math.sqrt(moments.n_sketches * plan.count_variance),
         by_block=tuple(n if held else 0 for n, held in zip(numbers, moments.rows[0], strict=True)),
         errors=np.sqrt(moments.floats[0] * plan.count_variance),

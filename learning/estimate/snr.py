@@ -23,7 +23,7 @@ two; for hourly weather 0.27 to 0.39 for days at one station, 0.16 to 0.23 for w
 
 
 def compute_noise_energy(
-    *, noise_variance_sum: float, amplitude: int, alpha: float, n_records: int
+    *, noise_variance_sum: float, amplitude: float, alpha: float, n_records: int
 ) -> float:
     """Compute V, the expected squared modulus that privacy noise adds to one averaged feature.
 
@@ -75,7 +75,8 @@ def predict_mechanism_snr(
     Parameters
     ----------
     mechanism
-        Gives Var, the noise variance of one real coordinate of one sketch.
+        Gives Var, the noise variance of one real coordinate of one sketch, and the gain, which
+        multiplies A.
     n_sketches, n_records
         L, devices times windows; and n, the records of all sketches together.
     amplitude, alpha
@@ -104,7 +105,7 @@ def predict_mechanism_snr(
     dilution = compute_dilution(n_sketches, n_blocks)
     noise_energy = compute_noise_energy(
         noise_variance_sum=n_sketches * mechanism.variance,
-        amplitude=amplitude,
+        amplitude=amplitude * mechanism.gain,
         alpha=alpha,
         n_records=n_records,
     )

@@ -44,7 +44,7 @@ class Utility:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoiseByBlock:
-    """What limits the features of each block under some weights: shapes ``(B,)``.
+    """Noise and effective records of each block under some weights: shapes ``(B,)``.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def measure_noise(
         energy=weights.compute_noise_energy(
             moments,
             noise_variance=plan.mechanism.variance,
-            amplitude=plan.amplitude,
+            amplitude=plan.mean_amplitude,
             alpha=plan.alpha,
         ),
         n_effective=_count_effective(weights, moments),
@@ -105,7 +105,7 @@ def form_sketch(
         sums=sums[:n_features].astype(np.float64),
         # Joined as integers first, so that each is rounded once, alike on every machine.
         size_sums=np.array([float(total) for total in join_limbs(size_sums[:, :n_features])]),
-        amplitude=plan.amplitude,
+        amplitude=plan.mean_amplitude,
         alpha=plan.alpha,
         block_of=plan.blocks.block_of,
     )
@@ -123,7 +123,7 @@ def weigh(plan: SketchPlan, totals: Totals, weighting: str) -> Weights:
         weighting,
         totals.moments,
         noise_variance=plan.mechanism.variance,
-        amplitude=plan.amplitude,
+        amplitude=plan.mean_amplitude,
         alpha=plan.alpha,
         # Under size weights: the best ones are not known yet, and the minimum is flat.
         signal_energy=estimate_utility(

@@ -37,7 +37,7 @@ class Weights:
         return total
 
     def compute_noise_energy(
-        self, moments: SizeMoments, *, noise_variance: float, amplitude: int, alpha: float
+        self, moments: SizeMoments, *, noise_variance: float, amplitude: float, alpha: float
     ) -> Floats:
         """Compute V, the squared modulus that privacy noise adds to one averaged feature.
 
@@ -65,7 +65,7 @@ class Weights:
         *,
         sums: Floats,
         size_sums: Floats,
-        amplitude: int,
+        amplitude: float,
         alpha: float,
         block_of: NDArray[np.int64],
     ) -> NDArray[np.complex128]:
@@ -101,7 +101,7 @@ def choose_weights(
     moments: SizeMoments,
     *,
     noise_variance: float,
-    amplitude: int,
+    amplitude: float,
     alpha: float,
     signal_energy: float,
 ) -> Weights:
@@ -120,7 +120,7 @@ def choose_weights(
     noise_variance
         Variance of one real coordinate of one sketch's sum.
     amplitude, alpha
-        A and r / m.
+        A, times the mechanism's gain, and r / m.
     signal_energy
         ``|z|^2``, mean over features; an estimate suffices, because the minimum is flat.
 

@@ -12,16 +12,17 @@ from shared.plan.encoding import (
     plan_to_json,
 )
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension, Label, Release, WindowRule
+from shared.plan.parts import Dimension, Label, LocalRelease, PhaseRelease, WindowRule
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import PrivacyStatement, find_cautions, make_statement
 
 __all__ = [
     "Dimension",
     "Label",
+    "LocalRelease",
+    "PhaseRelease",
     "PlanSpec",
     "PrivacyStatement",
-    "Release",
     "SketchPlan",
     "WindowRule",
     "compute_plan_digest",

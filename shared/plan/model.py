@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
@@ -24,6 +24,7 @@ from shared.plan.parts import (
     Dimension,
     FourierPart,
     Label,
+    PhaseRelease,
     Release,
     StatedSensitivity,
     WindowRule,
@@ -33,10 +34,13 @@ from shared.privacy import (
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
+    choose_law,
     compute_count_scale,
     compute_count_variance,
     get_mechanism,
 )
+from shared.privacy.mechanisms.phase import PhaseReports
+from shared.privacy.plausibility import bound_squared_norm, compute_influence
 
 _MOMENT_BITS = 126
 """Bits of the sums of cubes of sizes and of squares of features: two limbs of 63."""
@@ -59,13 +63,14 @@ class SketchPlan:
     statistic
         The integers that a record adds.
     release
-        The noise and its guarantee.
+        The noise and its guarantee; its kind decides how a payload is read.
     window
         How streams are cut.
     least_records, most_records
         Records in one sketch. Fewer are carried over into the next window; a full window closes
-        early. Under ``add-remove-one`` the least is 0, and the most only sizes the payload: no
-        device ever compares its records with it.
+        early, or, where the unit is a device, leaves out the records that follow in its slot. Under
+        ``add-remove-one`` the least is 0, and the most only sizes the payload: no device ever
+        compares its records with it.
     max_records_per_person
         Records that one person can have in a window; None if unknown.
     most_clusters
@@ -74,7 +79,7 @@ class SketchPlan:
     coordinate_bound
         Largest magnitude of a released coordinate; larger values saturate.
     payload_width
-        Bytes of one released coordinate.
+        Bytes of one released coordinate, or of one reported phase.
     ring_bits
         Width of the sums, 64.
     most_sketches
@@ -164,7 +169,22 @@ class SketchPlan:
     @property
     def releases_count(self) -> bool:
         """True if the number of records is secret, and released with noise after the features."""
-        return self.privacy_target.releases_count
+        return self.release.neighbouring == "add-remove-one"
+
+    @property
+    def reports_phases(self) -> bool:
+        """True if a payload holds phases, each of which stands for a row of the feature table."""
+        return self.release.kind == "phase.v1"
+
+    @property
+    def protects_devices(self) -> bool:
+        """True if all records of a device's window are protected together: a sketch counts as 1."""
+        return self.release.unit == "device"
+
+    @property
+    def size_limits(self) -> tuple[int, int]:
+        """The least and the largest number of records that a sketch may state."""
+        return (1, 1) if self.protects_devices else (self.least_records, self.most_records)
 
     @property
     def n_coordinates(self) -> int:
@@ -174,7 +194,8 @@ class SketchPlan:
     @property
     def payload_bytes(self) -> int:
         """Length of a sketch's payload."""
-        return self.n_coordinates * self.payload_width
+        n = self.frequencies_per_sketch if self.reports_phases else self.n_coordinates
+        return n * self.payload_width
 
     @cached_property
     def quantiser(self) -> Quantiser:
@@ -215,8 +236,19 @@ class SketchPlan:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The noise that a device adds to its sum."""
+        """The mechanism by which a device releases its sum."""
+        if isinstance(self.release, PhaseRelease):
+            return PhaseReports(
+                law=self.release.law,
+                n_reports=self.frequencies_per_sketch,
+                epsilon=self.release.epsilon,
+            )
         return calibrate_mechanism(self.privacy_target)
+
+    @property
+    def mean_amplitude(self) -> float:
+        """The modulus that one record's feature has in the mean of a release: A times the gain."""
+        return self.amplitude * self.mechanism.gain
 
     def statistic_of(self, stream_id: bytes, *, block: int = 0) -> FourierStatistic:
         """Return the statistic of one window.
@@ -244,24 +276,66 @@ class SketchPlan:
     @property
     def count_variance(self) -> float:
         """Noise variance of one sketch's released number of records; 0 where it is public."""
+        if not self.releases_count:
+            return 0.0
         return compute_count_variance(self.privacy_target, self.mechanism)
 
-    def append_count(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
-        """Return the vector that gets noise: ``sums``, and the scaled count where it is secret.
+    def finish_sum(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
+        """Return the vector that is released with noise.
+
+        The sum, and the scaled number of records where that is secret. Where the unit is a device,
+        its mean, rounded towards 0: it lies within the hull of the features of single records, so
+        two of them differ no more than two records do.
 
         Parameters
         ----------
         sums
             Shape ``(2 r,)``.
+        n_records
+            The records in it.
 
         Returns
         -------
         NDArray
             Shape ``(n_coordinates,)``, int64.
         """
+        if self.protects_devices:
+            mean: NDArray[np.int64] = np.sign(sums) * (np.abs(sums) // max(1, n_records))
+            return mean
         if not self.releases_count:
             return sums
-        return np.append(sums, np.int64(n_records * self.release.count_scale))
+        return np.append(sums, np.int64(n_records * self.count_scale))
+
+    @property
+    def sensitivity(self) -> StatedSensitivity:
+        """The enumerated sensitivity of a sum; without norm and 0 for phase reports."""
+        if isinstance(self.release, PhaseRelease):
+            return StatedSensitivity()
+        return self.release.sensitivity
+
+    @property
+    def count_scale(self) -> int:
+        """The factor of a released number of records; 0 where it is public."""
+        return 0 if isinstance(self.release, PhaseRelease) else self.release.count_scale
+
+    def bound_squared_norm(self, n_records: int) -> float:
+        """Bound ``|S + Y|_2^2`` of the features of an honest release of at most so many records.
+
+        In squared units of the sum; an honest release exceeds it with probability below 2^-40.
+        """
+        if self.reports_phases:
+            return float(self.frequencies_per_sketch * self.amplitude**2)
+        return bound_squared_norm(self.privacy_target, self.mechanism, n_records=n_records)
+
+    def compute_influence(self, n_records: int) -> float:
+        """Compute how many equal records move a sum as far as one sketch that claims so many.
+
+        This limits what a lying device can do. One phase report moves the sum as far as 1 / gain
+        records that are reported truly do in the mean.
+        """
+        if self.reports_phases:
+            return 1.0 / self.mechanism.gain
+        return compute_influence(self.privacy_target, self.mechanism, n_records=n_records)
 
     def largest_coordinate(self, n_records: int | None) -> int:
         """Return the largest magnitude that a sketch of ``n_records`` may hold.
@@ -298,7 +372,7 @@ class SketchPlan:
         low = -high
         if self.releases_count:
             noise = self.mechanism.noise_bound
-            low[-1], high[-1] = -noise, self.most_records * self.release.count_scale + noise
+            low[-1], high[-1] = -noise, self.most_records * self.count_scale + noise
         return low, high
 
     def verify(self) -> None:
@@ -317,17 +391,18 @@ class SketchPlan:
             "statistic.frequencies_digest",
             "coordinate_bound",
             "payload_width",
-            "release.sensitivity.norm",
-            "release.sensitivity.value",
-            "release.count_scale",
-            "release.scale",
+            "release",
         ):
             read = attrgetter(path)
             _require_same(path, read(self), read(derived))
 
 
 def _require_same(name: str, stated: object, derived: object) -> None:
-    if stated != derived:
+    if is_dataclass(stated):
+        for part in fields(stated):
+            path = f"{name}.{part.name}"
+            _require_same(path, getattr(stated, part.name), getattr(derived, part.name))
+    elif stated != derived:
         raise PlanMismatchError(
             "is not what this machine derives from the other fields",
             field=name,
@@ -338,11 +413,11 @@ def _require_same(name: str, stated: object, derived: object) -> None:
 
 def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
-    mechanism, target = plan.mechanism, plan.privacy_target
-    kind = get_mechanism(target.mechanism)
-    bound = plan.most_records * plan.amplitude + mechanism.noise_bound
+    plan = replace(plan, release=_derive_release(plan))
+    most = plan.size_limits[1]
+    bound = most * plan.amplitude + plan.mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
-    cubes = plan.most_sketches * plan.most_records**3
+    cubes = plan.most_sketches * most**3
     overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
     if plan.is_split:
         energy = 2 * plan.frequencies_per_sketch * plan.most_sketches * bound**2
@@ -358,10 +433,19 @@ def derive(plan: SketchPlan) -> SketchPlan:
         statistic=replace(plan.statistic, frequencies_digest=plan.frequencies.digest),
         coordinate_bound=bound,
         payload_width=width,
-        release=replace(
-            plan.release,
-            sensitivity=StatedSensitivity(norm=kind.norm, value=kind.measure(target)),
-            count_scale=compute_count_scale(target),
-            scale=mechanism.scale,
-        ),
+    )
+
+
+def _derive_release(plan: SketchPlan) -> Release:
+    release = plan.release
+    if isinstance(release, PhaseRelease):
+        law = choose_law(release.epsilon, plan.frequencies_per_sketch)
+        return replace(release, arc=law.arc, odds=law.odds)
+    target = plan.privacy_target
+    kind = get_mechanism(target.mechanism)
+    return replace(
+        release,
+        sensitivity=StatedSensitivity(norm=kind.norm, value=kind.measure(target)),
+        count_scale=compute_count_scale(target),
+        scale=calibrate_mechanism(target).scale,
     )

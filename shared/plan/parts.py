@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from types import MappingProxyType
+from typing import Annotated, Literal
 
 from shared.core import AMPLITUDE, RadiusLaw
-from shared.structure import declared, member
+from shared.errors import UnsupportedVersionError
+from shared.privacy import CircularLaw
+from shared.privacy.mechanisms.phase import PHASE_REPORT
+from shared.privacy.samplers import UNIT_BITS
+from shared.structure import Tagged, declared, member
 
 NeighbouringName = Literal["replace-one", "add-remove-one"]
+UnitName = Literal["record", "device"]
 
 
 @declared
@@ -114,7 +121,7 @@ class StatedSensitivity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class LocalRelease:
     """The step from a sum to a sketch: who adds which noise, and the guarantee that it gives.
 
     Parameters
@@ -128,8 +135,11 @@ class Release:
         ``replace-one``: the values of one record are protected; the number of records is public.
         ``add-remove-one``: the presence of one record is protected; the number of records is
         released with noise, and every slot has a sketch.
+    unit
+        ``record``, or ``device``: the sketch holds the mean of the window's records, so that all of
+        them together are protected as one record is.
     epsilon, delta
-        The guarantee for one record, exact.
+        The guarantee for one unit, exact.
     sensitivity
         Enumerated, in the mechanism's norm.
     count_scale
@@ -142,8 +152,70 @@ class Release:
     noise_by: Literal["device"] = "device"
     mechanism: str
     neighbouring: NeighbouringName = "replace-one"
+    unit: UnitName = "record"
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     sensitivity: StatedSensitivity = StatedSensitivity()
     count_scale: int = 0
     scale: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseRelease:
+    """Phase reports: a noisy phase of one record, for each feature that a sketch carries.
+
+    Parameters
+    ----------
+    kind, noise_by
+        ``phase.v1`` and ``device``: every device's reports are private by themselves.
+    mechanism, neighbouring, unit
+        ``phase-report``, ``replace-one`` and ``device``: a slot reports its first record alone, so
+        that all records of a slot together are protected as one record is.
+    epsilon
+        The guarantee of the reports of one slot together, exact.
+    arc, odds
+        The law of the offset of a phase: each offset up to the arc is ``odds`` times as likely as
+        each other. The odds are the largest multiple of 2^-52 with ``odds^r <= exp(epsilon)``.
+    """
+
+    kind: Literal["phase.v1"] = "phase.v1"
+    noise_by: Literal["device"] = "device"
+    mechanism: Literal["phase-report"] = PHASE_REPORT
+    neighbouring: Literal["replace-one"] = "replace-one"
+    unit: Literal["device"] = "device"
+    epsilon: Fraction
+    arc: int = 0
+    odds: Fraction = Fraction(1)
+
+    @property
+    def delta(self) -> Fraction:
+        """0: the guarantee is pure."""
+        return Fraction(0)
+
+    @property
+    def scale(self) -> Fraction:
+        """The odds of a report between two phases, exact."""
+        return self.odds
+
+    @property
+    def law(self) -> CircularLaw:
+        """The law of an offset; raises ``PrivacyError`` where a number is out of its range."""
+        weight = math.floor(self.odds * (1 << UNIT_BITS))
+        return CircularLaw(arc=self.arc, weight=weight, bits=UNIT_BITS)
+
+
+RELEASES: Mapping[str, type[LocalRelease] | type[PhaseRelease]] = MappingProxyType(
+    {"local.v1": LocalRelease, "phase.v1": PhaseRelease}
+)
+
+
+def _find_release(kind: str) -> type[LocalRelease] | type[PhaseRelease]:
+    if kind not in RELEASES:
+        raise UnsupportedVersionError(
+            f"this release knows {', '.join(RELEASES)}", fix="update this software"
+        )
+    return RELEASES[kind]
+
+
+Release = Annotated[LocalRelease | PhaseRelease, Tagged("kind", _find_release)]
+"""The release of a plan; its ``kind`` says which."""

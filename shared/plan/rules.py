@@ -19,7 +19,7 @@ MAX_LABEL_SETS = 64
 MAX_STREAMS = 1000
 MAX_FREQUENCIES = 1 << 20
 MAX_MATRIX = 1 << 24
-"""Entries of the frequency matrix; a device needs some 40 bytes for each while it draws them."""
+"""Entries of the frequency matrix, which every device draws."""
 _YEAR_10000 = 253_402_300_800
 
 
@@ -57,6 +57,8 @@ def require_valid(plan: SketchPlan) -> None:
     )
     _require_whole_blocks(plan)
     _require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
+    if plan.protects_devices:
+        _require_devices_protected(plan)
     if plan.releases_count:
         _require_presence_hidden(plan)
     else:
@@ -180,6 +182,54 @@ def _require_presence_hidden(plan: SketchPlan) -> None:
         "masks, of all records that follow",
         "leave it out",
     )
+
+
+def _require_devices_protected(plan: SketchPlan) -> None:
+    """Check the rules of ``unit = "device"``: one sketch a slot holds all that a device says."""
+    where = 'where the unit is a "device"'
+    _require(
+        plan.release.neighbouring == "replace-one",
+        "neighbouring",
+        f'must be "replace-one" {where}: that a device has records in a slot is public',
+        'leave it out, or use unit = "record"',
+    )
+    _require(
+        plan.window.kind == "time",
+        "window.kind",
+        f'must be "time" {where}: windows by count come as often as there are records',
+        'use windows by time, or unit = "record"',
+    )
+    _require(
+        plan.least_records == 1,
+        "least_records",
+        f"must be 1 {where}: a sketch with few records does not wait for more",
+        "leave it out",
+    )
+    _require(
+        plan.measurements_per_record == plan.n_frequencies,
+        "measurements_per_record",
+        f"must equal n_frequencies {where}: the records of a window would have different masks",
+        "leave it out",
+    )
+    _require(
+        plan.most_streams_per_device == 1,
+        "most_streams_per_device",
+        f"must be 1 {where}: every stream would release a sketch of the same slot",
+        "leave it out",
+    )
+    _require(
+        plan.max_records_per_person is None,
+        "max_records_per_person",
+        f"must be left out {where}: all records of a window are protected together",
+        "leave it out",
+    )
+    if plan.reports_phases:
+        _require(
+            plan.most_records == 1,
+            "most_records",
+            "must be 1 with phase reports: a slot reports its first record alone",
+            "leave it out",
+        )
 
 
 def _require_window(plan: SketchPlan) -> None:

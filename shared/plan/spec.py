@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
@@ -16,16 +16,20 @@ from shared.plan.parts import (
     Dimension,
     FourierPart,
     Label,
+    LocalRelease,
     NeighbouringName,
-    Release,
+    PhaseRelease,
     WindowRule,
 )
 from shared.plan.rules import require_valid
 from shared.privacy import MECHANISMS
+from shared.privacy.mechanisms.phase import PHASE_REPORT
 from shared.structure import Rule, declared, member, structure
 
 DEVICE_SHARE = 8
 """Default ``most_sketches_per_device``: ``most_sketches`` over this number."""
+STREAMS = 16
+"""Default ``most_streams_per_device``."""
 _WINDOW_FIXES = {
     "length_s": "add the length of a window in seconds, such as 86400",
     "length": "add the number of records of a window, such as 1000",
@@ -45,12 +49,26 @@ class PlanSpec:
     )
     epsilon: Fraction = member("The epsilon of each sketch for each record; exact and in quotes.")
     window: WindowRule = member("The division of a stream into windows; see below.")
-    most_records: int = member(
+    most_records: int | None = member(
         "The window closes early at this number of records. Under `add-remove-one` it only sizes "
-        "the payload: no device checks whether it is reached."
+        'the payload: no device checks whether it is reached. With `unit = "device"` the records '
+        "that follow in the slot are left out. Needed, but for `phase.v1`, where it is 1.",
+        100000,
+        default=None,
+    )
+    release: Literal["local.v1", "phase.v1"] = member(
+        "What a device sends: `local.v1`, a sum with noise; `phase.v1`, a noisy phase of the first "
+        "record of each slot, for devices with a record each, such as phones.",
+        default="local.v1",
+    )
+    unit: Literal["record", "device"] | None = member(
+        "What is protected: each `record`, or all records of a `device` in a window together. "
+        "Default: `record`; with `phase.v1` it is `device`.",
+        default=None,
     )
     mechanism: str | None = member(
-        "The noise. Default: Gaussian if there is a delta, Laplace with masks, K-norm otherwise.",
+        "The noise of `local.v1`. Default: Gaussian if there is a delta, Laplace with masks, "
+        "K-norm otherwise.",
         default=None,
     )
     delta: Fraction = member(
@@ -70,7 +88,8 @@ class PlanSpec:
     )
     frequencies_per_sketch: int | None = member(
         "A divisor of m: the number of features that one sketch carries, and has noise for. Many "
-        "small sketches then cost little more noise than one large one. Default: m.",
+        "small sketches then cost little more noise than one large one. Default: m; with "
+        "`phase.v1` 1.",
         default=None,
     )
     radius_law: RadiusLaw = member("The law of frequencies; see below.", default_factory=RadiusLaw)
@@ -87,11 +106,13 @@ class PlanSpec:
     )
     most_sketches_per_device: int | None = member(
         "The share of one device, so that a lying device cannot lock the others out. Default: an "
-        "eighth of `most_sketches`.",
+        "eighth of `most_sketches`; with `phase.v1` 1.",
         default=None,
     )
-    most_streams_per_device: int = member(
-        "Streams of one device, so that a lying device cannot lock the others out.", default=16
+    most_streams_per_device: int | None = member(
+        "Streams of one device, so that a lying device cannot lock the others out. Default: 16; "
+        'with `unit = "device"` it is 1.',
+        default=None,
     )
     labels: tuple[Label, ...] = member(
         "A list of `name` and `values`: declared attributes of devices.", default=()
@@ -109,37 +130,71 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
     PlanError, PrivacyError
         A field breaks its rule; the message names it.
     """
-    m, r, share = spec.n_frequencies, spec.measurements_per_record, spec.most_sketches_per_device
-    carried, least = spec.frequencies_per_sketch, spec.least_records
+    m, r = spec.n_frequencies, spec.measurements_per_record
+    is_phase = spec.release == "phase.v1"
+    if spec.most_records is None and not is_phase:
+        raise PlanError(
+            "is missing",
+            field="most_records",
+            fix="add the number of records that a sketch has room for, such as 100000",
+        )
+    release = _choose_release(spec)
     plan = SketchPlan(
         dimensions=spec.dimensions,
         statistic=FourierPart(
             n_frequencies=m,
             seed=_read_seed(spec.seed),
             radius_law=spec.radius_law,
-            measurements_per_record=m if r is None else r,
-            frequencies_per_sketch=m if carried is None else carried,
+            measurements_per_record=_or(r, m),
+            frequencies_per_sketch=_or(spec.frequencies_per_sketch, 1 if is_phase else m),
         ),
-        release=Release(
-            epsilon=spec.epsilon,
-            delta=spec.delta,
-            neighbouring=spec.neighbouring,
-            mechanism=spec.mechanism or _choose_mechanism(spec.delta, m, r),
-        ),
+        release=release,
         window=spec.window,
-        least_records=int(spec.neighbouring == "replace-one") if least is None else least,
-        most_records=spec.most_records,
+        least_records=_or(spec.least_records, int(spec.neighbouring == "replace-one")),
+        most_records=_or(spec.most_records, 1),
         max_records_per_person=spec.max_records_per_person,
         most_clusters=spec.most_clusters,
         most_sketches=spec.most_sketches,
-        most_sketches_per_device=(
-            max(1, spec.most_sketches // DEVICE_SHARE) if share is None else share
+        most_sketches_per_device=_or(
+            spec.most_sketches_per_device,
+            1 if is_phase else max(1, spec.most_sketches // DEVICE_SHARE),
         ),
-        most_streams_per_device=spec.most_streams_per_device,
+        most_streams_per_device=_or(
+            spec.most_streams_per_device, 1 if release.unit == "device" else STREAMS
+        ),
         labels=spec.labels,
     )
     require_valid(plan)
     return derive(plan)
+
+
+def _or(chosen: int | None, default: int) -> int:
+    return default if chosen is None else chosen
+
+
+def _choose_release(spec: PlanSpec) -> LocalRelease | PhaseRelease:
+    if spec.release == "phase.v1":
+        for name, allowed in (
+            ("mechanism", (None, PHASE_REPORT)),
+            ("delta", (0,)),
+            ("neighbouring", ("replace-one",)),
+            ("unit", (None, "device")),
+        ):
+            if getattr(spec, name) not in allowed:
+                raise PlanError(
+                    'must be left out with release = "phase.v1"',
+                    field=name,
+                    fix='leave it out, or use release = "local.v1"',
+                )
+        return PhaseRelease(epsilon=spec.epsilon)
+    return LocalRelease(
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+        neighbouring=spec.neighbouring,
+        unit=spec.unit or "record",
+        mechanism=spec.mechanism
+        or _choose_mechanism(spec.delta, spec.n_frequencies, spec.measurements_per_record),
+    )
 
 
 def plan_from_spec(document: Any) -> SketchPlan:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension
 from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from shared.privacy.limits import find_level_cautions
-from shared.privacy.plausibility import compute_influence
 
 SEVERAL_WINDOWS = 10
 """Windows of one person, shown next to one window."""
@@ -49,7 +47,10 @@ class PrivacyStatement:
     Parameters
     ----------
     guarantee
-        The promise of one sketch for one record, and its assumptions.
+        The promise of one sketch for one record, or for all records of a device in a window; and
+        its assumptions.
+    unit
+        ``record`` or ``device``, see :class:`~shared.plan.parts.LocalRelease`.
     people
         Losses of people with several records; the first has one record in one window.
     max_records_per_person
@@ -64,6 +65,7 @@ class PrivacyStatement:
     """
 
     guarantee: str
+    unit: str
     people: tuple[GroupLoss, ...]
     max_records_per_person: int | None
     public: tuple[PublicFact, ...]
@@ -72,11 +74,13 @@ class PrivacyStatement:
     cautions: tuple[str, ...]
 
     def describe(self) -> str:
-        """Describe the promise for one record, and for people with several."""
+        """Describe the promise, and what it means for people with several records."""
         return f"{self.guarantee} {self.describe_people()}"
 
     def describe_people(self) -> str:
         """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
+        if self.unit == "device":
+            return self._describe_owner()
         known = self.max_records_per_person
         most = (
             "The plan does not know how many records one person can have."
@@ -90,6 +94,15 @@ class PrivacyStatement:
             f"{most} Someone with q records in each of w windows is protected at q w times "
             f"epsilon: {largest.n_records} in each of {largest.n_windows} windows at "
             f"{format_upper(largest.epsilon)}."
+        )
+
+    def _describe_owner(self) -> str:
+        last = self.people[-1]
+        return (
+            "All records of one window are protected together, however many of them are one "
+            f"person's. Someone with records in w windows is protected at no more than w times "
+            f"epsilon: in {last.n_windows} windows at {format_upper(last.epsilon)}"
+            + (f" and delta {format_upper(last.delta)}." if last.delta else ".")
         )
 
     def people_to_json(self) -> list[dict[str, Any]]:
@@ -111,8 +124,11 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
     """Return the privacy statement of a plan."""
     known = plan.max_records_per_person
     groups = USUAL_GROUPS if known is None else tuple(sorted({1, known}))
+    if plan.protects_devices:
+        groups = (1,)
     return PrivacyStatement(
-        guarantee=plan.mechanism.guarantee.describe(),
+        guarantee=plan.mechanism.guarantee.describe(unit=plan.release.unit),
+        unit=plan.release.unit,
         people=tuple(
             compute_group_loss(plan.mechanism, n_records=q, n_windows=w)
             for w in (1, SEVERAL_WINDOWS)
@@ -120,7 +136,9 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
         ),
         max_records_per_person=known,
         public=list_public_facts(
-            hides_presence=plan.releases_count, by_time=plan.window.kind == "time"
+            hides_presence=plan.releases_count,
+            by_time=plan.window.kind == "time",
+            protects_devices=plan.protects_devices,
         ),
         unprotected=_list_unprotected(plan),
         influence=compute_largest_influence(plan),
@@ -137,7 +155,9 @@ def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
     return (*level, *(caution for caution in scales if caution))
 
 
-def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFact, ...]:
+def list_public_facts(
+    *, hides_presence: bool, by_time: bool, protects_devices: bool = False
+) -> tuple[PublicFact, ...]:
     """List the public facts of a device."""
     everyone = "analysts, and whoever is given a sketch"
     return (
@@ -180,7 +200,7 @@ def list_public_facts(*, hides_presence: bool, by_time: bool) -> tuple[PublicFac
             fields=("block",),
         ),
         _describe_windows(hides_presence, by_time),
-        _describe_count(hides_presence),
+        _describe_count(hides_presence, protects_devices),
         PublicFact(
             what="times and addresses",
             detail="The times of a device's requests, by its own clock and the server's, its "
@@ -238,12 +258,12 @@ def _describe_windows(hides_presence: bool, by_time: bool) -> PublicFact:
     )
 
 
-def _describe_count(hides_presence: bool) -> PublicFact:
-    detail = (
-        "Only with noise: the exact number is not sent."
-        if hides_presence
-        else "The exact number of records in every sketch, those that could not be read included."
-    )
+def _describe_count(hides_presence: bool, protects_devices: bool) -> PublicFact:
+    detail = "The exact number of records in every sketch, those that could not be read included."
+    if hides_presence:
+        detail = "Only with noise: the exact number is not sent."
+    if protects_devices:
+        detail = "Only that there was one at least: every sketch says 1."
     return PublicFact(
         what="number of records",
         detail=detail,
@@ -258,36 +278,44 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         "a stolen device, which holds the exact sum of its open window, and how many records it "
         "has and has read"
     )
+    people = (
+        "someone with several records as well as one record: their losses are stated separately",
+        "someone with records on several devices: the losses add up",
+    )
     if plan.releases_count:
         stolen = (
             "a stolen device, which holds the exact sums and numbers of records of all slots that "
             "it has not released yet, the open one and those since its last run, and the number "
             "of records read in all"
         )
+    elif plan.protects_devices:
+        presence += ", and in which slots it has records"
+        people = (
+            "someone with records in several windows as well as in one: the losses add up",
+            "someone with records on several devices: the losses add up",
+        )
     else:
         presence += ", and how many records it has"
-    return (
-        presence,
-        "someone with several records as well as one record: their losses are stated separately",
-        "someone with records on several devices: the losses add up",
-        stolen,
-        _describe_liar(plan),
-    )
+    return presence, *people, stolen, _describe_liar(plan)
 
 
 def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
     """Return the influence of a lying sketch, in equal records, at the least and most records."""
-    weigh = partial(compute_influence, plan.privacy_target, plan.mechanism)
-    return weigh(n_records=plan.least_records), weigh(n_records=plan.most_records)
+    least, most = plan.size_limits
+    return plan.compute_influence(least), plan.compute_influence(most)
 
 
 def _describe_liar(plan: SketchPlan) -> str:
     least, most = compute_largest_influence(plan)
+    reach = (
+        f"{most:.3g} equal devices"
+        if plan.protects_devices
+        else f"{least:,.0f} equal records, or {most:,.0f} if it claims {plan.most_records:,}"
+    )
     return (
         "the result against a device that lies: nobody can distinguish a lie from noise, so one "
-        f"sketch can move the sum as far as {least:,.0f} equal records, or {most:,.0f} if it "
-        f"claims {plan.most_records:,} records. A device may send "
-        f"{plan.most_sketches_per_device:,} sketches, in {plan.most_streams_per_device} streams"
+        f"sketch can move the sum as far as {reach}. A device may send "
+        f"{plan.most_sketches_per_device:,} sketch(es), in {plan.most_streams_per_device} stream(s)"
         + _describe_concentration(plan)
     )
 

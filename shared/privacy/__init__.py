@@ -19,7 +19,7 @@ from shared.privacy.calibration import (
     compute_count_scale,
     compute_count_variance,
 )
-from shared.privacy.circle import CircularLaw, certify_odds, choose_features, choose_law
+from shared.privacy.circle import CircularLaw, certify_odds, choose_law
 from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
 from shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian
@@ -51,7 +51,6 @@ __all__ = [
     "Sensitivity",
     "calibrate_mechanism",
     "certify_odds",
-    "choose_features",
     "choose_law",
     "compose",
     "compute_count_scale",

@@ -15,15 +15,14 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 
 from shared.core.features import PHASES
-from shared.core.seeds import WordStream
-from shared.errors import PlanError, PrivacyError
+from shared.errors import PrivacyError
 from shared.privacy.mechanism import require_epsilon
 from shared.privacy.samplers import UNIT_BITS, RandomSource, draw_below_wide
 
 LEAST_EPSILON = Fraction(1, 1000)
-"""Of one report: ten million reports at this epsilon say as much as one phase without noise."""
+"""The least of one report: ten million reports at it say as much as one phase without noise."""
 LARGEST_EPSILON = Fraction(7)
-"""Of one report: its energy is then 1.04, so there is next to nothing to gain by more."""
+"""The largest of one report: its energy is then 1.04, so there is next to nothing to gain."""
 
 _WEIGHT_LIMIT = 1 << 63
 _ARITHMETIC = Context(prec=45, rounding=ROUND_HALF_EVEN, traps=[])
@@ -219,60 +218,6 @@ def predict_energy(epsilon: Fraction, n_reports: int = 1) -> float:
     signal's own energy lowers it to ``m (E - |z|^2) / (r n)``.
     """
     return choose_law(epsilon, n_reports).energy / n_reports
-
-
-def choose_features(
-    seed: bytes,
-    device: bytes,
-    stream: str,
-    sequence: int,
-    *,
-    n_frequencies: int,
-    n_reports: int,
-) -> tuple[int, ...]:
-    """Choose the features that one sketch reports on: public, and independent of its record.
-
-    Words of the stream ``reports/DEVICE/STREAM/SEQUENCE`` of the seed, with device and stream (in
-    UTF-8) in hexadecimal and the sequence in decimal, so that no two sketches share a stream. A
-    word from the largest multiple of m below 2^64 on is skipped, and so is one that leads to a
-    feature chosen before; the others give ``word mod m``.
-
-    Parameters
-    ----------
-    seed
-        The plan's, 32 bytes.
-    device, stream, sequence
-        The identity of the sketch.
-    n_frequencies, n_reports
-        m and r, ``1 <= r <= m``.
-
-    Returns
-    -------
-    tuple[int, ...]
-        r distinct features below m, in the order of the reports; every order is equally likely.
-
-    Raises
-    ------
-    PlanError
-        The seed has another length, or a number lies outside its range.
-    """
-    if not 1 <= n_reports <= n_frequencies:
-        raise PlanError(
-            f"must be from 1 to n_frequencies ({n_frequencies}) and is {n_reports}",
-            field="n_reports",
-            fix="use 1; more are better only from an epsilon of 5 on",
-        )
-    if sequence < 0:
-        raise PlanError("must not be negative", field="sequence", fix="count sketches from 0")
-    words = WordStream(seed, f"reports/{device.hex()}/{stream.encode().hex()}/{sequence}")
-    limit = 2**64 - 2**64 % n_frequencies
-    # A dictionary, because it keeps the order.
-    chosen: dict[int, None] = {}
-    while len(chosen) < n_reports:
-        word = int(words.take(1)[0])
-        if word < limit:
-            chosen[word % n_frequencies] = None
-    return tuple(chosen)
 
 
 def _share_epsilon(epsilon: Fraction, n_reports: int) -> Fraction:

@@ -34,28 +34,39 @@ class PrivacyGuarantee:
     neighbouring: str
     rho: Fraction | None = None
 
-    def describe(self) -> str:
-        """Describe the guarantee in words, with its relation and its assumptions."""
+    def describe(self, *, unit: str = "record") -> str:
+        """Describe the guarantee in words, with its relation and its assumptions.
+
+        Parameters
+        ----------
+        unit
+            What the neighbours differ in: one ``record``, or all records of one ``device``.
+        """
         level = f"epsilon = {float(self.epsilon):.6g}"
         if self.delta:
             level += f", delta = {float(self.delta):.3g}"
         return (
             f"Each sketch is {level} differentially private under {self.neighbouring} "
             "neighbouring: this compares two data sets of one device that "
-            f"{_DIFFERENCE[self.neighbouring]} It holds against anyone who sees every sketch, the "
-            "plan and all results, provided that the device runs this code, its random generator "
-            "is sound, and no record is sketched twice."
+            f"{_DIFFERENCE[unit, self.neighbouring]} It holds against anyone who sees every "
+            "sketch, the plan and all results, provided that the device runs this code, its random "
+            "generator is sound, and no record is sketched twice."
         )
 
 
 _DIFFERENCE = {
-    "replace-one": (
+    ("record", "replace-one"): (
         "differ in the values of one record. The number of records, the window and the labels are "
         "public."
     ),
-    "add-remove-one": (
+    ("record", "add-remove-one"): (
         "differ by the presence of one record. The number of records is released with noise; the "
         "window and the labels are public."
+    ),
+    ("device", "replace-one"): (
+        "differ in all records of one window: in their values and in how many there are, but not "
+        "in whether there are any. In which windows the device has records, and its labels, are "
+        "public."
     ),
 }
 
@@ -90,7 +101,12 @@ class NoiseTail:
 
 
 class Mechanism(Hashable, Protocol):
-    """Adds calibrated noise to an exact integer sum."""
+    """Releases an exact integer sum with calibrated noise."""
+
+    @property
+    def gain(self) -> float:
+        """The factor of a sum in the mean of its release: 1 for noise that is added."""
+        ...
 
     @property
     def variance(self) -> float:
@@ -125,7 +141,7 @@ class Mechanism(Hashable, Protocol):
         ...
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:
-        """Return ``sums`` plus fresh noise, shape ``(2 m,)``, int64.
+        """Return ``gain`` times ``sums`` plus fresh noise of mean 0, shape ``(2 m,)``, int64.
 
         A second call is a second release.
         """

@@ -44,7 +44,7 @@ from shared.wire.message import (
     is_stream_name,
     verify_header,
 )
-from shared.wire.payload import decode_payload, encode_payload
+from shared.wire.payload import PayloadForm, decode_payload, encode_payload
 from shared.wire.problems import (
     PROBLEM_MEDIA_TYPE,
     DeviceAction,
@@ -66,6 +66,7 @@ __all__ = [
     "AnswerReader",
     "DeviceAction",
     "EnrolmentCode",
+    "PayloadForm",
     "Problem",
     "ProblemType",
     "RequestSignature",

@@ -22,7 +22,8 @@ from shared.errors import MalformedMessageError, SignatureError, UnsupportedVers
 SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
 HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
 VERSION = 1
-KIND = "local.v1"
+KINDS = ("local.v1", "phase.v1")
+"""Kinds of releases, as plans name them."""
 MAX_STREAM_NAME = 64
 STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RULE}"
 _COSE_SIGN1_TAG = 18
@@ -65,6 +66,8 @@ class SketchHeader:
         Length and SHA-256 of the payload.
     block
         The block of features in the payload; None where a sketch carries all of them.
+    kind
+        The plan's kind of release, which says how the payload is read.
     """
 
     study: bytes
@@ -80,7 +83,7 @@ class SketchHeader:
     payload_digest: bytes
     block: int | None = None
     version: int = VERSION
-    kind: str = KIND
+    kind: str = KINDS[0]
 
     @property
     def sketch_id(self) -> bytes:
@@ -238,9 +241,9 @@ def _header_to_map(header: SketchHeader) -> dict[int, Any]:
 # every upload.
 def _header_from_map(document: Any) -> SketchHeader:
     _require(isinstance(document, dict), "header", "must be a map")
-    if (document.get(1), document.get(2)) != (VERSION, KIND):
+    if document.get(1) != VERSION or document.get(2) not in KINDS:
         raise UnsupportedVersionError(
-            f"this release knows version {VERSION} and kind {KIND!r}",
+            f"this release knows version {VERSION} and the kinds {', '.join(KINDS)}",
             field="header",
             fix="update the aggregator, or use a plan that it offers",
         )

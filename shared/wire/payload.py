@@ -1,11 +1,80 @@
-"""The payload of a sketch: fixed-width little-endian two's complement integers."""
+"""The payload of a sketch: integers of a fixed width, or the phases of a report."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core import feature_table
 from shared.errors import MalformedMessageError, WireError
+from shared.plan import SketchPlan
+from shared.privacy.mechanisms.phase import find_phases
+
+
+@dataclass(frozen=True, kw_only=True)
+class PayloadForm:
+    """The form of a plan's payloads.
+
+    Parameters
+    ----------
+    width
+        Bytes of a coordinate, or of a phase.
+    n_coordinates
+        D, the integers of a released vector.
+    holds_phases
+        Whether a payload holds phases, of two bytes each, little-endian; row p of the feature table
+        stands for phase p in the released vector.
+    """
+
+    width: int
+    n_coordinates: int
+    holds_phases: bool = False
+
+    @classmethod
+    def of(cls, plan: SketchPlan) -> PayloadForm:
+        """Return the form that a plan gives."""
+        return cls(
+            width=plan.payload_width,
+            n_coordinates=plan.n_coordinates,
+            holds_phases=plan.reports_phases,
+        )
+
+    @property
+    def length(self) -> int:
+        """Bytes of a payload."""
+        return self.width * (self.n_coordinates // 2 if self.holds_phases else self.n_coordinates)
+
+    def encode(self, released: NDArray[np.int64]) -> bytes:
+        """Encode a released vector, shape ``(D,)``: real parts, imaginary parts, count.
+
+        Raises
+        ------
+        WireError, PrivacyError
+            A coordinate does not fit the width, or a feature is no row of the table.
+        """
+        if self.holds_phases:
+            return find_phases(released.reshape(2, -1)).astype("<u2").tobytes()
+        return encode_payload(released, self.width)
+
+    def decode(self, payloads: bytes, *, n_payloads: int = 1) -> NDArray[np.int64]:
+        """Decode payloads that follow each other: shape ``(n_payloads, D)``, int64.
+
+        Raises
+        ------
+        MalformedMessageError
+            They have another length.
+        """
+        if not self.holds_phases:
+            n = n_payloads * self.n_coordinates
+            decoded = decode_payload(payloads, width=self.width, n_coordinates=n)
+            return decoded.reshape(n_payloads, -1)
+        _require_length(payloads, n_payloads * self.length)
+        phases = np.frombuffer(payloads, dtype="<u2").reshape(n_payloads, -1)
+        rows = feature_table()[phases].astype(np.int64)
+        vectors: NDArray[np.int64] = rows.transpose(0, 2, 1).reshape(n_payloads, -1)
+        return vectors
 
 
 def encode_payload(sums: NDArray[np.int64], width: int) -> bytes:
@@ -42,14 +111,18 @@ def decode_payload(payload: bytes, *, width: int, n_coordinates: int) -> NDArray
     MalformedMessageError
         The payload has another length than ``width * n_coordinates``.
     """
-    if len(payload) != width * n_coordinates:
-        raise MalformedMessageError(
-            f"must have {width * n_coordinates} bytes and has {len(payload)}",
-            field="payload",
-            fix=f"send {n_coordinates} coordinates of {width} bytes",
-        )
+    _require_length(payload, width * n_coordinates)
     octets = np.zeros((n_coordinates, 8), dtype=np.uint8)
     octets[:, 8 - width :] = np.frombuffer(payload, dtype=np.uint8).reshape(-1, width)
     # The octets fill the top of the word, so the shift extends the sign.
     shifted: NDArray[np.int64] = octets.view("<i8").reshape(-1) >> (8 * (8 - width))
     return shifted.astype(np.int64, copy=False)
+
+
+def _require_length(payload: bytes, length: int) -> None:
+    if len(payload) != length:
+        raise MalformedMessageError(
+            f"must have {length} bytes and has {len(payload)}",
+            field="payload",
+            fix="send what the plan's payload_width and frequencies_per_sketch say",
+        )

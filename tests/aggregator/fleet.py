@@ -139,7 +139,7 @@ class Device:
         """Sketch records of this device and add noise: shape ``(plan.n_coordinates,)``."""
         accumulator = SketchAccumulator(plan.statistic_of(self.device_id + b"main", block=block))
         accumulator.add(draw_records(self.seed, count))
-        exact = plan.append_count(accumulator.sums, count)
+        exact = plan.finish_sum(accumulator.sums, count)
         return plan.mechanism.add_noise(exact, SeededSource(noise_seed))
 
     def message(

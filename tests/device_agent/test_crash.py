@@ -109,7 +109,7 @@ def require_secret_counts(agent: Agent, expected: list[int]) -> None:
         released = decode_payload(
             message.payload, width=plan.payload_width, n_coordinates=plan.n_coordinates
         )
-        scaled.append(round(int(released[-1]) / plan.release.count_scale))
+        scaled.append(round(int(released[-1]) / plan.count_scale))
     assert scaled == expected
     assert query(agent, "SELECT slot, n_records FROM open_slots") == [(len(expected), 1)]
 

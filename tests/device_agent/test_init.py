@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.errors import TransportError
-from shared.plan import Label, compute_plan_digest, encode_plan
+from shared.plan import Label, LocalRelease, compute_plan_digest, encode_plan
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 
@@ -117,6 +117,7 @@ def test_a_plan_that_is_not_the_studys_is_refused(agent: Agent, what: str) -> No
 
 def test_a_plan_with_too_little_noise_is_refused(agent: Agent) -> None:
     plan = agent.server.plan
+    assert isinstance(plan.release, LocalRelease)
     weaker = replace(plan, release=replace(plan.release, scale=plan.release.scale / 2))
     agent.server.plan_bytes = encode_plan(weaker)
     agent.server.plan_digest = compute_plan_digest(weaker).hex()

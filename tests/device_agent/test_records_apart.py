@@ -238,7 +238,7 @@ def _require_share(
     share = exact.sums
     if is_secret:
         # An unusable record still counts; one that is not there does not.
-        share = np.append(share, plan.release.count_scale if removed else 0)
+        share = np.append(share, plan.count_scale if removed else 0)
     differing = []
     for i, (one, other) in enumerate(zip(before, after, strict=True)):
         difference = np.asarray(one, dtype=np.int64) - np.asarray(other, dtype=np.int64)

@@ -102,7 +102,7 @@ def counts(agent: Agent) -> list[int]:
         released = decode_payload(
             message.payload, width=plan.payload_width, n_coordinates=plan.n_coordinates
         )
-        found.append(round(int(released[-1]) / plan.release.count_scale))
+        found.append(round(int(released[-1]) / plan.count_scale))
     return found
 
 
@@ -171,7 +171,7 @@ def test_more_records_than_the_plan_foresees_change_nothing_but_a_saturated_rele
         agent.once()
         agent.once()
         assert [m.header.slots for m in messages(agent)] == [(i, i) for i in range(4)]
-        limit = plan.coordinate_limits(None)[1][-1] / plan.release.count_scale
+        limit = plan.coordinate_limits(None)[1][-1] / plan.count_scale
         assert counts(agent) == [0, round(limit), 0, 0]
 
 

@@ -84,7 +84,7 @@ class Stage:
         neighbours = make_neighbours(
             plan.release.mechanism,
             plan.n_frequencies,
-            count_scale=plan.release.count_scale,
+            count_scale=plan.count_scale,
         )
         source = SeededSource(seed)
         self.patch.setattr(releasing, "SystemSource", lambda: source)
@@ -205,7 +205,7 @@ def plant_noiseless_count(stage: Stage) -> None:
 
     def draw(device: Device, accumulator: Any, source: Any) -> bytes:
         plan = device.plan
-        exact = plan.append_count(accumulator.sums, accumulator.n_records)
+        exact = plan.finish_sum(accumulator.sums, accumulator.n_records)
         noisy = plan.mechanism.add_noise(exact, source)
         noisy[-1] = exact[-1]
         low, high = plan.coordinate_limits(None)
@@ -219,7 +219,7 @@ def plant_bound_by_count(stage: Stage) -> None:
 
     def draw(device: Device, accumulator: Any, source: Any) -> bytes:
         plan, number = device.plan, accumulator.n_records
-        noisy = plan.mechanism.add_noise(plan.append_count(accumulator.sums, number), source)
+        noisy = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, number), source)
         reach = number * plan.amplitude
         return encode_payload(np.clip(noisy, -reach, reach), plan.payload_width)
 

@@ -27,7 +27,7 @@ from shared.core import (
     feature_table,
 )
 from shared.core.masks import BLOCK_RECORDS
-from shared.privacy.circle import CircularLaw, choose_features, choose_law
+from shared.privacy.circle import CircularLaw, choose_law
 from tests.vectors.wire_vectors import (
     make_enrolment_vector,
     make_message_vectors,
@@ -196,7 +196,7 @@ def _list_draws(law: CircularLaw) -> list[dict[str, Any]]:
 
 
 def make_report_vectors() -> dict[str, Any]:
-    """Epsilon to the law of reports, numbers to reports, identities to features."""
+    """Epsilon to the law of reports, and numbers to reports."""
     laws = []
     for epsilon, n_reports in (("3/10", 1), ("1", 1), ("3", 1), ("6", 2), ("10", 3)):
         law = choose_law(Fraction(epsilon), n_reports)
@@ -211,26 +211,7 @@ def make_report_vectors() -> dict[str, Any]:
                 "draws": _list_draws(law),
             }
         )
-    features = []
-    for device, stream, sequence, m, r in (
-        (bytes(16), "temperature", 0, 500, 1),
-        (bytes(range(16)), "température", 41, 500, 2),
-        (bytes(range(16)), "a/b", 1 << 40, 7, 7),
-        (b"", "", 1, (1 << 20) - 3, 3),
-    ):
-        chosen = choose_features(SEED, device, stream, sequence, n_frequencies=m, n_reports=r)
-        features.append(
-            {
-                "seed": SEED.hex(),
-                "device": device.hex(),
-                "stream": stream,
-                "sequence": sequence,
-                "n_frequencies": m,
-                "n_reports": r,
-                "features": list(chosen),
-            }
-        )
-    return {"laws": laws, "features": features}
+    return {"laws": laws}
 
 
 def make_public_key_vectors() -> list[dict[str, Any]]:

@@ -20,16 +20,18 @@ from numpy.typing import NDArray
 from shared.cbor import encode_deterministic
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_spec, plan_to_json
+from shared.privacy.mechanisms.phase import find_phases
+from shared.privacy.testing import SeededSource
 from shared.wire import (
     SKETCH_MEDIA_TYPE,
     EnrolmentCode,
+    PayloadForm,
     SketchHeader,
     compute_sketch_id,
     compute_study_id,
     device_id_of,
     encode_enrolment_code,
     encode_message,
-    encode_payload,
     encode_proof_input,
     encode_rotation_input,
     encode_stream_id,
@@ -68,6 +70,13 @@ SPLIT = plan_from_spec(_SPEC | {"frequencies_per_sketch": 4})
 SECRET_COUNT = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"}
     | {"neighbouring": "add-remove-one", "delta": "1e-6"}
+)
+OF_DEVICES = plan_from_spec(
+    {name: value for name, value in _SPEC.items() if name != "least_records"} | {"unit": "device"}
+)
+PHASES = plan_from_spec(
+    {name: value for name, value in _SPEC.items() if name not in ("least_records", "most_records")}
+    | {"release": "phase.v1", "frequencies_per_sketch": 2}
 )
 RECORDS: list[list[float | None]] = [
     [39.02, 0.5937],
@@ -188,6 +197,18 @@ def make_message_vectors() -> dict[str, Any]:
                 "some of the features", SPLIT, "weather", sequence=7, slots=(9, 9), ordinal=5
             ),
             _make_message(
+                "all records of a device together", OF_DEVICES, "weather", sequence=3, slots=(4, 4)
+            ),
+            _make_message("phase reports", PHASES, "weather", sequence=0, slots=(2, 2), ordinal=1),
+            _make_message(
+                "phase reports of an unusable record",
+                PHASES,
+                "weather",
+                sequence=1,
+                slots=(3, 3),
+                records=RECORDS[3:],
+            ),
+            _make_message(
                 "a secret number of records", SECRET_COUNT, "weather", sequence=0, slots=(0, 0)
             ),
         ],
@@ -208,6 +229,7 @@ def _make_message(
     slots: tuple[int, int] | None,
     first_record: int = 0,
     ordinal: int = 0,
+    records: list[list[float | None]] = RECORDS,
 ) -> dict[str, Any]:
     study, digest = compute_study_id(STUDY_NAME, plan), compute_plan_digest(plan)
     stream_id = encode_stream_id(DEVICE, stream)
@@ -215,12 +237,19 @@ def _make_message(
     block = plan.blocks.choose(ordinal=ordinal, stream=stream, turn=turn)
     statistic = plan.statistic_of(stream_id, block=block)
     accumulator = SketchAccumulator(statistic, first_record=first_record)
-    accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in RECORDS]))
-    exact = plan.append_count(accumulator.sums, accumulator.n_records)
-    noise = _make_noise(plan, f"{name}/noise")
+    # Phase reports take the first record of a slot.
+    taken = records[:1] if plan.reports_phases else records
+    accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in taken]))
+    exact = plan.finish_sum(accumulator.sums, accumulator.n_records)
     n_records = None if plan.releases_count else accumulator.n_records
-    released = np.clip(exact + noise, *plan.coordinate_limits(n_records))
-    payload = encode_payload(released, plan.payload_width)
+    if plan.protects_devices:
+        n_records = 1
+    if plan.reports_phases:
+        noise, released = _draw_reports(plan, exact)
+    else:
+        noise = _make_noise(plan, f"{name}/noise")
+        released = np.clip(exact + noise, *plan.coordinate_limits(n_records))
+    payload = PayloadForm.of(plan).encode(released)
     header = SketchHeader(
         study=study,
         plan_digest=digest,
@@ -234,6 +263,7 @@ def _make_message(
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
         block=block if plan.is_split else None,
+        kind=plan.release.kind,
     )
     message = encode_message(header, payload, KEY.sign)
     protected, _, header_bytes, signature = cbor2.loads(message)[0].value
@@ -252,7 +282,7 @@ def _make_message(
         "first_record": first_record,
         "ordinal": ordinal,
         "block": header.block,
-        "records": RECORDS,
+        "records": records,
         "times": None if slots is None else _make_times(slots),
         "sums": exact.tolist(),
         "noise": noise.tolist(),
@@ -291,6 +321,17 @@ def _make_noise(plan: SketchPlan, label: str) -> NDArray[np.int64]:
     words = np.frombuffer(derive(label, 8 * plan.n_coordinates), dtype="<u8")
     drawn = [int(word) % (2 * half_width + 1) - half_width for word in words]
     return np.array(drawn, dtype=np.int64)
+
+
+def _draw_reports(
+    plan: SketchPlan, exact: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what is added to each phase, or the phases themselves of an unusable record."""
+    released = plan.mechanism.add_noise(exact, SeededSource(1))
+    phases = find_phases(released.reshape(2, -1))
+    if exact.any():
+        return (phases - find_phases(exact.reshape(2, -1))) % (1 << 16), released
+    return phases, released
 
 
 def _make_limits(name: str, plan: SketchPlan, n_records: int | None) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from aggregator.records import SketchRecord
 from shared.errors import ImplausibleSketchError, TooEarlyError
 from shared.plan import SketchPlan
-from shared.privacy.plausibility import bound_squared_norm
-from shared.wire import CLOCK_LEEWAY_S, SketchHeader, decode_payload
+from shared.wire import CLOCK_LEEWAY_S, PayloadForm, SketchHeader
 
 
 def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) -> None:
@@ -20,9 +19,12 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
     Raises
     ------
     ImplausibleSketchError
-        The payload's length, the number of records, the slots, a coordinate or the norm of all
-        coordinates is impossible.
+        The kind, the payload's length, the number of records, the slots, a coordinate or the norm
+        of all coordinates is impossible.
     """
+    _require(
+        header.kind == plan.release.kind, "kind", f"must be {plan.release.kind} under this plan"
+    )
     _require(
         header.payload_length == plan.payload_bytes,
         "payload",
@@ -40,10 +42,13 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
             "must be those of the sequence: sketch i covers slot i under add-remove-one",
         )
     else:
+        least, most = plan.size_limits
         _require(
-            plan.least_records <= header.n_records <= plan.most_records,
+            least <= header.n_records <= most,
             "n_records",
-            f"must lie between {plan.least_records} and {plan.most_records} under this plan",
+            f"must lie between {least} and {most} under this plan"
+            if least < most
+            else f"must be {least} under this plan",
         )
     _require_block(header.block, plan)
     by_time = plan.window.kind == "time"
@@ -52,7 +57,9 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "slots",
         "must be given for windows by time" if by_time else "must be null for windows by count",
     )
-    sums = decode_payload(payload, width=plan.payload_width, n_coordinates=plan.n_coordinates)
+    if plan.reports_phases:
+        return  # every phase is one that an honest device may report
+    (sums,) = PayloadForm.of(plan).decode(payload)
     _require_each(sums, header.n_records, plan)
     _require_together(sums, header.n_records, plan)
 
@@ -88,9 +95,9 @@ def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: Sket
     if n_records is None:
         # The largest number that the released one allows: noise never exceeds its bound.
         reached = int(sums[-1]) + plan.mechanism.noise_bound
-        n_records = min(plan.most_records, max(0, reached) // plan.release.count_scale)
+        n_records = min(plan.most_records, max(0, reached) // plan.count_scale)
     features = sums[: 2 * plan.frequencies_per_sketch].astype(np.float64)
-    limit = bound_squared_norm(plan.privacy_target, plan.mechanism, n_records=n_records)
+    limit = plan.bound_squared_norm(n_records)
     _require(
         float(features @ features) <= limit,
         "payload",
@@ -103,12 +110,12 @@ def require_disjoint(
     header: SketchHeader,
     below: SketchRecord | None,
     above: SketchRecord | None,
-    *,
-    most_records: int,
+    plan: SketchPlan,
 ) -> None:
     """Check that a sketch covers no window of its neighbours in the stream.
 
-    Two sketches may share a slot only where the earlier one closed early, at the most records.
+    Two sketches may share a slot only where the earlier one closed early, at the most records;
+    never where the unit is a device.
 
     Raises
     ------
@@ -118,6 +125,7 @@ def require_disjoint(
     if header.slots is None:
         return
     first, last = header.slots
+    most_records = None if plan.protects_devices else plan.most_records
     if below is not None and below.last_slot is not None:
         _require_order(below.last_slot, first, is_full=below.n_records == most_records)
     if above is not None and above.first_slot is not None:

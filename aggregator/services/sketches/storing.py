@@ -155,7 +155,7 @@ class UploadWriter(Service):
             raise upload.implausible
         plan = await self._plans.get(study)
         await _require_share(transaction, device, plan, is_first=neighbours == (None, None))
-        require_disjoint(message.header, *neighbours, most_records=plan.most_records)
+        require_disjoint(message.header, *neighbours, plan)
         # Last: the device sends again after this refusal, and not after those before.
         require_begun(message.header, plan, now=now)
         return True

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.plan import SketchPlan
+from shared.wire import PayloadForm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -17,15 +18,15 @@ class Layout:
 
     Parameters
     ----------
-    width
-        Bytes of a coordinate.
+    form
+        How a payload is read.
     n_features
         Coordinates of a payload that are features; a noised number of records may follow.
     places
         Where the coordinates of each block's payload are added: shape ``(B, n_coordinates)``.
     """
 
-    width: int
+    form: PayloadForm
     n_features: int
     places: NDArray[np.int64]
 
@@ -41,7 +42,7 @@ class Layout:
         if plan.releases_count:
             parts.append(2 * m + np.arange(plan.blocks.n_blocks)[:, None])
         return cls(
-            width=plan.payload_width,
+            form=PayloadForm.of(plan),
             n_features=2 * plan.frequencies_per_sketch,
             places=np.concatenate(parts, axis=1),
         )
@@ -64,7 +65,7 @@ class Layout:
     @property
     def empty_payload(self) -> bytes:
         """A payload of zeros, in the place of a dropped one."""
-        return bytes(self.width * self.n_coordinates)
+        return bytes(self.form.length)
 
     def spread(self, blocks: NDArray[np.int64], sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Put payloads at the places of their blocks.

@@ -12,7 +12,6 @@ from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_memb
 from aggregator.storage.sums.layout import Layout
 from learning.estimate.limbs import LIMB_BITS, split_limbs
 from learning.estimate.sizes import N_MOMENTS, N_POWERS, SizeMoments
-from shared.wire import decode_payload
 
 BATCH = 64
 Rest = Callable[[], None]
@@ -73,11 +72,8 @@ class PayloadSum:
 
     def _add_batch(self, rows: Sequence[Row]) -> None:
         sizes = [row.n_records or 0 for row in rows]
-        together = decode_payload(
-            b"".join(row.payload for row in rows),
-            width=self._layout.width,
-            n_coordinates=len(rows) * self._layout.n_coordinates,
-        ).reshape(len(rows), -1)
+        payloads = b"".join(row.payload for row in rows)
+        together = self._layout.form.decode(payloads, n_payloads=len(rows))
         self._require_room(sizes, together)
         self._add_energies(rows, together)
         together = self._layout.spread(np.array([row.block for row in rows]), together)

@@ -14,7 +14,7 @@ from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
 from shared.privacy import Origin, PrivacyEvent, RandomSource
 from shared.system import SystemSource
-from shared.wire import SketchHeader, encode_message, encode_payload
+from shared.wire import PayloadForm, SketchHeader, encode_message
 
 _REPORT_ID_BYTES = 16
 
@@ -36,6 +36,9 @@ def release_window(
     ``payload = clip(S + noise)``; clipping to what a sketch of n records can hold is
     post-processing, and spares an honest device the refusal of an improbable draw. Where n is
     secret, its scaled value is part of S, and neither bounds nor header nor what is kept know it.
+    Where the unit is a device, S is the mean of the window's records, and n is 1. Phase reports
+    draw the phases of one record's features, see
+    :class:`~shared.privacy.mechanisms.phase.PhaseReports`.
 
     Guarantees
     ----------
@@ -52,8 +55,8 @@ def release_window(
     slots = None
     if closed.first_slot is not None and closed.last_slot is not None:
         slots = (closed.first_slot, closed.last_slot)
+    n_records = _state_size(device, closed.n_records)
     payload = _draw_payload(device, accumulator, source)
-    n_records = None if device.plan.releases_count else closed.n_records
     header = SketchHeader(
         study=device.identity.study,
         plan_digest=event.plan_digest,
@@ -67,6 +70,7 @@ def release_window(
         payload_length=len(payload),
         payload_digest=hashlib.sha256(payload).digest(),
         block=state.block if device.plan.is_split else None,
+        kind=device.plan.release.kind,
     )
     release = NewRelease(
         sketch_id=header.sketch_id,
@@ -94,9 +98,15 @@ def release_window(
     return release
 
 
+def _state_size(device: Device, n_records: int) -> int | None:
+    """Return the number of records that a sketch states: 1 where the unit is a device."""
+    if device.plan.releases_count:
+        return None
+    return 1 if device.plan.protects_devices else n_records
+
+
 def _draw_payload(device: Device, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
-    plan = device.plan
-    n_records = accumulator.n_records
-    low, high = plan.coordinate_limits(None if plan.releases_count else n_records)
-    noisy = plan.mechanism.add_noise(plan.append_count(accumulator.sums, n_records), source)
-    return encode_payload(np.clip(noisy, low, high), plan.payload_width)
+    plan, n_records = device.plan, accumulator.n_records
+    low, high = plan.coordinate_limits(_state_size(device, n_records))
+    noisy = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, n_records), source)
+    return PayloadForm.of(plan).encode(np.clip(noisy, low, high))

@@ -302,7 +302,7 @@ class WindowReader:
             self.require_affordable()
             if not self._state.window.n_records:
                 self._open_window(cut.closed or cut.state, now=now)
-            self._accumulator.add(batch.values[cut.start : cut.stop])
+            self._accumulator.add(batch.values[cut.start : cut.taken])
             position = batch.position_after(cut.stop - 1)
             self._positions[position.source] = position
             self.n_unsaved += cut.stop - cut.start

@@ -123,6 +123,11 @@ class DiscreteGaussian:
         )
 
     @property
+    def gain(self) -> float:
+        """1: noise is added."""
+        return 1.0
+
+    @property
     def scale(self) -> Fraction:
         """Return sigma, in units of the sum."""
         return Fraction(self.sigma)

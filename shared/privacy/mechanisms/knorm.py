@@ -123,6 +123,11 @@ class DiscreteKNorm:
         return math.ceil(Fraction(self.n_coordinates + 1, 2) - self.polygon.linear_share)
 
     @property
+    def gain(self) -> float:
+        """1: noise is added."""
+        return 1.0
+
+    @property
     def scale(self) -> Fraction:
         """``2^52 / rate``: radii fall by a factor e over this many steps; exact."""
         return Fraction(UNIT, self.rate)

@@ -76,6 +76,11 @@ class DiscreteLaplace:
         )
 
     @property
+    def gain(self) -> float:
+        """1: noise is added."""
+        return 1.0
+
+    @property
     def scale(self) -> Fraction:
         """The scale b of the noise, exact, in units of the sum."""
         return Fraction(UNIT, self.rate)

@@ -130,7 +130,7 @@ async def test_secret_numbers_of_records_are_estimated_for_each_block(server: Se
     shown = await freeze(server.desk, study)
     counts = np.zeros(N_BLOCKS)
     for block, sums in released:
-        counts[block] += sums[-1] / plan.release.count_scale
+        counts[block] += sums[-1] / plan.count_scale
     assert shown["moments"]["first"] == np.rint(counts).tolist()
     assert shown["n_records"] == round(counts.sum())
     error = shown["n_records_error"]

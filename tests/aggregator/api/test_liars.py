@@ -88,7 +88,7 @@ async def test_who_says_that_there_are_few_records_weighs_as_few(
     device = Device(1)
     study = await desk.publish(plan)
     await desk.enrol(study, device)
-    scale, noise = plan.release.count_scale, plan.mechanism.noise_bound
+    scale, noise = plan.count_scale, plan.mechanism.noise_bound
     for slot, (said, n_records) in enumerate([(0, 0), (5000, 5000), (10**9, 10**6)]):
         most = min(plan.most_records, n_records + noise // scale)
         stated = compute_influence(plan.privacy_target, plan.mechanism, n_records=most)

@@ -134,7 +134,7 @@ async def test_the_records_of_a_snapshot_are_the_noised_counts_over_their_scale(
     total = await put(desk, study, plan, {north: [900, 0, 700], south: [0, 1400]})
     url = f"/v1/studies/{study.hex()}"
     made = (await desk.post(f"{url}/snapshots", {})).json()
-    assert made["n_records"] == round(int(total[-1]) / plan.release.count_scale)
+    assert made["n_records"] == round(int(total[-1]) / plan.count_scale)
     assert made["n_records_error"] == pytest.approx(math.sqrt(5 * plan.count_variance))
     # Six standard errors: true of a sound estimate but for one seed in 10^4, heavy tails included.
     assert abs(made["n_records"] - 3000) <= 6 * made["n_records_error"]
@@ -176,7 +176,7 @@ def make_totals(plan: SketchPlan, *, n_records: int, n_sketches: int) -> SketchT
     """Sums without noise: every feature has modulus 1/2."""
     sums = np.zeros(plan.n_coordinates, dtype=np.int64)
     sums[: plan.n_frequencies] = n_records * plan.amplitude // 2
-    sums[-1] = n_records * plan.release.count_scale
+    sums[-1] = n_records * plan.count_scale
     return SketchTotals(
         sums=sums,
         size_sums=split_limbs([0] * sums.size),

@@ -24,7 +24,7 @@ from aggregator.storage.sums.cells import digest_members, encode_members
 from learning.estimate.limbs import join_limbs
 from learning.estimate.sizes import SizeMoments
 from shared.errors import StoreError
-from shared.wire import encode_payload
+from shared.wire import PayloadForm, encode_payload
 
 
 def name(*parts: object) -> bytes:
@@ -40,7 +40,8 @@ WIDTH, COORDINATES = 3, 4
 
 def make_layout(width: int) -> Layout:
     """The layout of payloads of one block, with a few coordinates."""
-    return Layout(width=width, n_features=COORDINATES, places=np.arange(COORDINATES)[None])
+    form = PayloadForm(width=width, n_coordinates=COORDINATES)
+    return Layout(form=form, n_features=COORDINATES, places=np.arange(COORDINATES)[None])
 
 
 LAYOUT = make_layout(WIDTH)

@@ -27,7 +27,7 @@ from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.leaving import Removal
 from aggregator.storage.sums.summing import PayloadSum, Row
 from learning.estimate.limbs import split_limbs
-from shared.wire import encode_payload
+from shared.wire import PayloadForm, encode_payload
 from tests.aggregator.storage.records import (
     STUDY,
     add_sketch,
@@ -39,7 +39,11 @@ from tests.aggregator.storage.records import (
 
 WIDTH, COORDINATES = 8, 3
 # A sketch has one of two blocks, whose coordinates alternate in the sums.
-LAYOUT = Layout(width=WIDTH, n_features=2, places=np.array([[0, 2, 4], [1, 3, 5]]))
+LAYOUT = Layout(
+    form=PayloadForm(width=WIDTH, n_coordinates=COORDINATES),
+    n_features=2,
+    places=np.array([[0, 2, 4], [1, 3, 5]]),
+)
 LABELS: tuple[dict[str, str], ...] = (
     {"site": "north", "kind": "pump"},
     {"site": "north", "kind": "fan"},

@@ -10,10 +10,11 @@ from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
 from learning.estimate.limbs import join_limbs, split_limbs
 from learning.estimate.sizes import SizeMoments
 from shared.errors import StoreError
-from shared.wire import encode_payload
+from shared.wire import PayloadForm, encode_payload
 
 WIDTH = 8
-LAYOUT = Layout(width=WIDTH, n_features=2, places=np.array([[0, 1]]))
+FORM = PayloadForm(width=WIDTH, n_coordinates=2)
+LAYOUT = Layout(form=FORM, n_features=2, places=np.array([[0, 1]]))
 MOST = (1 << 63) - 1
 
 Values = tuple[int, list[int]]
@@ -63,7 +64,7 @@ def test_sums_are_those_of_unbounded_integers_wherever_batches_end(
 def test_payloads_are_added_at_the_places_of_their_blocks(
     drawn: list[tuple[int, int, int, int]],
 ) -> None:
-    layout = Layout(width=WIDTH, n_features=1, places=np.array([[0, 4], [5, 1], [2, 3]]))
+    layout = Layout(form=FORM, n_features=1, places=np.array([[0, 4], [5, 1], [2, 3]]))
     sketches = [(b, n, x % 1000, y % 1000 - 500) for b, n, x, y in drawn]
     running = PayloadSum(layout)
     for block, n, *values in sketches:

@@ -8,6 +8,7 @@ from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import require_suitable, sum_file
 from shared.core.engines import NumpyEngine
 from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.plan import LocalRelease
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 
@@ -57,6 +58,7 @@ def test_the_stream_decides_the_masks_and_nothing_else(masked: bool, tmp_path: P
 
 def test_a_plan_that_keeps_the_number_of_records_secret_is_refused() -> None:
     plan = make_plan()
+    assert isinstance(plan.release, LocalRelease)
     secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))
     with pytest.raises(PrivacyError, match="keeps the number of records secret"):
         require_suitable(secret, "main")

@@ -213,3 +213,55 @@ def test_a_window_closes_by_the_clock_only_when_every_clock_agrees(
 def test_too_few_records_are_not_released_by_the_clock() -> None:
     cutter = by_time(2, 9)
     assert cutter.close_over(cut_all(cutter, [15.0]).state, clocks=[1e9]) is None
+
+
+def leave_out(
+    timestamps: Sequence[float], most: int
+) -> tuple[list[tuple[list[int], int]], list[int]]:
+    """Return each slot with the first records of it that the clock and the order let join."""
+    windows: list[tuple[list[int], int]] = []
+    for i, timestamp in enumerate(timestamps):
+        slot = min(max(0, int(timestamp // LENGTH)), int(NOW // LENGTH))
+        if not windows or slot > windows[-1][1]:
+            windows.append(([], slot))
+        if len(windows[-1][0]) < most:
+            windows[-1][0].append(i)
+    return windows[:-1], windows[-1][0] if windows else []
+
+
+@given(
+    st.lists(st.floats(0, NOW + LENGTH), max_size=40),
+    st.integers(1, 5),
+    st.lists(st.integers(0, 40), max_size=3),
+)
+def test_where_the_unit_is_a_device_a_slot_has_one_window_with_its_first_records(
+    timestamps: list[float], most: int, splits: list[int]
+) -> None:
+    rule = WindowRule(kind="time", origin=0, length_s=LENGTH)
+    cutter = WindowCutter(rule=rule, least_records=1, most_records=most, leaves_out=True)
+    state = WindowState()
+    taken: list[int] = []
+    windows: list[tuple[list[int], int | None]] = []
+    bounds = [0, *sorted(min(split, len(timestamps)) for split in splits), len(timestamps)]
+    for begin, end in pairwise(bounds):
+        batch = np.array(timestamps[begin:end], dtype=np.float64)
+        for cut in cutter.cut(state, batch, now=NOW):
+            taken += range(begin + cut.start, begin + cut.taken)
+            if cut.closed is not None:
+                assert cut.closed.first_slot == cut.closed.last_slot
+                assert cut.closed.n_records == len(taken)
+                windows.append((taken, cut.closed.last_slot))
+                taken = []
+            state = cut.state
+    assert (windows, taken) == leave_out(timestamps, most)
+
+
+def test_a_record_that_is_left_out_tells_the_slot_of_a_window_that_has_none() -> None:
+    rule = WindowRule(kind="time", origin=0, length_s=LENGTH)
+    cutter = WindowCutter(rule=rule, least_records=1, most_records=1, leaves_out=True)
+    times = np.array([math.nan, 2.5 * LENGTH, 2.7 * LENGTH, 3.5 * LENGTH])
+    cuts = list(cutter.cut(WindowState(), times, now=NOW))
+    assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 1, 3), (3, 4, 4)]
+    closed = cuts[0].closed
+    assert closed is not None
+    assert (closed.n_records, closed.first_slot, closed.last_slot) == (1, 2, 2)

@@ -69,7 +69,7 @@ def release(plan: SketchPlan, clusters: np.ndarray, seed: int) -> Totals:
         own = np.flatnonzero(np.array(blocks) == block)
         accumulator = SketchAccumulator(plan.statistic_of(b"sketch", block=block))
         accumulator.add(rng.normal(CENTRES[clusters[own].ravel()], SPREAD))
-        total = plan.append_count(accumulator.sums, size * len(own))
+        total = plan.finish_sum(accumulator.sums, size * len(own))
         for _ in own:
             total = plan.mechanism.add_noise(total, source)
         sums[members], sums[M + members] = total[:r], total[r : 2 * r]

@@ -77,11 +77,12 @@ def test_every_choice_changes_the_digest(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-knorm"])
 @given(epsilon=st.decimals("0.001", "50", places=4))
 def test_the_scale_suffices_for_epsilon_in_whole_numbers(mechanism: str, epsilon: Any) -> None:
-    release = make(epsilon=str(epsilon), mechanism=mechanism).release
+    plan = make(epsilon=str(epsilon), mechanism=mechanism)
+    release = plan.release
     assert release.epsilon == Fraction(epsilon)
     num, den = release.scale.numerator, release.scale.denominator
     e_num, e_den = release.epsilon.numerator, release.epsilon.denominator
-    assert num * e_num >= release.sensitivity.value * e_den * den
+    assert num * e_num >= plan.sensitivity.value * e_den * den
 
 
 def test_the_mechanism_is_the_best_that_the_other_choices_allow() -> None:
@@ -161,8 +162,8 @@ def test_a_plan_that_hides_presence_adds_the_count_to_all_that_follows_from_m(
     release = plan.release
     assert (plan.least_records, plan.releases_count) == (0, True)
     assert plan.payload_bytes == (2 * plan.n_frequencies + 1) * plan.payload_width
-    features, count, stated = plan.privacy_target.sensitivity, plan.amplitude, release.sensitivity
-    assert (stated.norm, stated.value, release.count_scale) == {
+    features, count, stated = plan.privacy_target.sensitivity, plan.amplitude, plan.sensitivity
+    assert (stated.norm, stated.value, plan.count_scale) == {
         "discrete-knorm": ("gon24", 1365, 1365),
         "discrete-laplace": ("l1", features.l1 + count, count),
         "discrete-gaussian": ("l2-squared", features.l2_squared + count**2, count),
@@ -178,7 +179,7 @@ def test_what_a_sketch_of_secret_size_may_hold_follows_from_the_plan_alone() -> 
     assert low.shape == high.shape == (plan.n_coordinates,)
     assert set(high[:-1].tolist()) == {plan.coordinate_bound}
     noise = plan.mechanism.noise_bound
-    most = plan.most_records * plan.release.count_scale + noise
+    most = plan.most_records * plan.count_scale + noise
     assert (low[-1], high[-1]) == (-noise, most)
     assert most <= plan.coordinate_bound
     for n_records, other in ((3, plan), (None, make())):
@@ -189,8 +190,8 @@ def test_what_a_sketch_of_secret_size_may_hold_follows_from_the_plan_alone() -> 
 def test_the_count_is_appended_only_where_it_is_secret() -> None:
     sums = np.arange(40, dtype=np.int64)
     plan = make(**PRESENCE)
-    assert plan.append_count(sums, 7).tolist() == [*range(40), 7 * plan.release.count_scale]
-    assert make().append_count(sums, 7) is sums
+    assert plan.finish_sum(sums, 7).tolist() == [*range(40), 7 * plan.count_scale]
+    assert make().finish_sum(sums, 7) is sums
 
 
 def test_the_payload_width_holds_every_coordinate() -> None:

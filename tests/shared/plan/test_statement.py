@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from device_agent.server.messages import KeyOffer
 from device_agent.server.transport import ServerClient
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan, make_statement
-from shared.plan.statement import list_public_facts
+from shared.plan.statement import PublicFact, list_public_facts
 from shared.privacy.group import format_upper
 from shared.wire import RequestSignature, SketchHeader
 from shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
@@ -123,13 +123,18 @@ def test_a_plan_within_all_limits_gets_none() -> None:
 
 
 def make_rows() -> list[str]:
-    """Write the public facts as the rows of a table, one column for each relation."""
+    """Write the public facts as the rows of a table, one column for each relation and unit."""
     values = list_public_facts(hides_presence=False, by_time=True)
     presence = list_public_facts(hides_presence=True, by_time=True)
+    devices = list_public_facts(hides_presence=False, by_time=True, protects_devices=True)
+
+    def show(other: PublicFact, fact: PublicFact) -> str:
+        return "the same" if other.detail == fact.detail else other.detail
+
     return [
-        f"| {fact.what} | {fact.detail} | "
-        f"{'the same' if other.detail == fact.detail else other.detail} | {fact.seen_by} |"
-        for fact, other in zip(values, presence, strict=True)
+        f"| {fact.what} | {fact.detail} | {show(hidden, fact)} | {show(whole, fact)} | "
+        f"{fact.seen_by} |"
+        for fact, hidden, whole in zip(values, presence, devices, strict=True)
     ]
 
 

@@ -13,13 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core import feature_table
-from shared.core.seeds import WordStream
-from shared.errors import PlanError, PrivacyError
+from shared.errors import PrivacyError
 from shared.privacy.circle import (
     CircularLaw,
     _choose_arc,
     certify_odds,
-    choose_features,
     choose_law,
     floor_exp,
     predict_energy,
@@ -374,120 +372,3 @@ def test_the_random_bytes_do_not_tell_the_offset() -> None:
     assert abs(np.corrcoef(work, is_near)[0, 1]) < 4.9 / len(work) ** 0.5
     # A sampler that draws a second number outside the arc is found.
     assert abs(np.corrcoef(work + 8.0 * ~np.array(is_near), is_near)[0, 1]) > 0.5
-
-
-# The public features.
-
-SEED = bytes(range(32))
-Choose = Callable[..., tuple[int, ...]]
-
-
-def choose_with_repeats(
-    seed: bytes, device: bytes, stream: str, sequence: int, *, n_frequencies: int, n_reports: int
-) -> tuple[int, ...]:
-    words = WordStream(seed, f"planted/{device.hex()}/{stream}/{sequence}").take(n_reports)
-    return tuple(int(word) % n_frequencies for word in words)
-
-
-def choose_without_separators(
-    seed: bytes, device: bytes, stream: str, sequence: int, *, n_frequencies: int, n_reports: int
-) -> tuple[int, ...]:
-    label = f"planted/{device.hex()}{stream.encode().hex()}/{sequence}"
-    return tuple(int(word) % n_frequencies for word in WordStream(seed, label).take(n_reports))
-
-
-def choose_for_any_device(
-    seed: bytes, device: bytes, stream: str, sequence: int, *, n_frequencies: int, n_reports: int
-) -> tuple[int, ...]:
-    words = WordStream(seed, f"planted/{stream.encode().hex()}/{sequence}").take(n_reports)
-    return tuple(int(word) % n_frequencies for word in words)
-
-
-def repeats_features(choose: Choose) -> bool:
-    chosen = [choose(SEED, b"d", "s", i, n_frequencies=6, n_reports=3) for i in range(200)]
-    return any(len(set(features)) < 3 for features in chosen)
-
-
-def confuses_names(choose: Choose) -> bool:
-    """Return whether two sketches share features; with 2^60 features none does by chance."""
-    names = list(
-        product(
-            [b"", b"a", b"a/", b"ab", b"\0"], ["", "1", "b", "b1", "b/1", "ü", "b\0"], [0, 1, 11]
-        )
-    )
-    chosen = {choose(SEED, *name, n_frequencies=2**60, n_reports=2) for name in names}
-    return len(chosen) < len(names)
-
-
-def measure_coverage(choose: Choose, n_sketches: int = 6000) -> float:
-    """Return a chi-square statistic with 19 degrees of freedom of how often features are chosen."""
-    chosen = [
-        feature
-        for i in range(n_sketches)
-        for feature in choose(SEED, i.to_bytes(16, "big"), "s", 0, n_frequencies=20, n_reports=1)
-    ]
-    counts = np.bincount(chosen, minlength=20)
-    return float(np.sum((counts - n_sketches / 20) ** 2) / (n_sketches / 20))
-
-
-def test_the_features_of_a_sketch_are_distinct_and_a_planted_repeat_is_found() -> None:
-    assert not repeats_features(choose_features)
-    assert repeats_features(choose_with_repeats)
-
-
-def test_no_two_sketches_share_their_words_and_a_planted_confusion_is_found() -> None:
-    assert not confuses_names(choose_features)
-    assert confuses_names(choose_without_separators)
-    assert confuses_names(choose_for_any_device)
-
-
-def test_features_are_covered_evenly_over_devices() -> None:
-    # Chi-square with 19 degrees of freedom: 63.2 once in 1.1e6.
-    assert measure_coverage(choose_features) < 63.2
-    assert measure_coverage(choose_for_any_device) > 63.2
-
-
-def test_each_place_of_several_features_is_uniform_too() -> None:
-    chosen = [
-        choose_features(SEED, b"d", "s", i, n_frequencies=4, n_reports=2) for i in range(6000)
-    ]
-    counts = np.array(list(Counter(chosen).values()))
-    assert counts.size == 12
-    # Chi-square with 11 degrees of freedom: 48.5 once in 1e6.
-    assert np.sum((counts - 500) ** 2 / 500) < 48.5
-
-
-def test_words_beyond_the_last_multiple_are_skipped() -> None:
-    # A quarter of all words lie beyond; taken modulo m they would double the first third.
-    m, n = 3 << 62, 2000
-    chosen = [
-        choose_features(SEED, b"d", "s", i, n_frequencies=m, n_reports=1)[0] for i in range(n)
-    ]
-    biased = [
-        choose_with_repeats(SEED, b"d", "s", i, n_frequencies=m, n_reports=1)[0] for i in range(n)
-    ]
-    # Five standard deviations of a share of a third: once in 1.7e6; the biased share is a half.
-    tolerance = 5 * math.sqrt(2 / 9 / n)
-    assert abs(np.mean([feature < m // 3 for feature in chosen]) - 1 / 3) < tolerance
-    assert abs(np.mean([feature < m // 3 for feature in biased]) - 1 / 3) > tolerance
-
-
-def test_all_features_can_be_asked_for() -> None:
-    chosen = choose_features(SEED, b"d", "s", 0, n_frequencies=9, n_reports=9)
-    assert sorted(chosen) == list(range(9))
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [({"n_reports": 0}, "n_reports"), ({"n_reports": 4}, "n_reports"),
-     ({"n_frequencies": 0}, "n_reports"), ({"sequence": -1}, "sequence"),
-     ({"seed": b"short"}, "seed")],
-)  # fmt: skip
-def test_a_choice_outside_its_range_is_refused_by_name(
-    changes: dict[str, int | bytes], field: str
-) -> None:
-    arguments = {"seed": SEED, "device": b"d", "stream": "s", "sequence": 0,
-                 "n_frequencies": 3, "n_reports": 1}  # fmt: skip
-    with pytest.raises(PlanError) as refusal:
-        choose_features(**(arguments | changes))  # type: ignore[arg-type]
-    assert refusal.value.field == field
