@@ -9,8 +9,7 @@ only, and are computed once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
 from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.summing import PayloadSum, Row
 from benchmarks.datasets import Dataset
 from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records
@@ -27,13 +27,17 @@ from learning.estimate.sizes import SizeMoments
 from learning.estimate.snr import estimate_signal_energy, predict_snr
 from learning.estimate.utility import estimate_utility, form_sketch, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator, feature_table
+from shared.plan import Dimension, PhaseRelease, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.privacy.mechanisms.phase import PHASE_REPORT
 from shared.privacy.testing import SeededSource
+from shared.wire import encode_payload
 
 # Sizes of uneven sketches: standard deviation of their logarithm, and the least size.
 _LOG_DEVIATION = 1.0
 _LEAST_RECORDS = 2
+_WIDEST = 8
+"""Bytes of a coordinate that hold any sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +108,7 @@ def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:
 def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
     """Make the plan of a study; without noise, its release is not used."""
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
+    is_phase = noise.mechanism == PHASE_REPORT
     largest = int(sizes.max())
     return create_plan(
         PlanSpec(
@@ -122,10 +127,13 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
             frequencies_per_sketch=study.n_frequencies // study.blocks,
             seed=hashlib.sha256(f"benchmark {seed}".encode()).hexdigest(),
             radius_law=study.law,
-            mechanism=noise.mechanism,
+            release="phase.v1" if is_phase else "local.v1",
+            mechanism=None if is_phase else noise.mechanism,
             epsilon=noise.epsilon,
             delta=noise.delta,
-            window=WindowRule(kind="count", length=largest),
+            window=WindowRule(kind="time", length_s=1)
+            if is_phase
+            else WindowRule(kind="count", length=largest),
             most_records=largest,
         )
     )
@@ -153,9 +161,11 @@ class Sketcher:
         """
         sizes = split_sizes(len(dataset.records), study, seed)
         plan = make_plan(dataset, study, sizes, seed)
-        frequencies = plan.frequencies
-        exact = self._sum_records(dataset, plan, frequencies, sizes)
-        totals = _total(plan, _release(plan, study, exact, seed), sizes)
+        if isinstance(plan.release, PhaseRelease):
+            totals = report_phases(plan, plan.release, dataset.records, seed)
+        else:
+            exact = self._sum_records(dataset, plan, plan.frequencies, sizes)
+            totals = _total(plan, _release(plan, study, exact, seed), sizes)
         if study.noise is None:
             return _pose_exact(dataset, plan, totals)
         weights = weigh(plan, totals, study.weighting)
@@ -213,31 +223,48 @@ def choose_block(plan: SketchPlan, sketch: int) -> int:
 
 
 def _total(plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
-    """Add sketches up, each at the places of its block."""
-    blocks = [choose_block(plan, sketch) for sketch in range(len(sizes))]
-    whole = np.zeros((2, plan.n_frequencies * 2), dtype=object)
-    places = Layout.of(plan).places
-    for block, size, of_sketch in zip(blocks, sizes.tolist(), sums, strict=True):
-        whole[0, places[block]] += of_sketch
-        whole[1, places[block]] += size * of_sketch.astype(object)
+    """Add sketches up, each at the places of its block; exact sums fit any width."""
+    form = replace(Layout.of(plan).form, width=_WIDEST)
+    running = PayloadSum(replace(Layout.of(plan), form=form))
+    running.add(
+        [
+            Row(b"", b"", i, size, choose_block(plan, i), encode_payload(released, _WIDEST))
+            for i, (size, released) in enumerate(zip(sizes.tolist(), sums, strict=True))
+        ]
+    )
+    return running.total().to_totals()
+
+
+def report_phases(
+    plan: SketchPlan, release: PhaseRelease, records: NDArray[np.float64], seed: int
+) -> SketchTotals:
+    """Report the phases of devices that hold one record each, and add up their rows.
+
+    All devices of a block at once, which a device does for itself; the phases are the same.
+    """
+    steps, _ = plan.quantiser.quantise(records)
+    turns, bits = plan.frequencies.turns.astype(np.float64), plan.frequencies.bits
+    n, n_blocks, m = len(records), plan.blocks.n_blocks, plan.n_frequencies
+    blocks = np.array([choose_block(plan, i) for i in range(n_blocks)])[np.arange(n) % n_blocks]
+    source, law = SeededSource(seed), release.law
+    sums = np.zeros((2, m), dtype=np.int64)
+    counts, energies = np.bincount(blocks, minlength=n_blocks), [0] * n_blocks
+    for block, members in enumerate(plan.blocks.members):
+        product = steps[blocks == block].astype(np.float64) @ turns[:, members]
+        phases = (product.astype(np.int64) >> (bits - 16)) & 0xFFFF
+        reports = [law.report(phase, source) for phase in phases.ravel().tolist()]
+        rows = feature_table()[reports].astype(np.int64).reshape(*phases.shape, 2)
+        sums[:, members] += rows.sum(axis=0).T
+        energies[block] = int(np.sum(rows**2))
+    ones = counts.tolist()
     return SketchTotals(
-        sums=whole[0].astype(np.int64),
-        size_sums=split_limbs(whole[1].tolist()),
-        moments=_find_moments(plan, blocks, sizes, sums),
-        n_devices=len(sizes),
+        sums=sums.ravel(),
+        # Every sketch has one record.
+        size_sums=split_limbs(sums.ravel().tolist()),
+        moments=SizeMoments.of_rows([ones, ones, ones, ones, energies]),
+        n_devices=n,
         members=b"",
     )
-
-
-def _find_moments(
-    plan: SketchPlan, blocks: Sequence[int], sizes: NDArray[np.int64], sums: NDArray[np.int64]
-) -> SizeMoments:
-    n_blocks = plan.blocks.n_blocks
-    energy = [0] * n_blocks
-    if plan.is_split:
-        for block, of_sketch in zip(blocks, sums.tolist(), strict=True):
-            energy[block] += sum(s * s for s in of_sketch)
-    return SizeMoments.of_sizes(sizes.tolist(), blocks=blocks, n_blocks=n_blocks, energy=energy)
 
 
 def _pose_exact(dataset: Dataset, plan: SketchPlan, totals: SketchTotals) -> Posed:

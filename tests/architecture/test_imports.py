@@ -59,7 +59,7 @@ def test_packages_that_import_their_siblings_are_caught(copied_tree: Path) -> No
 
 
 def test_modules_in_no_layer_are_caught(copied_tree: Path) -> None:
-    packages = ("shared", "learning", "device_agent", "aggregator", "analyst")
+    packages = ("shared", "learning", "device_agent", "aggregator", "analyst", "simulator")
     for package in packages:
         plant(copied_tree / package / "astray.py", "")
     told = assert_broken(copied_tree, *(f"Inside {package}" for package in packages))

@@ -189,9 +189,9 @@ def plant_exact_count(stage: Stage) -> None:
     """State the exact number of records in the header."""
     draw_payload, header, numbers = releasing._draw_payload, SketchHeader, [0]
 
-    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+    def draw(plan: SketchPlan, accumulator: Any, source: Any) -> bytes:
         numbers[0] = accumulator.n_records
-        return draw_payload(device, accumulator, source)
+        return draw_payload(plan, accumulator, source)
 
     def tell(**fields: Any) -> Any:
         return header(**(fields | {"n_records": numbers[0], "n_public": True}))
@@ -203,8 +203,7 @@ def plant_exact_count(stage: Stage) -> None:
 def plant_noiseless_count(stage: Stage) -> None:
     """Append the count behind the noise."""
 
-    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
-        plan = device.plan
+    def draw(plan: SketchPlan, accumulator: Any, source: Any) -> bytes:
         exact = plan.finish_sum(accumulator.sums, accumulator.n_records)
         noisy = plan.mechanism.add_noise(exact, source)
         noisy[-1] = exact[-1]
@@ -217,8 +216,8 @@ def plant_noiseless_count(stage: Stage) -> None:
 def plant_bound_by_count(stage: Stage) -> None:
     """Clip to what the exact number of records and the noise can reach."""
 
-    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
-        plan, number = device.plan, accumulator.n_records
+    def draw(plan: SketchPlan, accumulator: Any, source: Any) -> bytes:
+        number = accumulator.n_records
         noisy = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, number), source)
         reach = number * plan.amplitude
         return encode_payload(np.clip(noisy, -reach, reach), plan.payload_width)
@@ -241,9 +240,9 @@ def plant_kept_count(stage: Stage) -> None:
     """Keep the exact number of records beside the released bytes."""
     draw_payload, commit, numbers = releasing._draw_payload, commit_release, [0]
 
-    def draw(device: Device, accumulator: Any, source: Any) -> bytes:
+    def draw(plan: SketchPlan, accumulator: Any, source: Any) -> bytes:
         numbers[0] = accumulator.n_records
-        return draw_payload(device, accumulator, source)
+        return draw_payload(plan, accumulator, source)
 
     def keep(connection: Connection, release: NewRelease) -> None:
         object.__setattr__(release, "n_records", numbers[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from device_agent.sources import Position
 from device_agent.store.streams import NewRelease, StreamState, commit_release
 from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
+from shared.plan import SketchPlan
 from shared.privacy import Origin, PrivacyEvent, RandomSource
 from shared.system import SystemSource
 from shared.wire import PayloadForm, SketchHeader, encode_message
@@ -51,31 +53,26 @@ def release_window(
         The owner's ledger or the state does not allow it; nothing was released.
     """
     device.shared.reserve(device.settings, event, origins, now=now)
-    source = SystemSource()
     slots = None
     if closed.first_slot is not None and closed.last_slot is not None:
         slots = (closed.first_slot, closed.last_slot)
-    n_records = _state_size(device, closed.n_records)
-    payload = _draw_payload(device, accumulator, source)
-    header = SketchHeader(
+    header, message = make_message(
+        device.plan,
+        accumulator,
         study=device.identity.study,
         plan_digest=event.plan_digest,
         device=device.identity.device,
         stream=state.name,
         sequence=event.sequence,
         slots=slots,
-        n_records=n_records,
-        n_public=not device.plan.releases_count,
-        report_id=source.draw_bytes(_REPORT_ID_BYTES),
-        payload_length=len(payload),
-        payload_digest=hashlib.sha256(payload).digest(),
-        block=state.block if device.plan.is_split else None,
-        kind=device.plan.release.kind,
+        block=state.block,
+        sign=device.key.sign,
+        source=SystemSource(),
     )
     release = NewRelease(
         sketch_id=header.sketch_id,
-        message=encode_message(header, payload, device.key.sign),
-        n_records=n_records,
+        message=message,
+        n_records=header.n_records,
         slots=slots,
         event=event,
         released_at=now,
@@ -98,15 +95,68 @@ def release_window(
     return release
 
 
-def _state_size(device: Device, n_records: int) -> int | None:
+def make_message(
+    plan: SketchPlan,
+    accumulator: SketchAccumulator,
+    *,
+    study: bytes,
+    plan_digest: bytes,
+    device: bytes,
+    stream: str,
+    sequence: int,
+    slots: tuple[int, int] | None,
+    block: int,
+    sign: Callable[[bytes], bytes],
+    source: RandomSource,
+) -> tuple[SketchHeader, bytes]:
+    """Draw the noise of a window's sum, and sign what is sent of it.
+
+    Every call is a new release; the caller counts it, and keeps its bytes before they are sent.
+
+    Parameters
+    ----------
+    plan, accumulator
+        The plan, and the exact sum of the window.
+    study, plan_digest, device, stream, sequence, slots
+        As in :class:`shared.wire.SketchHeader`.
+    block
+        The block of features of the sum, which the header names if there are several.
+    sign, source
+        The device's signature of given bytes, and where randomness comes from.
+
+    Returns
+    -------
+    tuple
+        The header, and the whole message.
+    """
+    payload = _draw_payload(plan, accumulator, source)
+    header = SketchHeader(
+        study=study,
+        plan_digest=plan_digest,
+        device=device,
+        stream=stream,
+        sequence=sequence,
+        slots=slots,
+        n_records=_state_size(plan, accumulator.n_records),
+        n_public=not plan.releases_count,
+        report_id=source.draw_bytes(_REPORT_ID_BYTES),
+        payload_length=len(payload),
+        payload_digest=hashlib.sha256(payload).digest(),
+        block=block if plan.is_split else None,
+        kind=plan.release.kind,
+    )
+    return header, encode_message(header, payload, sign)
+
+
+def _state_size(plan: SketchPlan, n_records: int) -> int | None:
     """Return the number of records that a sketch states: 1 where the unit is a device."""
-    if device.plan.releases_count:
+    if plan.releases_count:
         return None
-    return 1 if device.plan.protects_devices else n_records
+    return 1 if plan.protects_devices else n_records
 
 
-def _draw_payload(device: Device, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
-    plan, n_records = device.plan, accumulator.n_records
-    low, high = plan.coordinate_limits(_state_size(device, n_records))
+def _draw_payload(plan: SketchPlan, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
+    n_records = accumulator.n_records
+    low, high = plan.coordinate_limits(_state_size(plan, n_records))
     noisy = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, n_records), source)
     return PayloadForm.of(plan).encode(np.clip(noisy, low, high))

@@ -89,7 +89,7 @@ class DiscreteLaplace:
     def variance(self) -> float:
         """Variance of one real coordinate, ``2 q / (1 - q)^2`` with ``q = exp(-1 / b)``."""
         x = self.rate / UNIT
-        return 0.5 / math.sinh(x / 2) ** 2 if x < 1400 else 0.0
+        return 0.5 / math.sinh(x / 2) ** 2 if x < 700 else 0.0
 
     @property
     def noise_bound(self) -> int:

@@ -72,3 +72,9 @@ def test_a_seeded_source_repeats_for_tests() -> None:
 def test_the_bound_holds_with_probability_beyond_chance() -> None:
     mechanism = calibrate(Fraction(1))
     assert math.exp(-mechanism.noise_bound / float(mechanism.scale)) < 2.0**-60
+
+
+@pytest.mark.parametrize("epsilon", [10**3, 10**6, 10**9])
+def test_an_absurd_epsilon_leaves_next_to_no_variance(epsilon: int) -> None:
+    mechanism = calibrate(Fraction(epsilon), l1=1000)
+    assert 0.0 <= mechanism.variance < 1.0 + 1e6 / epsilon**2

@@ -1,0 +1,165 @@
+"""A fleet of simulated devices, and the server that receives what they send."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import reduce
+
+from aggregator.records import SketchTotals
+from aggregator.services.sketches.plausibility import require_plausible
+from aggregator.storage.sums.cells import Cell, add_cells, empty_cell
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.summing import PayloadSum, Row
+from shared.errors import SketchError
+from shared.plan import SketchPlan, decode_plan, encode_plan
+from shared.wire import decode_message
+from simulator.devices import DeviceMaker
+from simulator.records import FleetRecords
+
+_DEVICES_AT_ONCE = 2000
+"""Devices of one task: enough that starting a task costs nothing, few enough to show progress."""
+_WAITING = 4
+"""Tasks for each process that are handed out at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What the server received.
+
+    Parameters
+    ----------
+    n_devices, n_sketches
+        Devices that took part, and sketches that were accepted.
+    payload_bytes, message_bytes
+        Bytes of all payloads, and of all messages as they are uploaded.
+    refusals
+        Refused sketches by the first words of the error.
+    """
+
+    n_devices: int = 0
+    n_sketches: int = 0
+    payload_bytes: int = 0
+    message_bytes: int = 0
+    refusals: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Tally) -> Tally:
+        refusals = dict(self.refusals)
+        for reason, count in other.refusals.items():
+            refusals[reason] = refusals.get(reason, 0) + count
+        return Tally(
+            n_devices=self.n_devices + other.n_devices,
+            n_sketches=self.n_sketches + other.n_sketches,
+            payload_bytes=self.payload_bytes + other.payload_bytes,
+            message_bytes=self.message_bytes + other.message_bytes,
+            refusals=refusals,
+        )
+
+
+def run_fleet(
+    plan: SketchPlan,
+    records: FleetRecords,
+    *,
+    n_devices: int,
+    n_windows: int = 1,
+    n_processes: int | None = None,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> tuple[Tally, SketchTotals]:
+    """Let every device sketch, sign and send, and let the server check and add.
+
+    Parameters
+    ----------
+    plan, records
+        The plan, and the records of all devices.
+    n_devices, n_windows
+        Devices, and the windows that each has records in.
+    n_processes
+        By default the number of cores; 1 works in this process.
+    on_progress
+        Receives the number of devices that are done.
+
+    Returns
+    -------
+    tuple
+        What was received, and the exact sums over all accepted sketches.
+    """
+    layout, tally, total = Layout.of(plan), Tally(), empty_cell(Layout.of(plan))
+    for one, cell in _run_parts(plan, records, n_devices, n_windows, n_processes):
+        tally, total = tally + one, add_cells([total, cell], layout)
+        on_progress(tally.n_devices)
+    return tally, total.to_totals()
+
+
+def _run_parts(
+    plan: SketchPlan,
+    records: FleetRecords,
+    n_devices: int,
+    n_windows: int,
+    n_processes: int | None,
+) -> Iterator[tuple[Tally, Cell]]:
+    parts = [
+        (first, min(n_devices, first + _DEVICES_AT_ONCE))
+        for first in range(0, n_devices, _DEVICES_AT_ONCE)
+    ]
+    processes = min(len(parts), n_processes or os.cpu_count() or 1)
+    if processes == 1:
+        yield from (run_part(plan, records, *part, n_windows) for part in parts)
+        return
+    encoded = encode_plan(plan)
+    with ProcessPoolExecutor(processes) as pool:
+        waiting = set()
+        for part in reversed(parts):
+            waiting.add(pool.submit(_run_encoded, encoded, records, *part, n_windows))
+            if len(waiting) >= _WAITING * processes:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (task.result() for task in done)
+        yield from (task.result() for task in waiting)
+
+
+def _run_encoded(
+    plan: bytes, records: FleetRecords, first: int, last: int, n_windows: int
+) -> tuple[Tally, Cell]:
+    return run_part(decode_plan(plan), records, first, last, n_windows)
+
+
+def run_part(
+    plan: SketchPlan, records: FleetRecords, first: int, last: int, n_windows: int
+) -> tuple[Tally, Cell]:
+    """Run the devices ``first .. last - 1``; return what was received of them, and its sums."""
+    maker, running = DeviceMaker(plan=plan, n_windows=n_windows), PayloadSum(Layout.of(plan))
+    tallies, rows = [Tally(n_devices=last - first)], []
+    for device, own in enumerate(records.load(first, last), first):
+        for _, message, public_key in maker.sketch(device, own):
+            tally, row = receive(plan, maker, message, public_key)
+            tallies.append(tally)
+            rows += row
+    running.add(rows)
+    return reduce(Tally.__add__, tallies), running.total()
+
+
+def receive(
+    plan: SketchPlan, maker: DeviceMaker, message: bytes, public_key: bytes
+) -> tuple[Tally, list[Row]]:
+    """Check a message as the server does; return its tally, and a row to add if it is accepted."""
+    try:
+        found = decode_message(message)
+        found.verify(public_key)
+        require_plausible(found.header, found.payload, plan)
+    except SketchError as error:
+        return Tally(refusals={f"{error.field}: {error.rule}": 1}), []
+    header = found.header
+    if (header.study, header.plan_digest) != (maker.study, maker.plan_digest):
+        return Tally(refusals={"plan: is another": 1}), []
+    row = Row(
+        sketch_id=header.sketch_id,
+        payload_digest=header.payload_digest,
+        # Whose it is does not matter here, and the bits of a million devices would cost much.
+        device=0,
+        n_records=header.n_records,
+        block=header.block or 0,
+        payload=found.payload,
+    )
+    tally = Tally(n_sketches=1, payload_bytes=len(found.payload), message_bytes=len(message))
+    return tally, [row]

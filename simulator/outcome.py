@@ -1,0 +1,186 @@
+"""The outcome of a simulation: what an analyst would get, beside k-means on the same records."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.records import SketchTotals
+from learning.decoding.kmeans import cluster, measure_inertia
+from learning.decoding.registry import create_solver, default_solver
+from learning.decoding.solution import Solution
+from learning.decoding.solver import Monitor
+from learning.estimate.counts import count_records, put_count, require_clear
+from learning.estimate.posing import pose_problem
+from learning.estimate.utility import Utility, estimate_utility
+from learning.estimate.weighting import SIZE_WEIGHTS
+from shared.plan import SketchPlan, make_statement
+from simulator.fleet import Tally
+from simulator.records import FleetRecords
+
+Floats = NDArray[np.float64]
+_COMPARED = 200_000
+"""Records that the result is compared on; more would not change the figure."""
+_RESTARTS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a fleet sent, what was recovered from it, and how good that is.
+
+    Parameters
+    ----------
+    plan, tally, utility, solution
+        The plan; what the server received; the global sketch; and the decoder's answer.
+    relative_sse
+        SSE of the centroids over that of k-means on the raw records, in units of the scales.
+    n_records, n_compared
+        Records of all devices, and those that the SSE was computed on.
+    sketch_seconds, decode_seconds
+        Wall time of all devices and checks, and of the decoder.
+    """
+
+    plan: SketchPlan
+    tally: Tally
+    utility: Utility
+    solution: Solution
+    relative_sse: float
+    n_records: int
+    n_compared: int
+    sketch_seconds: float
+    decode_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        tally, utility, verdict = self.tally, self.utility, self.solution.verdict
+        return {
+            "verdict": None if verdict is None else verdict.word,
+            "reason": None if verdict is None else verdict.sentence,
+            "relative_sse": self.relative_sse,
+            "devices": tally.n_devices,
+            "records": self.n_records,
+            "records_compared": self.n_compared,
+            "sketches": tally.n_sketches,
+            "refused": tally.refusals,
+            "payload_bytes": tally.payload_bytes,
+            "message_bytes": tally.message_bytes,
+            "epsilon": str(self.plan.release.epsilon),
+            "delta": str(self.plan.release.delta),
+            "snr": utility.snr,
+            "signal_energy": utility.signal_energy,
+            "frequencies_covered": utility.n_covered,
+            "weights": self.solution.weights.tolist(),
+            "centroids": self.solution.centroids.tolist(),
+            "warnings": list(self.solution.warnings),
+            "sketch_seconds": self.sketch_seconds,
+            "decode_seconds": self.decode_seconds,
+        }
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Yield names and descriptions; doubt comes first."""
+        tally, verdict, n = self.tally, self.solution.verdict, max(1, self.tally.n_sketches)
+        if verdict is not None:
+            yield "verdict", f"{verdict.word}: {verdict.sentence}"
+        yield from (("warning", warning) for warning in self.solution.warnings)
+        yield from (("refused", f"{count:,} x {what}") for what, count in tally.refusals.items())
+        yield (
+            "quality",
+            f"SSE {self.relative_sse:.3f} times that of k-means on the raw records "
+            f"({self.n_compared:,} of them, in units of the scales); only a simulation can know "
+            "this",
+        )
+        yield (
+            "devices",
+            f"{tally.n_devices:,} with {self.n_records:,} records; {tally.n_sketches:,} sketches "
+            f"accepted, of {tally.payload_bytes / n:.6g} bytes, {tally.message_bytes / n:.0f} with "
+            "header and signature",
+        )
+        yield (
+            "global sketch",
+            f"SNR {self.utility.snr:.3g}; {self.utility.n_covered:,} of "
+            f"{self.plan.n_frequencies:,} frequencies carried",
+        )
+        yield "guarantee", make_statement(self.plan).guarantee
+        rate = tally.n_sketches / max(self.sketch_seconds, 1e-9)
+        yield (
+            "time",
+            f"{self.sketch_seconds:.1f} s for devices and checks ({rate:,.0f} sketches a second), "
+            f"{self.decode_seconds:.1f} s for the decoder",
+        )
+
+
+def decode_fleet(
+    plan: SketchPlan,
+    records: FleetRecords,
+    tally: Tally,
+    totals: SketchTotals,
+    *,
+    n_clusters: int,
+    seed: int,
+    sketch_seconds: float,
+    progress: Callable[[float], None] | None = None,
+) -> Outcome:
+    """Decode what a fleet sent, as the server does, and compare it with the raw records.
+
+    Raises
+    ------
+    ConfigError, DecodingError
+        Too few records, or the number of clusters does not suit the sketch.
+    """
+    count = count_records(plan, totals)
+    require_clear(count)
+    utility = estimate_utility(plan, totals, count, SIZE_WEIGHTS)
+    problem = pose_problem(
+        plan,
+        put_count(totals, count),
+        SIZE_WEIGHTS,
+        signal_energy=utility.signal_energy,
+        n_clusters=n_clusters,
+    )
+    start = time.monotonic()
+    solver = create_solver(default_solver)
+    solution = solver.solve(problem, rng=np.random.default_rng(seed), progress=progress)
+    seconds = time.monotonic() - start
+    shown = _take_sample(plan, records, tally.n_devices)
+    return Outcome(
+        plan=plan,
+        tally=tally,
+        utility=utility,
+        solution=solution,
+        relative_sse=_compare(shown / plan.scale, solution.centroids / plan.scale, seed),
+        n_records=tally.n_devices * records.n_records,
+        n_compared=len(shown),
+        sketch_seconds=sketch_seconds,
+        decode_seconds=seconds,
+    )
+
+
+def _take_sample(plan: SketchPlan, records: FleetRecords, n_devices: int) -> Floats:
+    """Return records to compare on, clipped to the box: those of devices spread over the fleet."""
+    wanted = max(1, min(n_devices, _COMPARED // records.n_records))
+    step = max(1, n_devices // wanted)
+    taken = [records.load(i, i + 1)[0] for i in range(0, n_devices, step)]
+    found = np.concatenate(taken)
+    lower = [dimension.lower for dimension in plan.dimensions]
+    upper = [dimension.upper for dimension in plan.dimensions]
+    clipped: Floats = np.clip(found[np.isfinite(found).all(axis=1)], lower, upper)
+    return clipped
+
+
+def _compare(points: Floats, centroids: Floats, seed: int) -> float:
+    """Return the SSE of centroids over that of the best k-means; in units of the scales."""
+    found = cluster(
+        points,
+        [centroids],
+        n_restarts=_RESTARTS,
+        rng=np.random.default_rng(seed),
+        monitor=Monitor(),
+    )
+    reference = measure_inertia(points, found.centroids)
+    return measure_inertia(points, centroids) / reference if reference else math.inf

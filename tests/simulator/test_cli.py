@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.command import main
+from shared.plan import plan_to_json
+from tests.simulator.test_fleet import PLANS
+
+
+@pytest.fixture
+def write_plan(tmp_path: Path) -> Any:
+    def write(name: str) -> str:
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(plan_to_json(PLANS[name])))
+        return str(path)
+
+    return write
+
+
+def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["simulate", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.mark.parametrize("name", ["blocks", "device", "phases", "secret"])
+def test_a_fleet_is_simulated_from_plan_to_centroids(
+    name: str, write_plan: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--devices", "40", "-k", "2", "--records-per-device", "30", "--processes", "1"]
+    status, out, err = simulate(capsys, write_plan(name), *arguments, "--json")
+    assert status == 0, err
+    document = json.loads(out)
+    assert (document["devices"], document["records"]) == (40, 1200)
+    assert document["sketches"] == 40
+    assert document["refused"] == {}
+    assert len(document["centroids"]) == 2
+    if name in ("blocks", "device"):
+        # Without noise to speak of.
+        assert document["relative_sse"] < 1.5
+    assert document["relative_sse"] > 0.99
+
+
+def test_people_are_told_doubts_first_and_bytes(
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = simulate(
+        capsys, write_plan("phases"), "--devices", "50", "-k", "2", "--processes", "1"
+    )
+    assert status == 0
+    assert out.index("verdict") < out.index("quality") < out.index("devices")
+    assert "accepted, of 4 bytes" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--devices", "10"), "--clusters: is missing"),
+        (("--devices", "10", "-k", "2", "--windows", "2"), "--windows: must be at most"),
+        (("--devices", "0", "-k", "2"), "--devices"),
+        (
+            ("--devices", "10", "-k", "2", "--clusters-per-device", "3"),
+            "--clusters-per-device: must be at most",
+        ),
+        (("--devices", "10", "-k", "2", "--file", "missing.csv"), "cannot be read"),
+        (("--devices", "20", "-k", "20"), "--clusters: must be at most 5"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_a_fix(
+    arguments: tuple[str, ...], words: str, write_plan: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = simulate(capsys, write_plan("phases"), *arguments)
+    assert status == 2
+    assert not out
+    assert words in err
+
+
+def test_a_fleet_whose_sketches_never_fill_is_refused(
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = simulate(capsys, write_plan("few"), "--devices", "3", "-k", "2")
+    assert status == 2
+    assert "least_records" in err
