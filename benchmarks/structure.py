@@ -23,7 +23,7 @@ from deploy.demo.cluster import Aggregator, run_command
 from shared.plan import plan_from_spec
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst")
+SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst", "simulator")
 _PLAN = plan_from_spec(
     {
         "dimensions": [

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shared", "learning", "device_agent", "aggregator", "analyst", "deploy", "benchmarks")
+PACKAGES = (
+    "shared",
+    "learning",
+    "device_agent",
+    "aggregator",
+    "analyst",
+    "simulator",
+    "deploy",
+    "benchmarks",
+)
 MATHEMATICS = ("shared/core", "shared/privacy", "learning")
 OUTSIDE = ("json", "logging", "os", "random", "time", "fastapi")
 WITHOUT_SQL = ("api", "ui", "services", "records", "settings", "storage/sums")

@@ -13,7 +13,7 @@ from shared.core.engines import list_engines
 from shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shared", "device_agent", "aggregator", "analyst")
+PACKAGES = ("shared", "device_agent", "aggregator", "analyst", "simulator")
 
 
 SOURCES = (".c", ".h")
