@@ -1,0 +1,5 @@
+"""Reference methods under local privacy: one round, one report a record, no trusted party.
+
+They exist to be compared with. Each is epsilon-local differentially private: any two records of a
+device give any report with odds of at most exp(epsilon), which is certified on integers.
+"""
