@@ -78,6 +78,11 @@ def test_a_record_descends_by_its_side_of_each_hyperplane(
     assert found.tolist() == [find_leaf(tree, record) for record in records]
 
 
+def test_a_record_on_a_hyperplane_goes_to_the_first_child() -> None:
+    tree = PublicTree(normals=np.array([[2]]), thresholds=np.array([10]))
+    assert tree.find_leaves(np.array([[4], [5], [6]])).tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize("n_dimensions", [1, 2, 10, 50])
 def test_leaves_share_what_lies_near_the_middle_of_the_box(n_dimensions: int) -> None:
     rng = np.random.default_rng(0)
@@ -142,6 +147,13 @@ def test_the_stated_coordinate_is_uniform_for_records_and_blanks() -> None:
     for part in np.split(reports, 2):
         # Five standard deviations of 36.5 for each of six counts: false alarm 3.4e-6.
         assert np.all(np.abs(tree.tally(part).n_reports - 2000) < 183)
+
+
+def test_coordinates_beyond_one_byte_are_stated() -> None:
+    tree = replace(TREE, lower=np.zeros(300), upper=np.ones(300))
+    tally = tree.tally(tree.report(np.zeros((6000, 300)), SeededSource(1)))
+    # A coordinate has no report with probability 2e-9, one of them with 6e-7.
+    assert tally.n_reports.min() > 0
 
 
 # Estimates. Five standard errors of twelve numbers: false alarm 6.9e-6; seeds are fixed.
