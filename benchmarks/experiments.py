@@ -120,7 +120,7 @@ def run_experiment(
     list_names: Callable[[], list[str]],
     measure: Callable[[Bench], Iterator[Row]],
     count: Callable[[Options], int],
-    draw: Callable[[Sequence[Row], Path], None],
+    draw: Callable[[Sequence[Row], Path], None] | None = None,
 ) -> int:
     """Read the options, print the rows that ``measure`` yields, and draw them on request.
 
@@ -133,14 +133,14 @@ def run_experiment(
     measure, count
         Yields the rows; and returns the number of trials.
     draw
-        Draws rows into a PNG file.
+        Draws rows into a PNG file; without it there is no ``--plot``.
 
     Returns
     -------
     int
         The exit status.
     """
-    given = _create_parser(name, describe).parse_args()
+    given = _create_parser(name, describe, has_plot=draw is not None).parse_args()
     try:
         options = read_options(given)
         if options.cases and not any(map(options.includes, list_names())):
@@ -151,7 +151,7 @@ def run_experiment(
         with show_progress(count(options)) as bar:
             rows = measure(Bench(options=options, report=bar.report))
             print_rows(_keep(rows, kept, bar), as_json=given.json)
-        if given.plot:
+        if draw and given.plot:
             draw(kept, given.plot)
     except SketchError as error:
         print(f"benchmarks.{name}: {error}", file=sys.stderr)
@@ -181,9 +181,10 @@ def read_options(given: argparse.Namespace) -> Options:
     return options
 
 
-def _create_parser(name: str, describe: str) -> argparse.ArgumentParser:
+def _create_parser(name: str, describe: str, *, has_plot: bool) -> argparse.ArgumentParser:
     parser = create_parser(name, describe)
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures, as PNG")
+    if has_plot:
+        parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures, as PNG")
     parser.add_argument(
         "--case", action="append", default=[], metavar="PART",
         help="only cases whose name contains this; may be repeated",

@@ -1,0 +1,1 @@
+"""Private clustering by the methods of the literature, for comparison with sketches."""

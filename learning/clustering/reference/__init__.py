@@ -1,0 +1,11 @@
+"""Reference methods under local privacy: one round, one report a record, no trusted party.
+
+They exist to be compared with. Each is epsilon-local differentially private: any two records of a
+device give any report with odds of at most exp(epsilon), which is certified on integers.
+"""
+
+from learning.clustering.reference.hashing_tree import HashingTree
+from learning.clustering.reference.local_method import LocalMethod, Tally
+from learning.clustering.reference.unary_grid import UnaryGrid
+
+__all__ = ["HashingTree", "LocalMethod", "Tally", "UnaryGrid"]
