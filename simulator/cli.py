@@ -24,6 +24,8 @@ from simulator.records import FileRecords, FleetRecords, MixtureRecords
 
 _MOST_DEVICES = 10**8
 _MOST_RECORDS = 10**9
+_DRAWN = 20_000
+"""Records in a picture; more would cover each other."""
 
 simulate = typer.Typer(help="Try a plan with a simulated fleet.", **SETTINGS)
 
@@ -61,6 +63,9 @@ def _simulate(
         typer.Option(min=1, help="Clusters that one device has records of; default: all of them."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of made-up records and decoder.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw centroids and records into this PNG file.")
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes; default: every core.")
     ] = None,
@@ -115,6 +120,8 @@ def _simulate(
             sketch_seconds=time.monotonic() - start,
             progress=lambda share: progress.update(decoding, completed=100 * share),
         )
+    if plot is not None:
+        _draw(outcome, plot)
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -150,6 +157,22 @@ def _tabulate_centroids(outcome: Outcome) -> Table:
     for weight, centroid in zip(solution.weights, solution.centroids, strict=True):
         table.add_row(f"{weight:.1%}", *(f"{value:.4g}" for value in centroid))
     return table
+
+
+def _draw(outcome: Outcome, path: Path) -> None:
+    # Imported here, because matplotlib takes a second to load.
+    from analyst.plots import plot_centroids, save_figure
+
+    n_dimensions = outcome.plan.n_dimensions
+    pairs = [(i, min(i + 1, n_dimensions - 1)) for i in range(0, min(n_dimensions, 4), 2)]
+    figure = plot_centroids(
+        outcome.result,
+        pairs=pairs,
+        title=f"{outcome.tally.n_devices:,} simulated devices, epsilon = "
+        f"{outcome.plan.release.epsilon} for each {outcome.plan.release.unit}",
+        records=outcome.compared[:_DRAWN],
+    )
+    save_figure(figure, path)
 
 
 @contextmanager

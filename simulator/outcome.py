@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
+from aggregator.services.results.answers import read_version
+from analyst.results import DecodeResult
 from learning.decoding.kmeans import cluster, measure_inertia
 from learning.decoding.registry import create_solver, default_solver
 from learning.decoding.solution import Solution
@@ -40,8 +42,9 @@ class Outcome:
         The plan; what the server received; the global sketch; and the decoder's answer.
     relative_sse
         SSE of the centroids over that of k-means on the raw records, in units of the scales.
-    n_records, n_compared
-        Records of all devices, and those that the SSE was computed on.
+    n_records, compared
+        Records of all devices; and those that the SSE was computed on, shape ``(n, d)``, data
+        units, clipped to the plan's box.
     sketch_seconds, decode_seconds
         Wall time of all devices and checks, and of the decoder.
     """
@@ -52,9 +55,36 @@ class Outcome:
     solution: Solution
     relative_sse: float
     n_records: int
-    n_compared: int
+    compared: Floats
     sketch_seconds: float
     decode_seconds: float
+
+    @property
+    def result(self) -> DecodeResult:
+        """The answer as an analyst reads it, without the identities that a server gives."""
+        solution, verdict = self.solution, self.solution.verdict
+        decoder, _, _ = solution.solver.partition("/")
+        return DecodeResult(
+            decode_id="",
+            snapshot_id="",
+            names=tuple(dimension.name for dimension in self.plan.dimensions),
+            units=tuple(dimension.unit for dimension in self.plan.dimensions),
+            centroids=solution.centroids,
+            weights=solution.weights,
+            snr=self.utility.snr,
+            quality="" if verdict is None else verdict.describe_band(),
+            privacy=make_statement(self.plan).describe(),
+            residual=float(solution.residual),
+            noise_floor=float(solution.noise_floor),
+            warnings=solution.warnings,
+            decoder=decoder,
+            decoder_version=read_version(solution.solver),
+            seconds=self.decode_seconds,
+            spreads=solution.spreads,
+            resolved=None if solution.evidence is None else solution.evidence.resolved,
+            verdict=DecodeResult.verdict if verdict is None else verdict.word,
+            reason=DecodeResult.reason if verdict is None else verdict.sentence,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -65,7 +95,7 @@ class Outcome:
             "relative_sse": self.relative_sse,
             "devices": tally.n_devices,
             "records": self.n_records,
-            "records_compared": self.n_compared,
+            "records_compared": len(self.compared),
             "sketches": tally.n_sketches,
             "refused": tally.refusals,
             "payload_bytes": tally.payload_bytes,
@@ -92,8 +122,8 @@ class Outcome:
         yield (
             "quality",
             f"SSE {self.relative_sse:.3f} times that of k-means on the raw records "
-            f"({self.n_compared:,} of them, in units of the scales); only a simulation can know "
-            "this",
+            f"({len(self.compared):,} of them, in units of the scales); only a simulation can "
+            "know this",
         )
         yield (
             "devices",
@@ -155,7 +185,7 @@ def decode_fleet(
         solution=solution,
         relative_sse=_compare(shown / plan.scale, solution.centroids / plan.scale, seed),
         n_records=tally.n_devices * records.n_records,
-        n_compared=len(shown),
+        compared=shown,
         sketch_seconds=sketch_seconds,
         decode_seconds=seconds,
     )

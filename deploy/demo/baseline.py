@@ -47,12 +47,17 @@ class Baseline:
 
 def compute_baseline(folder: Path, names: list[str], plan: SketchPlan, n_clusters: int) -> Baseline:
     """Pool the raw records and cluster them: k-means++, the best of 10 starts."""
-    records = np.concatenate([_read_records(folder / f"{name.lower()}.csv") for name in names])
+    records = read_records(folder, names)
     lower = np.array([dimension.lower for dimension in plan.dimensions])
     upper = np.array([dimension.upper for dimension in plan.dimensions])
     records = np.clip(records[np.isfinite(records).all(axis=1)], lower, upper)
     found = KMeans(n_clusters, n_init=10, random_state=0).fit(records / plan.scale)
     return Baseline(records=records, unit=plan.scale, centroids=found.cluster_centers_ * plan.scale)
+
+
+def read_records(folder: Path, names: list[str]) -> NDArray[np.float64]:
+    """Pool the records of airports: shape ``(n, d)``, NaN where a value is missing."""
+    return np.concatenate([_read_records(folder / f"{name.lower()}.csv") for name in names])
 
 
 def _read_records(path: Path) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from analyst import Client, DecodeResult
+from deploy.demo import phones
 from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
 from deploy.demo.reading import read_weather
@@ -98,6 +99,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(stderr=options.json, quiet=options.json)
+    if options.phones:
+        return _run_phones(console, options)
     folder = Path(tempfile.mkdtemp(prefix="sfumato-demo-"))
     aggregator: Aggregator | None = None
     try:
@@ -125,9 +128,32 @@ def main() -> int:
     return 0
 
 
+def _run_phones(console: Console, options: argparse.Namespace) -> int:
+    try:
+        with _progress(console) as progress:
+            outcome = phones.run(HERE, list(AIRPORTS), options.clusters, progress)
+        phones.draw(outcome, options.picture)
+    except SketchError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 0
+    if options.json:
+        print(phones.to_line(outcome))
+    else:
+        phones.report(console, outcome, options.picture)
+    return 0
+
+
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="end with one JSON line, print no more")
+    parser.add_argument(
+        "--phones",
+        action="store_true",
+        help="put every hour on a simulated phone of its own, which sends two bytes",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the aggregator up until Ctrl-C")
     parser.add_argument(
         "--mechanism",

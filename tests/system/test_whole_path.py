@@ -228,3 +228,21 @@ def test_the_demo_ends_with_one_json_line_and_a_picture(tmp_path: Path) -> None:
     assert 120 < figures["snr"] < 400
     assert 3.3 < figures["snr"] / figures["snr_with_laplace"] < 4.2
     assert (tmp_path / "weather.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_of_phones_ends_with_one_json_line_and_a_picture(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "deploy" / "demo" / "run_demo.py"
+    picture = tmp_path / "phones.png"
+    done = subprocess.run(
+        [sys.executable, str(script), "--phones", "--json", "--picture", str(picture)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    figures = json.loads(line)
+    assert (figures["phones"], figures["bytes_a_report"]) == (26115, 2)
+    # Noise is fresh at every run: a bound that a broken path misses, not a measure of quality.
+    assert 1.0 <= figures["relative_sse"] < 1.6
+    assert picture.read_bytes().startswith(b"\x89PNG")
