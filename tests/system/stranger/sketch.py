@@ -6,6 +6,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 MASK_64 = (1 << 64) - 1
@@ -220,3 +221,37 @@ def add_up(
             sums[j] += cosine
             sums[m + j] += sine
     return sums
+
+
+def average(sums: Sequence[int], n_records: int) -> list[int]:
+    """9. Return the mean, rounded towards zero."""
+    return [total // n_records if total >= 0 else -(-total // n_records) for total in sums]
+
+
+def find_phases(
+    record: Record,
+    lower: Sequence[float],
+    upper: Sequence[float],
+    turns: Sequence[Sequence[int]],
+    bits: int,
+) -> list[int] | None:
+    """9. Return the phase of each feature of a record; None if it cannot be sketched."""
+    steps = quantise(record, lower, upper)
+    if steps is None:
+        return None
+    return [phase_of(steps, turns, j, bits) for j in range(len(turns[0]))]
+
+
+def keeps_epsilon(odds: Fraction, epsilon: Fraction, n_reports: int) -> bool:
+    """9. Decide ``odds^r <= e^epsilon`` by sums of the exponential series, in rationals."""
+    wanted = odds**n_reports
+    total = term = Fraction(1)
+    i = 0
+    while total < wanted:
+        # From here on each term is at most half the one before, so all that follow are below one.
+        if i >= 2 * epsilon and total + term < wanted:
+            return False
+        i += 1
+        term *= epsilon / i
+        total += term
+    return True

@@ -9,6 +9,7 @@ import re
 import struct
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -204,14 +205,13 @@ def test_it_makes_the_messages_of_the_vectors(vector: Any) -> None:
     assert wire.stream_id(device, stream).hex() == vector["stream_id"]
     block = plan.choose_block(vector["ordinal"], stream, sequence, slots)
     assert block == vector["block"]
-    sums = plan.add_up(vector["records"], device, stream, vector["first_record"], block)
+    records = plan.take(vector["records"])
+    sums = plan.add_up(records, device, stream, vector["first_record"], block)
     assert sums == vector["sums"]
-    noised = [a + b for a, b in zip(sums, vector["noise"], strict=True)]
-    n_records = None if plan.counts else len(vector["records"])
+    n_records = plan.count(records)
     assert (n_records, not plan.counts) == (vector["n_records"], vector["n_public"])
-    released = plan.clamp(noised, n_records)
+    released, payload = plan.release(records, sums, vector["noise"], block)
     assert released == vector["released"]
-    payload = plan.encode_payload(released)
     assert payload.hex() == vector["payload"]
     assert wire.sha256(payload).hex() == vector["payload_digest"]
     if slots is not None:
@@ -253,6 +253,25 @@ def test_it_clamps_as_the_vectors_do(vector: Any) -> None:
     released = plan.clamp(vector["noised"], vector["n_records"])
     assert released == vector["released"]
     assert released != vector["noised"]
+
+
+def test_it_refuses_odds_beyond_epsilon_and_a_plan_that_says_more_of_a_device() -> None:
+    (vector,) = (vector for vector in MESSAGES if vector["name"] == "phase reports")
+    data = bytes.fromhex(vector["plan"])
+    fields = cbor2.loads(data)
+    release = fields["release"]
+    epsilon, n_reports = Fraction(release["epsilon"]), len(vector["noise"])
+    # The plan has the largest odds that epsilon allows.
+    assert sketch.keeps_epsilon(release["odds"], epsilon, n_reports)
+    assert not sketch.keeps_epsilon(release["odds"] + Fraction(1, 2**52), epsilon, n_reports)
+    wire.Plan(data, fields).check_odds()
+    for change in ({"odds": release["odds"] + Fraction(1, 2**52)}, {"odds": Fraction(1, 2)}):
+        with pytest.raises(wire.RefusedError):
+            wire.Plan(data, fields | {"release": release | change}).check_odds()
+    wire.Plan(data, fields).check_unit()
+    for name, value in (("most_streams_per_device", 2), ("least_records", 2)):
+        with pytest.raises(wire.RefusedError, match=name):
+            wire.Plan(data, fields | {name: value}).check_unit()
 
 
 # ---- the table of answers ----
@@ -302,10 +321,9 @@ def make_message(device: wire.Device, vector: Any) -> bytes:
     stream, sequence = vector["stream"], vector["sequence"]
     ordinal = device.send_signed("GET", "/v1/devices/me").document["ordinal"]
     block = plan.choose_block(ordinal, stream, sequence, vector["slots"])
-    sums = plan.add_up(vector["records"], device.device, stream, vector["first_record"], block)
-    noised = [a + b for a, b in zip(sums, vector["noise"], strict=True)]
-    n_records = None if plan.counts else len(vector["records"])
-    payload = plan.encode_payload(plan.clamp(noised, n_records))
+    records = plan.take(vector["records"])
+    sums = plan.add_up(records, device.device, stream, vector["first_record"], block)
+    _, payload = plan.release(records, sums, vector["noise"], block)
     header = wire.encode_header(
         plan,
         study=device.study,
@@ -313,7 +331,7 @@ def make_message(device: wire.Device, vector: Any) -> bytes:
         stream=stream,
         sequence=sequence,
         slots=vector["slots"],
-        n_records=n_records,
+        n_records=plan.count(records),
         report_id=os.urandom(16),
         payload=payload,
         block=block,

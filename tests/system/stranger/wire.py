@@ -98,9 +98,14 @@ class Plan:
         statistic, release = fields["statistic"], fields["release"]
         require(fields["format_version"] == 1 and statistic["amplitude"] == 16380, "version")
         require(statistic["kind"] == "fourier", "kind")
-        require((release["kind"], release["noise_by"]) == ("local.v1", "device"), "kind")
+        require(release["kind"] in ("local.v1", "phase.v1"), "kind")
+        require(release["noise_by"] == "device", "noise_by")
         require(sketch.digest_of(*plan.frequencies) == statistic["frequencies_digest"], "W")
-        plan.check_noise()
+        plan.check_unit()
+        if plan.reports_phases:
+            plan.check_odds()
+        else:
+            plan.check_noise()
         return plan
 
     def __getitem__(self, name: str) -> Any:
@@ -119,8 +124,26 @@ class Plan:
     def counts(self) -> bool:
         return bool(self["release"]["neighbouring"] == "add-remove-one")
 
+    @property
+    def reports_phases(self) -> bool:
+        return bool(self["release"]["kind"] == "phase.v1")
+
+    @property
+    def of_devices(self) -> bool:
+        """Whether all records of a window are protected together."""
+        return bool(self["release"]["unit"] == "device")
+
+    @property
+    def features_per_sketch(self) -> int:
+        fewer = ("measurements_per_record", "frequencies_per_sketch")
+        return int(min(self.statistic[name] for name in fewer))
+
     def column(self, name: str) -> list[float]:
         return [dimension[name] for dimension in self["dimensions"]]
+
+    @property
+    def box(self) -> tuple[list[float], list[float]]:
+        return self.column("lower"), self.column("upper")
 
     @property
     def frequencies(self) -> tuple[list[list[int]], int]:
@@ -131,10 +154,29 @@ class Plan:
             *(self.column(name) for name in ("lower", "upper", "scale")),
         )
 
+    def check_unit(self) -> None:
+        require(self["release"]["unit"] in ("record", "device"), "unit")
+        if not self.of_devices:
+            return
+        require(self["release"]["neighbouring"] == "replace-one", "neighbouring")
+        require(self["window"]["kind"] == "time", "window")
+        require(self["least_records"] == 1, "least_records")
+        require(self["most_streams_per_device"] == 1, "most_streams_per_device")
+        features = self.statistic["n_frequencies"], self.statistic["measurements_per_record"]
+        require(features[0] == features[1], "measurements_per_record")
+
+    def check_odds(self) -> None:
+        release = self["release"]
+        require(release["mechanism"] == "phase-report", "mechanism")
+        require((self.of_devices, self["most_records"]) == (True, 1), "unit")
+        require(self["payload_width"] == 2, "payload_width")
+        arc, odds, epsilon = release["arc"], Fraction(release["odds"]), Fraction(release["epsilon"])
+        require(arc >= 0 and 2 * arc + 1 < 65536, "arc")
+        require(1 <= odds < 2048 and (odds * 2**52).denominator == 1, "odds")
+        require(epsilon > 0 and sketch.keeps_epsilon(odds, epsilon, self.features_per_sketch), "e")
+
     def check_noise(self) -> None:
-        release, counts = self["release"], self.counts
-        fewer = ("measurements_per_record", "frequencies_per_sketch")
-        r = min(self.statistic[name] for name in fewer)
+        release, counts, r = self["release"], self.counts, self.features_per_sketch
         count, stated = release["count_scale"], release["sensitivity"]
         require(counts or count == 0, "count_scale")
         scale, epsilon = Fraction(release["scale"]), Fraction(release["epsilon"])
@@ -156,7 +198,18 @@ class Plan:
 
     @property
     def noise_bound(self) -> int:
-        return int(self["coordinate_bound"] - self["most_records"] * self.statistic["amplitude"])
+        most = 1 if self.of_devices else self["most_records"]
+        return int(self["coordinate_bound"] - most * self.statistic["amplitude"])
+
+    def take(self, records: Sequence[sketch.Record]) -> Sequence[sketch.Record]:
+        """8. Return the records of a slot that are in its sketch."""
+        return records[: self["most_records"]] if self.of_devices else records
+
+    def count(self, records: Sequence[sketch.Record]) -> int | None:
+        """9. Return the number of records that a header states."""
+        if self.counts:
+            return None
+        return 1 if self.of_devices else len(records)
 
     def clamp(self, noised: Sequence[int], n_records: int | None) -> list[int]:
         """8. Bring each coordinate into its limits."""
@@ -173,9 +226,39 @@ class Plan:
         width = self["payload_width"]
         return b"".join(value.to_bytes(width, "little", signed=True) for value in released)
 
+    def release(
+        self,
+        records: Sequence[sketch.Record],
+        sums: Sequence[int],
+        noise: Sequence[int],
+        block: int | None,
+    ) -> tuple[list[int], bytes]:
+        """8. Return what is released of some records, and the payload.
+
+        ``noise`` has an offset of each phase, or the phases themselves of an unusable record.
+        """
+        if not self.reports_phases:
+            noised = [a + b for a, b in zip(sums, noise, strict=True)]
+            released = self.clamp(noised, self.count(records))
+            return released, self.encode_payload(released)
+        phases = sketch.find_phases(records[0], *self.box, *self.frequencies_of(block))
+        reports = list(noise)
+        if phases is not None:
+            reports = [(p + t) % 65536 for p, t in zip(phases, noise, strict=True)]
+        rows = [sketch.feature_of(report) for report in reports]
+        released = [cosine for cosine, _ in rows] + [sine for _, sine in rows]
+        return released, b"".join(report.to_bytes(2, "little") for report in reports)
+
     def slot_of(self, when: float) -> int:
         window = self["window"]
         return int((when - window["origin"]) // window["length_s"])
+
+    def frequencies_of(self, block: int | None) -> tuple[list[list[int]], int]:
+        """Return W of the features of a block, row by row, and b."""
+        turns, bits = self.frequencies
+        if self.blocks is not None and block is not None:
+            turns = [[row[j] for j in self.blocks.members[block]] for row in turns]
+        return turns, bits
 
     @property
     def blocks(self) -> sketch.Blocks | None:
@@ -197,18 +280,23 @@ class Plan:
         first_record: int,
         block: int | None = None,
     ) -> list[int]:
-        """8. Return the exact sums of some records, and their number where it is secret."""
+        """8. Return the exact sums of some records, and their number where it is secret.
+
+        Where the unit is a device, their mean.
+        """
         m, r = self.statistic["n_frequencies"], self.statistic["measurements_per_record"]
         masks = None
         if r < m:
             masks = sketch.Masks(self.statistic["seed"], stream_id(device, stream), m, r)
-        turns, bits = self.frequencies
-        if self.blocks is not None and block is not None:
-            turns = [[row[j] for j in self.blocks.members[block]] for row in turns]
-        lower, upper = self.column("lower"), self.column("upper")
         sums = sketch.add_up(
-            records, lower, upper, turns, bits, masks=masks, first_record=first_record
+            records,
+            *self.box,
+            *self.frequencies_of(block),
+            masks=masks,
+            first_record=first_record,
         )
+        if self.of_devices:
+            return sketch.average(sums, len(records))
         return [*sums, len(records) * self["release"]["count_scale"]] if self.counts else sums
 
 
@@ -271,7 +359,7 @@ def encode_header(
     """9."""
     values = [
         1,
-        "local.v1",
+        plan["release"]["kind"],
         study,
         plan.digest,
         device,
