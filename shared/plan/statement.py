@@ -201,20 +201,7 @@ def list_public_facts(
         ),
         _describe_windows(hides_presence, by_time),
         _describe_count(hides_presence, protects_devices),
-        PublicFact(
-            what="times and addresses",
-            detail="The times of a device's requests, by its own clock and the server's, its "
-            "address, and the sizes of its messages"
-            + (
-                "; a run sends what the previous one released, so these are the times of runs. "
-                "Reading a source over a network (HTTP, MQTT) shows its size on that network."
-                if hides_presence
-                else "; a sketch is sent when its window is released, which shows when there were "
-                "records."
-            ),
-            seen_by="whoever watches the network; analysts see when sketches came",
-            fields=("created",),
-        ),
+        _describe_times(hides_presence, protects_devices),
         PublicFact(
             what="software",
             detail="The versions of the agent, and the engine that computes its sketches.",
@@ -255,6 +242,26 @@ def _describe_windows(hides_presence: bool, by_time: bool) -> PublicFact:
         detail=detail,
         seen_by="analysts, and whoever is given a sketch",
         fields=("slots",),
+    )
+
+
+def _describe_times(hides_presence: bool, protects_devices: bool) -> PublicFact:
+    detail = (
+        "The times of a device's requests, by its own clock and the server's, its address, and the "
+        "sizes of its messages; "
+    )
+    if hides_presence:
+        detail += "a run sends what the previous one released, so these are the times of runs."
+    else:
+        detail += "a sketch is sent when its window is released, which shows when there were "
+        detail += "records, and how long it took to read them." if protects_devices else "records."
+    if hides_presence or protects_devices:
+        detail += " Reading a source over a network (HTTP, MQTT) shows its size on that network."
+    return PublicFact(
+        what="times and addresses",
+        detail=detail,
+        seen_by="whoever watches the network; analysts see when sketches came",
+        fields=("created",),
     )
 
 

@@ -75,6 +75,34 @@ def test_two_means_differ_no_more_than_two_records_do(
     assert GON24.norm(c, s) <= release.sensitivity.value
 
 
+def find_corners(points: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the corners of the convex hull, by Andrew's chain."""
+
+    def chain(ordered: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for x, y in ordered:
+            while len(found) > 1:
+                (x0, y0), (x1, y1) = found[-2:]
+                if (x1 - x0) * (y - y0) > (y1 - y0) * (x - x0):
+                    break
+                found.pop()
+            found.append((x, y))
+        return found
+
+    ordered = sorted(points)
+    return {*chain(ordered), *chain(ordered[::-1])}
+
+
+def test_the_hull_of_the_features_is_its_own_mirror_image_though_the_features_are_not() -> None:
+    # So with (x, y) it contains the rectangle of (+-x, +-y), and with that (x, y) rounded to zero.
+    rows = {(x, y) for x, y in TABLE.tolist()}
+    corners = find_corners(rows)
+    assert (len(rows), len(corners)) == (64_180, 1344)
+    for signs in ((-1, 1), (1, -1)):
+        assert {(signs[0] * x, signs[1] * y) for x, y in corners} == corners
+        assert len({(signs[0] * x, signs[1] * y) for x, y in rows} - rows) == 24
+
+
 def test_a_mean_is_rounded_towards_zero_and_that_of_no_usable_record_is_zero() -> None:
     plan = make()
     assert plan.finish_sum(np.array([7, -7, 2, 0]), 3).tolist() == [2, -2, 0, 0]
