@@ -144,12 +144,18 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     Raises
     ------
     ConfigError, PrivacyError
-        The name breaks its rule; the plan keeps the number of records secret; or its sketches
-        carry only some of the frequencies.
+        The name breaks its rule; the plan keeps the number of records secret, or protects all
+        records of a device together; or its sketches carry only some of the frequencies.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
-    if plan.privacy_target.releases_count:
+    if plan.protects_devices:
+        raise PrivacyError(
+            "is a device: the records of a file belong to many people, or to many windows",
+            field="unit",
+            fix='make a plan with unit = "record" for a file, or let a device read it',
+        )
+    if plan.releases_count:
         raise PrivacyError(
             "keeps the number of records secret, but the sketch of a file reveals it",
             field="neighbouring",

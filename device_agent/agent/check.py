@@ -209,9 +209,13 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     if over is not None:
         n_sketches, window = n_sketches + 1, over[1]
     size = device.plan.payload_bytes + _ENVELOPE_BYTES
+    counted = f"{n_records} new record(s); "
+    left = f"; {window.n_records} record(s) stay in the open window"
+    if device.plan.hides_counts:
+        counted, left = "", "; how many records there are is secret under this plan"
     yield Finding(
-        text=f"stream {stream.name}: {n_records} new record(s); would release {n_sketches} "
-        f"sketch(es) of about {size} bytes; {window.n_records} record(s) stay in the open window",
+        text=f"stream {stream.name}: {counted}would release {n_sketches} sketch(es) of about "
+        f"{size} bytes{left}",
         values=shown,
     )
     yield Finding(text=f"stream {stream.name}: {guarantee.describe()}")

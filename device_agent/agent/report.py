@@ -157,7 +157,7 @@ def report_status(settings: Settings) -> StatusReport:
             streams=tuple(load_stream(connection, name) for name in list_streams(connection)),
             counts=count_sketches(connection),
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
-            is_secret=decode_plan(identity.plan_bytes).releases_count,
+            is_secret=decode_plan(identity.plan_bytes).hides_counts,
             notice=load_notice(connection),
         )
 

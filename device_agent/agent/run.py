@@ -344,9 +344,9 @@ class _RunningStudy(Study):
         samples = [(w.name, w.n_released) for w in self._workers]
         text = "Windows released since the start."
         yield Metric("windows_released_total", "counter", text, samples)
-        counted = ["records_read"]
+        counted = [] if self.device.plan.hides_counts else ["records_read"]
         # The latter depend on values, are exact, and the file is there to be sent on.
-        if self.device.settings.metrics.value_counts:
+        if counted and self.device.settings.metrics.value_counts:
             counted += ["unsketchable", "out_of_bounds"]
         for name in counted:
             text = f"Records since the start: {name.replace('_', ' ')}."

@@ -1,8 +1,10 @@
 """Windows under ``replace-one``: tumbling, cut by counts and times alone.
 
 A late record joins the open window, closed windows never reopen, the slot number never goes back,
-too few records are carried over, and at the most records a window closes early. Where the unit is a
-device, it stays open instead and leaves out what follows: a slot has one sketch.
+too few records are carried over, and at the most records a window closes early.
+
+Where the unit is a device, a slot has one sketch and no more: a full window stays open and leaves
+out what follows, and records without a readable time, or of a closed slot, join no window.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class WindowCutter:
     least_records, most_records
         Fewer are carried over; at the most the window closes early.
     leaves_out
-        Whether it stays open instead, and leaves out the records that follow.
+        Whether it stays open instead, and leaves out the records that follow; and those without a
+        readable time, or of a closed slot, too.
     """
 
     rule: WindowRule
@@ -116,10 +119,11 @@ class WindowCutter:
                 closed, state = self._close(state)
                 yield Cut(start=start, taken=taken, stop=i, closed=closed, state=state)
                 start = taken = i
-            if state.n_records == self._most():
-                # Left out; but it tells the slot of a window whose records had no readable time.
-                state = replace(self._join(state, slot), n_records=state.n_records)
+            if self.leaves_out and self._is_left_out(state, slot):
                 continue
+            if taken < i:
+                yield Cut(start=start, taken=taken, stop=i, closed=None, state=state)
+                start = i
             state = self._join(state, slot)
             taken = i + 1
             if state.n_records == self._most() and not self.leaves_out:
@@ -129,6 +133,15 @@ class WindowCutter:
         if start < len(timestamps):
             stop = len(timestamps)
             yield Cut(start=start, taken=taken, stop=stop, closed=None, state=state)
+
+    def _is_left_out(self, state: WindowState, slot: int | None) -> bool:
+        """Return whether a record joins no window, so that a slot has one sketch and no more.
+
+        It has no readable time, its slot is closed, or its window is full.
+        """
+        if slot is None or state.n_records == self._most():
+            return True
+        return not state.n_records and state.floor_slot is not None and slot < state.floor_slot
 
     def settle(self, state: WindowState, *, now: float) -> WindowState:
         """Give a window of records without readable times the slot of now, if it has none yet."""

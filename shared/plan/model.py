@@ -182,6 +182,11 @@ class SketchPlan:
         return self.release.unit == "device"
 
     @property
+    def hides_counts(self) -> bool:
+        """True if nobody is to learn how many records a sketch holds."""
+        return self.releases_count or self.protects_devices
+
+    @property
     def size_limits(self) -> tuple[int, int]:
         """The least and the largest number of records that a sketch may state."""
         return (1, 1) if self.protects_devices else (self.least_records, self.most_records)

@@ -19,7 +19,7 @@ from device_agent.sources import (
     open_source,
 )
 from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import transaction
+from device_agent.store.database import sum_ledger, transaction
 from device_agent.store.key import key_folder, load_digest_key
 from device_agent.store.outbox import count_waiting_bytes
 from device_agent.store.positions import load_positions, note_source_changes
@@ -88,6 +88,24 @@ def choose_block(device: Device, stream: StreamSettings, *, turn: int) -> int:
     return device.plan.blocks.choose(ordinal=ordinal, stream=stream.name, turn=turn)
 
 
+def require_accepted_stream(device: Device, stream: StreamSettings) -> None:
+    """Refuse a stream beyond those that the plan accepts of a device, with a ``LedgerError``.
+
+    Streams that were renamed or removed count: where the unit is a device, a slot has one sketch.
+    """
+    study, most = device.identity.study, device.plan.most_streams_per_device
+    events = sum_ledger(device.connection)
+    others = {event.stream for event in events if event.study == study} - {stream.name}
+    if len(others) >= most:
+        raise LedgerError(
+            f"would be one more than the {most} that the plan accepts of a device, which has "
+            f"released {', '.join(map(repr, sorted(others)))}",
+            field=f"stream {stream.name}",
+            fix="give it the name of a stream that released before, or ask the operator for "
+            "another study",
+        )
+
+
 def require_sole_reader(device: Device, stream: StreamSettings) -> None:
     """Refuse a source that another stream of the study has read, with a ``LedgerError``.
 
@@ -110,8 +128,9 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
     Raises
     ------
     RecordError, LedgerError
-        As ``open_source``, and as :func:`require_sole_reader`.
+        As ``open_source``, :func:`require_accepted_stream` and :func:`require_sole_reader`.
     """
+    require_accepted_stream(device, stream)
     require_sole_reader(device, stream)
     known = load_positions(device.connection)
     key = load_digest_key(key_folder(device.settings.state_dir, device.identity.study))
@@ -151,7 +170,9 @@ def restore_accumulator(
 
 
 class WindowReader:
-    """Reader of one stream: counts are public, and a window is released as soon as it is complete.
+    """Reader of one stream: a window is released as soon as it is complete.
+
+    Counts are public, except where the unit is a device: then no report shows them.
 
     After an error the open window may be incomplete in memory: close the reader and make another,
     which begins at the last checkpoint.
@@ -174,7 +195,8 @@ class WindowReader:
     ) -> None:
         self.device = device
         self.summary = StreamSummary(name=stream.name)
-        self.counts = self.summary.counts = ReadCounts()
+        self.counts = ReadCounts()
+        self.summary.counts = None if device.plan.hides_counts else self.counts
         self.n_unsaved = 0
         """Records that were added since the last checkpoint or release."""
         self._stream = stream
@@ -298,11 +320,12 @@ class WindowReader:
             self._add_cut(batch, cut, now=now)
 
     def _add_cut(self, batch: RecordBatch, cut: Cut, *, now: float) -> None:
-        if cut.stop > cut.start:
+        if cut.taken > cut.start:
             self.require_affordable()
             if not self._state.window.n_records:
                 self._open_window(cut.closed or cut.state, now=now)
             self._accumulator.add(batch.values[cut.start : cut.taken])
+        if cut.stop > cut.start:
             position = batch.position_after(cut.stop - 1)
             self._positions[position.source] = position
             self.n_unsaved += cut.stop - cut.start

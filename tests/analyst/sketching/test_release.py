@@ -89,3 +89,12 @@ def test_a_dimension_takes_one_column() -> None:
     with pytest.raises(ConfigError, match="once a dimension"):
         choose_fields(NAMES, ["a=x", "a=y"])
     assert choose_fields(NAMES, ["a=x=y"]).values == ("x=y", "b", "c")
+
+
+def test_a_plan_that_protects_devices_is_refused() -> None:
+    plan = make_plan()
+    assert isinstance(plan.release, LocalRelease)
+    of_devices = replace(plan, release=replace(plan.release, unit="device"))
+    with pytest.raises(PrivacyError) as refusal:
+        require_suitable(of_devices, "main")
+    assert refusal.value.field == "unit"

@@ -218,9 +218,11 @@ def test_too_few_records_are_not_released_by_the_clock() -> None:
 def leave_out(
     timestamps: Sequence[float], most: int
 ) -> tuple[list[tuple[list[int], int]], list[int]]:
-    """Return each slot with the first records of it that the clock and the order let join."""
+    """Return each slot with its records that were taken: the first in order, and in time."""
     windows: list[tuple[list[int], int]] = []
     for i, timestamp in enumerate(timestamps):
+        if math.isnan(timestamp):
+            continue
         slot = min(max(0, int(timestamp // LENGTH)), int(NOW // LENGTH))
         if not windows or slot > windows[-1][1]:
             windows.append(([], slot))
@@ -230,7 +232,7 @@ def leave_out(
 
 
 @given(
-    st.lists(st.floats(0, NOW + LENGTH), max_size=40),
+    st.lists(st.one_of(st.floats(0, NOW + LENGTH), st.just(math.nan)), max_size=40),
     st.integers(1, 5),
     st.lists(st.integers(0, 40), max_size=3),
 )
@@ -242,10 +244,13 @@ def test_where_the_unit_is_a_device_a_slot_has_one_window_with_its_first_records
     state = WindowState()
     taken: list[int] = []
     windows: list[tuple[list[int], int | None]] = []
+    done = 0
     bounds = [0, *sorted(min(split, len(timestamps)) for split in splits), len(timestamps)]
     for begin, end in pairwise(bounds):
         batch = np.array(timestamps[begin:end], dtype=np.float64)
         for cut in cutter.cut(state, batch, now=NOW):
+            assert (begin + cut.start, cut.start <= cut.taken <= cut.stop) == (done, True)
+            done = begin + cut.stop
             taken += range(begin + cut.start, begin + cut.taken)
             if cut.closed is not None:
                 assert cut.closed.first_slot == cut.closed.last_slot
@@ -253,15 +258,18 @@ def test_where_the_unit_is_a_device_a_slot_has_one_window_with_its_first_records
                 windows.append((taken, cut.closed.last_slot))
                 taken = []
             state = cut.state
+    assert done == len(timestamps)
     assert (windows, taken) == leave_out(timestamps, most)
 
 
-def test_a_record_that_is_left_out_tells_the_slot_of_a_window_that_has_none() -> None:
+def test_records_of_a_slot_that_the_clock_has_closed_are_left_out() -> None:
     rule = WindowRule(kind="time", origin=0, length_s=LENGTH)
-    cutter = WindowCutter(rule=rule, least_records=1, most_records=1, leaves_out=True)
-    times = np.array([math.nan, 2.5 * LENGTH, 2.7 * LENGTH, 3.5 * LENGTH])
-    cuts = list(cutter.cut(WindowState(), times, now=NOW))
-    assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 1, 3), (3, 4, 4)]
-    closed = cuts[0].closed
-    assert closed is not None
-    assert (closed.n_records, closed.first_slot, closed.last_slot) == (1, 2, 2)
+    cutter = WindowCutter(rule=rule, least_records=1, most_records=100, leaves_out=True)
+    *_, cut = cutter.cut(WindowState(), np.array([2.5 * LENGTH]), now=NOW)
+    over = cutter.close_over(cut.state, clocks=[NOW])
+    assert over is not None
+    times = np.array([2.6, 2.7, 1.0, math.nan, 7.5, 2.8]) * LENGTH
+    cuts = list(cutter.cut(over[1], times, now=NOW))
+    assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 0, 4), (4, 6, 6)]
+    assert cuts[-1].state.last_slot == 7
+    assert cuts[-1].state.n_records == 2
