@@ -38,7 +38,7 @@ from device_agent.store.outbox import offer_sketch
 from shared.core import SketchAccumulator
 from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule
-from shared.wire import decode_message, decode_payload, problem_types
+from shared.wire import PayloadForm, SketchMessage, decode_message, problem_types
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
@@ -52,12 +52,20 @@ MOST_RELEASES = 7
 NOISE = 60
 """No coordinate's noise is larger, but once in more releases than all tests draw."""
 
-PLAN = make_plan(
-    epsilon=Fraction(EPSILON),
-    mechanism="discrete-laplace",
-    least_records=3,
-    most_records=20,
-    window=WindowRule(kind="time", origin=0, length_s=HOUR),
+LOUD: dict[str, Any] = {
+    "epsilon": Fraction(EPSILON),
+    "mechanism": "discrete-laplace",
+    "window": WindowRule(kind="time", origin=0, length_s=HOUR),
+}
+PLAN = make_plan(least_records=3, most_records=20, **LOUD)
+SPLIT = make_plan(least_records=3, most_records=20, frequencies_per_sketch=2, **LOUD)
+OF_DEVICES = make_plan(unit="device", most_records=4, **LOUD)
+REPORTS = make_plan(
+    release="phase.v1",
+    least_records=None,
+    most_records=None,
+    most_sketches_per_device=MOST_RELEASES + 1,
+    window=LOUD["window"],
 )
 PROBLEMS = [problem.error for problem in problem_types()]
 
@@ -74,10 +82,11 @@ class Agents(RuleBasedStateMachine):
 
     folders: Iterator[Path]
     faults: Faults
+    plan = PLAN
 
     def __init__(self) -> None:
         super().__init__()
-        self.server = ClockedServer(PLAN)
+        self.server = ClockedServer(self.plan)
         self.server.start()
         folder = next(self.folders)
         folder.mkdir()
@@ -85,13 +94,15 @@ class Agents(RuleBasedStateMachine):
         self.driver = Driver(
             folder,
             self.server,
-            budget=f'per_record = "{EPSILON}"\nlifetime = "{MOST_RELEASES * EPSILON}"',
+            budget=f'per_record = "{self.plan.release.epsilon}"\n'
+            f'lifetime = "{MOST_RELEASES * self.plan.release.epsilon}"',
             source='replaced = "join_successors"',
             clock=lambda: NOW + self.offset,
         )
         self.faults.disarm()
         self.driver.enrol()
         self.values: list[tuple[float, float]] = []
+        self.n_untimed = 0
         self.slot = 0
         self.n_rotated = self.n_writes = self.n_restored = 0
         self.is_up = True
@@ -120,7 +131,11 @@ class Agents(RuleBasedStateMachine):
         with self.driver.records.open("a") as file:
             file.write(f"{line}\n")
         self._touch()
+        self._note_garbage(has_time=line.startswith("1700000000"))
+
+    def _note_garbage(self, *, has_time: bool) -> None:
         self.values.append((np.nan, np.nan))
+        self.n_untimed += not has_time
 
     @rule()
     def rotate(self) -> None:
@@ -270,11 +285,11 @@ class Agents(RuleBasedStateMachine):
         n_records = message.header.n_records
         assert n_records is not None
         device_id = next(iter(self.server.devices))
-        exact = SketchAccumulator(PLAN.statistic_of(device_id + b"/meter"), first_record=first)
+        block = message.header.block or 0
+        statistic = self.plan.statistic_of(device_id + b"/meter", block=block)
+        exact = SketchAccumulator(statistic, first_record=first)
         exact.add(np.array(self.values[first : first + n_records]))
-        released = decode_payload(
-            message.payload, width=PLAN.payload_width, n_coordinates=2 * PLAN.n_frequencies
-        )
+        (released,) = PayloadForm.of(self.plan).decode(message.payload)
         assert np.abs(released - exact.sums).max() <= NOISE
 
     def teardown(self) -> None:
@@ -291,26 +306,100 @@ class Agents(RuleBasedStateMachine):
             assert report.outbox.waiting == 0
             if self._n_spent() < MOST_RELEASES:
                 assert report.errors == []
-                rows = query(
-                    self.driver.state,
-                    "SELECT (SELECT COALESCE(SUM(n_records), 0) FROM outbox)"
-                    " + (SELECT COALESCE(SUM(n_records), 0) FROM open_windows)",
-                )
-                assert rows == [(len(self.values),)]
+                self._require_all_counted()
             self.each_sketch_holds_the_next_records_and_no_other()
             self.one_sketch_has_one_form()
         finally:
             self.server.stop()
 
+    def _require_all_counted(self) -> None:
+        rows = query(
+            self.driver.state,
+            "SELECT (SELECT COALESCE(SUM(n_records), 0) FROM outbox)"
+            " + (SELECT COALESCE(SUM(n_records), 0) FROM open_windows)",
+        )
+        assert rows == [(len(self.values),)]
+
+
+class SplitAgents(Agents):
+    """A sketch carries some of the features."""
+
+    plan = SPLIT
+
+
+class PersonalAgents(Agents):
+    """A slot has one sketch: the mean of its first records."""
+
+    plan = OF_DEVICES
+
+    def _note_garbage(self, *, has_time: bool) -> None:
+        # What has no time joins no window.
+        if has_time:
+            super()._note_garbage(has_time=True)
+
+    @invariant()
+    def each_sketch_holds_the_next_records_and_no_other(self) -> None:
+        """Each is the mean of a run of records behind those of the sketch before it."""
+        first, last_slot = 0, -1
+        rows = query(self.driver.state, "SELECT sequence, message FROM outbox ORDER BY sequence")
+        for sequence, body in rows:
+            assert isinstance(sequence, int)
+            if sequence not in self.bodies:
+                assert isinstance(body, bytes)
+                self.bodies[sequence] = body
+            assert body in (self.bodies[sequence], None)
+            message = decode_message(self.bodies[sequence])
+            assert message.header.n_records == 1
+            slots = message.header.slots
+            assert slots is not None
+            assert slots[0] == slots[1] > last_slot
+            last_slot = slots[1]
+            first = self._find_end(message, first)
+
+    def _find_end(self, message: SketchMessage, first: int) -> int:
+        """Return the place behind the first run of records that a sketch is the mean of."""
+        (released,) = PayloadForm.of(self.plan).decode(message.payload)
+        statistic = self.plan.statistic_of(b"")
+        for start in range(first, len(self.values)):
+            for stop in range(start + 1, min(start + self.plan.most_records, len(self.values)) + 1):
+                exact = SketchAccumulator(statistic)
+                exact.add(np.array(self.values[start:stop]))
+                mean = self.plan.finish_sum(exact.sums, stop - start)
+                if np.abs(released - mean).max() <= NOISE:
+                    return stop
+        raise AssertionError(f"sketch {message.header.sequence} is the mean of no records")
+
+    def _require_all_counted(self) -> None:
+        """Nothing is left to be read; what was left out is nowhere."""
+
+
+class Phones(PersonalAgents):
+    """A slot has one report, and its noise hides which record it is of."""
+
+    plan = REPORTS
+
+    def _find_end(self, message: SketchMessage, first: int) -> int:
+        assert len(message.payload) == self.plan.payload_bytes
+        return first
+
+
+KINDS = {"split": SplitAgents, "means": PersonalAgents, "reports": Phones}
+
 
 def explore(
-    root: Path, *, n_examples: int, n_steps: int, first: int | None = None, **choices: Any
+    root: Path,
+    *,
+    n_examples: int,
+    n_steps: int,
+    first: int | None = None,
+    of: Any = Agents,
+    **choices: Any,
 ) -> None:
     with injecting() as injected, pytest.MonkeyPatch.context() as patch:
         # Reading the system's certificates takes longer than all the rest of a run.
         patch.setattr(httpx, "Client", functools.partial(httpx.Client, verify=False))
 
-        class Machine(Agents):
+        class Machine(of):  # type: ignore[misc]
             folders = (root / str(i) for i in itertools.count())
             faults = injected
 
@@ -346,6 +435,18 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
     choices: dict[str, Any], tmp_path: Path
 ) -> None:
     explore(tmp_path, **choices)
+
+
+@small_and_soak(
+    "choices",
+    {"n_examples": 5, "n_steps": 20, "derandomize": True},
+    {"n_examples": 300, "n_steps": 50},
+)
+@pytest.mark.parametrize("kind", ["split", "means", "reports"])
+def test_so_it_is_for_sketches_of_some_features_means_and_reports(
+    kind: str, choices: dict[str, Any], tmp_path: Path
+) -> None:
+    explore(tmp_path, of=KINDS[kind], **choices)
 
 
 def _forget_position(patch: pytest.MonkeyPatch) -> None:
