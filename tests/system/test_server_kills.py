@@ -21,7 +21,9 @@ from aggregator.records import Selection, SystemClock
 from aggregator.services import Services
 from aggregator.storage import Layout, open_store
 from aggregator.storage.models import Decode, Sketch
-from shared.wire import decode_payload
+from shared.core import feature_table
+from shared.plan import SketchPlan
+from shared.wire import PayloadForm
 from tests.aggregator.databases import find_address, open_kind
 from tests.aggregator.fleet import SKETCH, SLOT, Desk, Device, make_plan
 from tests.device_agent.daemons import wait_until
@@ -29,15 +31,41 @@ from tests.soak import small_and_soak
 from tests.system.servers import KeptServer
 
 N_DEVICES = 4
-PLAN = make_plan(most_sketches=1_000_000)
+PLANS = {
+    "sums": make_plan(most_sketches=1_000_000),
+    "reports": make_plan(
+        most_sketches=1_000_000,
+        most_sketches_per_device=1_000_000,
+        release="phase.v1",
+        frequencies_per_sketch=10,
+        most_records=None,
+    ),
+}
+
+
+def draw_release(
+    plan: SketchPlan, rng: np.random.Generator, sequence: int
+) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """Draw a released vector, and the fields of its header that are not usual."""
+    if not plan.reports_phases:
+        return rng.integers(-300, 300, plan.n_coordinates), {}
+    phases = rng.integers(0, 1 << 16, plan.frequencies_per_sketch)
+    values = feature_table()[phases].T.astype(np.int64).ravel()
+    payload = PayloadForm.of(plan).encode(values)
+    block = sequence % plan.blocks.n_blocks
+    return values, {"payload": payload, "block": block, "kind": "phase.v1", "n_records": 1}
 
 
 class Sender:
     """A device that releases without end and sends each sketch until it is acknowledged."""
 
-    def __init__(self, seed: int, study: bytes, urls: list[str], stop: threading.Event) -> None:
+    def __init__(
+        self, seed: int, plan: SketchPlan, study: bytes, urls: list[str], stop: threading.Event
+    ) -> None:
         self.device = Device(seed)
-        self.acknowledged: dict[str, NDArray[np.int64]] = {}
+        self.acknowledged: dict[str, tuple[NDArray[np.int64], int]] = {}
+        """By identity: what was released, and the block of its features."""
+        self._plan = plan
         self.n_unanswered = 0
         self.failure: BaseException | None = None
         self._study = study
@@ -52,16 +80,21 @@ class Sender:
             with httpx.Client(timeout=30.0) as http:
                 sequence = 0
                 while not self._stop.wait(0.01):
-                    values = rng.integers(-300, 300, PLAN.n_coordinates)
-                    self._send(http, sequence, values)
+                    self._send(http, sequence, *draw_release(self._plan, rng, sequence))
                     sequence += 1
         except BaseException as error:
             self.failure = error
 
-    def _send(self, http: httpx.Client, sequence: int, values: NDArray[np.int64]) -> None:
+    def _send(
+        self,
+        http: httpx.Client,
+        sequence: int,
+        values: NDArray[np.int64],
+        changes: dict[str, Any],
+    ) -> None:
         slot = SLOT + sequence
         sketch, body = self.device.message(
-            self._study, PLAN, values, sequence=sequence, slots=(slot, slot)
+            self._study, self._plan, values, sequence=sequence, slots=(slot, slot), **changes
         )
         path = f"/v1/studies/{self._study.hex()}/sketches/{sketch}"
         for attempt in range(1 << 20):
@@ -73,7 +106,7 @@ class Sender:
                 time.sleep(0.05)
                 continue
             if answer.status_code in (200, 201):
-                self.acknowledged[sketch] = values
+                self.acknowledged[sketch] = values, changes.get("block") or 0
                 return
             assert answer.status_code in (429, 503), answer.text
             time.sleep(0.05)
@@ -205,32 +238,29 @@ def kill_in_a_loop(
                 raise sender.failure
 
 
-async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) -> None:
+async def require_all_is_there(
+    url: str, plan: SketchPlan, study: bytes, senders: list[Sender]
+) -> None:
     """Compare the database, row by row and sum by sum, with what was acknowledged."""
     store = open_store(url)
     async with store.engine.connect() as connection:
         rows = (await connection.execute(select(Sketch.sketch_id, Sketch.payload))).all()
         attempts = (await connection.execute(select(Decode.attempts))).scalars().all()
     sent = {key: values for sender in senders for key, values in sender.acknowledged.items()}
-    payloads = {
-        row.sketch_id.hex(): decode_payload(
-            row.payload, width=PLAN.payload_width, n_coordinates=PLAN.n_coordinates
-        )
-        for row in rows
-    }
+    layout, form = Layout.of(plan), PayloadForm.of(plan)
+    payloads = {row.sketch_id.hex(): form.decode(row.payload)[0] for row in rows}
     assert len(payloads) == len(rows)
     assert payloads.keys() == sent.keys()
-    assert all(np.array_equal(payloads[key], values) for key, values in sent.items())
+    assert all(np.array_equal(payloads[key], values) for key, (values, _) in sent.items())
+    whole = np.zeros(layout.n_totals, dtype=np.int64)
+    for values, block in sent.values():
+        whole[layout.places[block]] += values
     services = Services(store, SystemClock())
     for _ in range(2):  # as it was left, and with all of it in the cells
         assert await services.merger.check(study) == []
         async with store.begin() as transaction:
-            totals = await transaction.sum_sketches(
-                study,
-                Selection(),
-                layout=Layout.of(PLAN),
-            )
-        assert np.array_equal(totals.sums, np.sum(list(sent.values()), axis=0))
+            totals = await transaction.sum_sketches(study, Selection(), layout=layout)
+        assert np.array_equal(totals.sums, whole)
         await services.merger.merge_all()
     await store.close()
     # Some decode was taken up again after its worker was killed.
@@ -239,24 +269,33 @@ async def require_all_is_there(url: str, study: bytes, senders: list[Sender]) ->
 
 @pytest.mark.anyio
 @small_and_soak("n_kills", 6, 200)
-@pytest.mark.parametrize(("kind", "count"), [("sqlite", 1), ("postgres", 2)])
+@pytest.mark.parametrize(
+    ("kind", "count", "released"),
+    [
+        ("sqlite", 1, "sums"),
+        ("postgres", 2, "reports"),
+        pytest.param("sqlite", 1, "reports", marks=pytest.mark.soak),
+        pytest.param("postgres", 2, "sums", marks=pytest.mark.soak),
+    ],
+)
 async def test_killed_in_a_loop_under_load_the_server_loses_and_doubles_nothing(
-    kind: str, count: int, n_kills: int, tmp_path: Path
+    kind: str, count: int, released: str, n_kills: int, tmp_path: Path
 ) -> None:
+    plan = PLANS[released]
     async with open_database(kind, tmp_path) as url:
         key = await make_key(url)
 
         def work() -> tuple[bytes, list[Sender]]:
             with kept(url, count, tmp_path) as servers:
-                return load_and_kill(servers, key, n_kills=n_kills)
+                return load_and_kill(servers, key, plan, n_kills=n_kills)
 
         study, senders = await anyio.to_thread.run_sync(work)
-        await require_all_is_there(url, study, senders)
+        await require_all_is_there(url, plan, study, senders)
     assert sum(sender.n_unanswered for sender in senders) > n_kills / 4
 
 
 def load_and_kill(
-    servers: list[KeptServer], key: str, *, n_kills: int
+    servers: list[KeptServer], key: str, plan: SketchPlan, *, n_kills: int
 ) -> tuple[bytes, list[Sender]]:
     """Publish a study, send to it from every device, and kill what serves it."""
     urls = [server.url for server in servers]
@@ -264,13 +303,13 @@ def load_and_kill(
     async def publish() -> bytes:
         async with httpx.AsyncClient(base_url=urls[0]) as http:
             desk = Desk(http, key, key)
-            study = await desk.publish(PLAN)
+            study = await desk.publish(plan)
             await desk.enrol(study, *(Device(seed) for seed in range(N_DEVICES)))
             return study
 
     study = anyio.run(publish)
     stop = threading.Event()
-    senders = [Sender(seed, study, urls, stop) for seed in range(N_DEVICES)]
+    senders = [Sender(seed, plan, study, urls, stop) for seed in range(N_DEVICES)]
     analyst = Analyst(servers, key, study)
     try:
         wait_until(lambda: all(sender.acknowledged for sender in senders))
