@@ -19,6 +19,7 @@ from learning.planning.candidates import (
     predict_splits,
 )
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from learning.planning.phases import list_phase_reports
 from learning.planning.quality import ClusterRange, find_cluster_range
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS
@@ -45,7 +46,7 @@ class Advice:
     ----------
     candidates
         The candidates that can be calibrated, by mechanism and ascending m. After r = m comes the
-        best r < m, where it is better.
+        best r < m, where it is better. Phase reports come last, where they are the best of their m.
     refusals
         The candidates that cannot be calibrated.
     recommended
@@ -86,9 +87,10 @@ def advise(
 
     Among the candidates whose whole band lies within the target, pure epsilon precedes one with a
     delta, then the best predicted quality wins; among candidates equal to 0.005, the least m, then
-    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the least r
-    that reaches the target wins. If none reaches it, the lowest band wins. The same rule first
-    chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
+    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the smallest
+    sketch that reaches the target wins. If none reaches it, the lowest band wins. The same rule
+    first chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
+    Phase reports are a candidate of each m where they win against all others of this m.
 
     The comparison uses the largest wanted number of clusters: the same sketches also give fewer
     clusters, but not more.
@@ -119,6 +121,7 @@ def advise(
             candidates += [best] if best.is_split else []
         if error is not None:
             refusals.append(Refusal(mechanism=mechanism, n_frequencies=m, error=error))
+    candidates += _find_better_phases(outline, candidates, epsilon, target_sse)
     return _recommend(outline, candidates, refusals, target_sse)
 
 
@@ -144,6 +147,20 @@ def _predict_choice(
         least = found[0].snr if found else 0.0
         found += predict_splits(outline, n_frequencies=m, epsilon=epsilon, least_snr=least)
     return found, refusal
+
+
+def _find_better_phases(
+    outline: StudyOutline, others: list[Candidate], epsilon: Fraction, target_sse: float
+) -> list[Candidate]:
+    """Find the phase reports of each m that are better than all other candidates of this m."""
+    better = []
+    for m in outline.frequencies:
+        rivals = [c for c in others if c.n_frequencies == m and not c.has_masks]
+        rivals += list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+        if rivals:
+            best = choose_candidate(rivals, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
+            better += [best] if best.reports_phases else []
+    return better
 
 
 def _recommend(
@@ -263,7 +280,11 @@ def _reaches(outline: StudyOutline, epsilon: Fraction, delta: Fraction, target: 
         found, _ = _predict_choice(outline, mechanism, m, used, epsilon, delta)
         if any(candidate.band.reaches(target) for candidate in found):
             return True
-    return False
+    return any(
+        candidate.band.reaches(target)
+        for m in outline.frequencies
+        for candidate in list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+    )
 
 
 def _require_budget(epsilon: Fraction, delta: Fraction) -> None:
