@@ -202,6 +202,7 @@ def _show(
             n_records=n_records,
             n_sketches=devices * windows,
             n_clusters=clusters,
+            n_windows=windows,
             devices_differ=not devices_alike,
         )
     elif len(missing) < len(given):

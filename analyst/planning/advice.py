@@ -83,15 +83,11 @@ class AdviceReport:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the prediction assumes, a sentence or two each."""
-        outline = self.outline
+        """The assumptions of the prediction, a sentence or two each."""
+        outline, best = self.outline, self.advice.recommended
         return [
             *describe_assumptions(outline.signal_energy),
-            *describe_devices(
-                devices_differ=outline.devices_differ,
-                n_sketches=outline.n_sketches,
-                is_split=self.advice.recommended.is_split,
-            ),
+            *([] if best.reports_phases else describe_devices(outline, is_split=best.is_split)),
         ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from learning.planning.candidates import predict_candidate
 from learning.planning.outline import StudyOutline
+from learning.planning.phases import predict_phase_reports
 from shared import command
 from tests.analyst.planning.commands import SPEC, STUDY, run, show, words_of
 
@@ -153,6 +154,95 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
     assert "SNR 238, relative SSE between 1.00 and 1.08 is expected" in words
 
 
+SIZES = ("least_records", "most_records", "max_records_per_person")
+UNITS = {
+    "device": 'unit = "device"\nmost_records = 4000\n',
+    "phase": 'release = "phase.v1"\n',
+    "phases": 'release = "phase.v1"\nfrequencies_per_sketch = 2\nmost_sketches_per_device = 40\n',
+}
+
+
+def write_spec(kind: str, folder: Path) -> Path:
+    lines = SPEC.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = folder / f"{kind}.toml"
+    text = "".join(line for line in lines if not line.startswith(SIZES))
+    path.write_text(UNITS[kind] + text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (
+            "device",
+            (
+                "epsilon 1 for all records of a device in a window; at most epsilon 4 a year, over "
+                "4 windows, for someone with a record in every one",
+                "a sketch of the mean of every 7884000 s (91.25 days) in which there were records",
+                "any number in one sketch, which counts as one record; those after the first 4000 "
+                "of a window are left out",
+                "K-norm (discrete-knorm), scale 2730 units of the sum",
+                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+                "Each sketch counts as one record, whatever",
+            ),
+        ),
+        (
+            "phase",
+            (
+                "100; a report is about 1 of them",
+                "a device sends one sketch in the whole study, so that it costs no more",
+                "a report of the first record of every 7884000 s (91.25 days)",
+                "phase-report: phases on the arc of 0.4 turns around the record's are 2.718 times "
+                "as likely as the others; the mean of a report is 0.308 times the record's feature",
+                "2 bytes, 2 a phase",
+                "the first of each window; the others are left out",
+                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+            ),
+        ),
+        ("phases", ("4 bytes, 2 a phase", "at most epsilon 4 a year, over 4 windows")),
+    ],
+)
+def test_a_plan_that_protects_devices_is_explained(
+    kind: str, parts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A mean above the most records is no error: what exceeds it is left out.
+    size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
+    path = write_spec(kind, tmp_path)
+    words = show(capsys, path, *(part for pair in size.items() for part in pair))
+    for part in parts:
+        assert part in words
+    for part in ("closes early", "wait for the next", "different kinds", "--devices-alike"):
+        assert part not in words
+
+
+@pytest.mark.parametrize(("kind", "r"), [("device", 100), ("phase", 1), ("phases", 2)])
+def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
+    kind: str, r: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
+    path = write_spec(kind, tmp_path)
+    assert run("show", size, str(path), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    outline = StudyOutline(
+        n_records=9_000_000, n_sketches=400, n_dimensions=4, n_clusters=5, unit="device"
+    )
+    predicted = (
+        predict_candidate(
+            outline, mechanism="discrete-knorm", n_frequencies=100, epsilon=Fraction(1)
+        )
+        if kind == "device"
+        else predict_phase_reports(outline, n_frequencies=100, n_reports=r, epsilon=Fraction(1))
+    )
+    assert shown["prediction"]["snr"] == predicted.snr
+    assert shown["sketch_bytes"] == predicted.sketch_bytes
+    assert (shown["release"], shown["unit"]) == (predicted.release, "device")
+    assert shown["mechanism"] == predicted.mechanism
+    assert shown["cost"]["per_device"] == {"epsilon": "1", "delta": "0"}
+    assert shown["cost"]["windows_a_year"] == (1 if kind == "phase" else 4)
+    # One device, one report: no plan allows the second window of this selection.
+    assert run("show", size, str(path), "--windows", "41") == (0 if kind == "device" else 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -160,6 +250,10 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
         ({"--records": "26115", "--devices": "3"}, "--records: gives 8705 a sketch, above"),
         ({"--records": "0", "--devices": "3"}, "--records: must be at least 1"),
         ({"--records": "26115", "--devices": "0"}, "--devices: must be at least 1"),
+        (
+            {"--records": "260000", "--devices": "1", "--windows": "126"},
+            "--windows: must be at most the plan's most_sketches_per_device = 125",
+        ),
         ({"--records": "26115"}, "--devices: is needed to predict the quality"),
         ({"--records": "9000", "--devices": "9", "--clusters": "0"}, "--clusters: must be at"),
         ({"--cluster": "3"}, "--cluster: is not an option of `sfumato plan show`"),
