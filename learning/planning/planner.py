@@ -69,11 +69,24 @@ class Advice:
         return self.recommended.band.reaches(self.target_sse)
 
     @property
+    def best_sum(self) -> Candidate | None:
+        """The best candidate of pure epsilon that sends sums; None if none can be calibrated."""
+        sums = [
+            candidate
+            for candidate in self.candidates
+            if not (candidate.reports_phases or candidate.has_masks or candidate.delta)
+        ]
+        return choose_candidate(sums, self.target_sse) if sums else None
+
+    @property
     def surpassed(self) -> Candidate | None:
-        """The best candidate with a delta, where small sketches of pure epsilon are better."""
+        """The best candidate with a delta, where small sketches of pure epsilon are better.
+
+        Phase reports are small sketches too.
+        """
         best = self.recommended
         with_delta = [candidate for candidate in self.candidates if candidate.delta]
-        if not best.is_split or best.delta or not with_delta:
+        if not (best.is_split or best.reports_phases) or best.delta or not with_delta:
             return None
         other = choose_candidate(with_delta, self.target_sse)
         is_better = (best.band.high, best.band.low) < (other.band.high, other.band.low)
@@ -156,11 +169,19 @@ def _find_better_phases(
     better = []
     for m in outline.frequencies:
         rivals = [c for c in others if c.n_frequencies == m and not c.has_masks]
-        rivals += list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+        rivals += _choose_reports(outline, m, epsilon)
         if rivals:
             best = choose_candidate(rivals, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
             better += [best] if best.reports_phases else []
     return better
+
+
+def _choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
+    """Choose the r of the highest SNR; or leave every r as a choice, where bytes are scarce."""
+    reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+    if outline.bytes_are_scarce or not reports:
+        return list(reports)
+    return [max(reports, key=lambda candidate: candidate.snr)]
 
 
 def _recommend(

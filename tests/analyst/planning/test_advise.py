@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from analyst.planning.fleets import describe_selection
+from analyst.planning.phases import round_up
 from shared import command
 from tests.analyst.planning.commands import STUDY, run, words_of
 
@@ -19,6 +20,7 @@ FLEET = STUDY | {
     "--epsilon": "0.1",
     "--target-sse": "1.2",
 }
+PHONES = FLEET | {"--devices": "1000000", "--epsilon": "1"}
 
 
 def test_advise_names_the_choice_what_it_rests_on_and_what_is_next(
@@ -130,6 +132,87 @@ def test_the_page_on_planning_shows_what_the_commands_print(
     assert n_shown == 4
 
 
+def test_phones_with_a_record_each_are_advised_to_report_phases_and_told_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("advise", PHONES) == 0
+    words = words_of(capsys.readouterr().out)
+    for part in (
+        "Recommended: phase-report with 500 frequencies at epsilon 1 for all records of a device",
+        "Each device reports a noisy phase of 1 of the 500 frequencies, because the best sum that "
+        "it noises itself gives a relative SSE of 1.02 to 1.16.",
+        "It costs 2 bytes a sketch",
+        "A report depends on the first record of a window alone",
+        "A device reports once in the whole study, unless most_sketches_per_device allows more.",
+        "About 300,000 devices are needed for a relative SSE of 1.2.",
+        'put release = "phase.v1", unit = "device", n_frequencies = 500, ',
+        "frequencies_per_sketch = 1, most_clusters = 10, ",
+        "most_sketches_per_device = 1 and radius_law = {",
+    ):
+        assert part in words
+    for part in ("different kinds of records", "neighbouring = ", "records count"):
+        assert part not in words
+    assert run("advise", PHONES, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["unit"], document["recommended"]["unit"]) == ("record", "device")
+    releases = {c["mechanism"]: c["release"] for c in document["candidates"]}
+    assert releases["discrete-knorm"] == "local.v1"
+    assert releases["phase-report"] == document["recommended"]["release"] == "phase.v1"
+    assert 250_000 < document["phase_reports"]["reports_needed"] < 300_000
+    assert document["fleets"][-1]["recommended"] == document["recommended"]
+    assert document["fleets"][-1]["without_splitting"]["mechanism"] == "discrete-knorm"
+    assert [fleet["recommended"]["release"] for fleet in document["fleets"][:-1]] == [
+        "local.v1"
+    ] * 6
+
+
+def test_several_reports_of_a_device_are_advised_with_what_they_cost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    several = PHONES | {"--records": "5000000", "--windows": "4", "--unit": "device"}
+    assert run("advise", several) == 0
+    words = words_of(capsys.readouterr().out)
+    for part in (
+        "Here it has to be 4, which costs a device up to 4 times epsilon.",
+        "So 4,000,000 of the 5,000,000 records count.",
+        "About 300,000 reports are needed for a relative SSE of 1.2, 4 from each device.",
+        "most_sketches = 8000000, most_sketches_per_device = 4",
+    ):
+        assert part in words
+
+
+def test_where_the_unit_is_a_device_a_sketch_is_said_to_count_as_one_record(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = FLEET | {"--devices": "20", "--epsilon": "10", "--unit": "device"}
+    assert run("advise", few) == 0
+    words = words_of(capsys.readouterr().out)
+    assert "Each sketch counts as one record, whatever the number of records in its window" in words
+    assert "allow more, or gather more sketches" in words
+    assert 'put unit = "device", n_frequencies = ' in words
+    assert run("advise", few, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {candidate["unit"] for candidate in document["candidates"]} == {"device"}
+    assert document["phase_reports"] is None
+
+
+def test_phase_reports_are_said_to_surpass_a_delta_or_to_be_shorter_than_a_better_sum(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("advise", PHONES | {"--delta": "1e-6"}) == 0
+    words = words_of(capsys.readouterr().out)
+    assert "Phase reports under pure epsilon are better here than discrete-gaussian" in words
+    many = PHONES | {"--records": "20000000"}
+    assert run("advise", many, "--bytes-are-scarce") == 0
+    words = words_of(capsys.readouterr().out)
+    assert "because the best sum, for a relative SSE of 1.00 to 1.07, takes " in words
+
+
+@pytest.mark.parametrize(("number", "rounded"), [(1, 1), (99, 99), (101, 110), (284_101, 290_000)])
+def test_a_number_of_devices_is_rounded_up_to_two_digits(number: int, rounded: int) -> None:
+    assert round_up(number) == rounded
+
+
 @pytest.mark.parametrize(
     ("shortest", "devices", "windows", "words"),
     [
@@ -174,9 +257,12 @@ def test_candidates_left_out_are_named_with_the_reason(capsys: pytest.CaptureFix
     assert "left out: discrete-knorm, m = 40: epsilon: is above 273" in words
 
 
-def test_advise_draws_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("study", [FLEET, PHONES])
+def test_advise_draws_a_picture(
+    study: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "quality.png"
-    assert run("advise", FLEET | {"--plot": str(picture), "--delta": "1e-6"}, "--json") == 0
+    assert run("advise", study | {"--plot": str(picture), "--delta": "1e-6"}, "--json") == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     json.loads(capsys.readouterr().out)
 
@@ -209,6 +295,11 @@ def test_a_picture_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixtu
         ({"--target-sse": "1"}, "--target-sse: must be a number above 1"),
         ({"--target-sse": "nan"}, "--target-sse: must be a number above 1"),
         ({"--devises": "3"}, "--devises: is not an option of `sfumato plan advise`"),
+        ({"--unit": "person"}, "--unit: must be one of 'record', 'device'"),
+        (
+            {"--unit": "device", "--neighbouring": "add-remove-one"},
+            "--neighbouring: must be replace-one where the unit is a device",
+        ),
         ({"--smallest-selection": "0"}, "--smallest-selection: must be at least 1"),
         ({"--smallest-selection": "13"}, "--smallest-selection: must be from 1 to the number"),
     ],

@@ -13,7 +13,7 @@ ANSWERS = [
     *("temperature", "°F", "-10", "110", "8"),
     *("wind speed", "mph", "0", "50", "4"),
     "",  # no more dimensions
-    *("5", "values", "7d", "40", "200000", "yes", "1/2", "0"),
+    *("5", "values", "7d", "record", "40", "200000", "yes", "1/2", "0"),
 ]
 
 
@@ -110,7 +110,7 @@ def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
 ) -> None:
     carried = {}
     for answer in ("yes", "no"):
-        type_in([*ANSWERS[:14], "400", "200000", answer, "1/10", "0"], monkeypatch)
+        type_in([*ANSWERS[:15], "400", "200000", answer, "1/10", "0"], monkeypatch)
         output = tmp_path / f"{answer}.json"
         assert command.main(["plan", "new", "-o", str(output)]) == 0
         plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -129,10 +129,58 @@ def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
     assert carried["no"] < carried["yes"]
 
 
+@pytest.mark.parametrize(
+    ("unit", "devices", "records"), [("", "1000000", "1000000"), ("device", "2000000", "70000000")]
+)
+def test_answers_for_phones_make_a_plan_of_phase_reports(
+    unit: str,
+    devices: str,
+    records: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Where the unit is a device, nobody is asked whether devices differ.
+    differ = ["yes"] if not unit else []
+    type_in([*ANSWERS[:14], unit, devices, records, *differ, "1", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    text = output.with_suffix(".toml").read_text(encoding="utf-8")
+    spec = tomllib.loads(text)
+    assert plan_from_spec(spec) == plan
+    assert (spec["release"], spec["unit"]) == ("phase.v1", "device")
+    assert (spec["frequencies_per_sketch"], plan.payload_bytes) == (1, 2)
+    assert not spec.keys() & {"mechanism", "delta", "neighbouring", "least_records", "most_records"}
+    assert spec["most_sketches_per_device"] == 1
+    assert "# Each further report of a device costs it epsilon once more." in text
+    # A study of more devices than it accepts sketches would lock some of them out.
+    assert plan.most_sketches >= int(devices)
+    err = words_of(capsys.readouterr().err)
+    assert "A device reports once in the whole study" in err
+    assert "devices are needed for a relative SSE of 1.2" in err
+    assert ("different kinds" in err) == (not unit)
+    assert ("epsilon for all records of a device in a window" in err) == bool(unit)
+
+
+def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in([*ANSWERS[:14], "person", "device", "2", "100", "20", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
+    assert plan_from_spec(spec) == plan
+    assert (plan.release.kind, plan.release.unit) == ("local.v1", "device")
+    assert plan.most_records == spec["most_records"] == 200
+    assert not spec.keys() & {"release", "neighbouring", "least_records", "max_records_per_person"}
+
+
 def test_one_device_is_not_asked_whether_devices_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    type_in([*ANSWERS[:14], "1", "200000", "1/2", "0"], monkeypatch)
+    type_in([*ANSWERS[:15], "1", "200000", "1/2", "0"], monkeypatch)
     assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 0
     assert "different kinds" not in capsys.readouterr().err
 

@@ -109,7 +109,9 @@ def test_reports_of_each_record_in_a_window_of_its_own_lose_from_three_or_four_r
                 [predict_sums(alike, r, Fraction(epsilon)) for r in (1, 2, 4, 5, 10)],
             )
         )
-        assert (phases < sums) == (q >= least)
+        # At epsilon 3 they are alike at three records.
+        assert (phases < 0.99 * sums) == (q >= least)
+        assert q == 3 or phases != pytest.approx(sums, rel=0.01)
 
 
 def predict_sums(study: StudyOutline, r: int, epsilon: Fraction) -> Candidate:
@@ -196,6 +198,11 @@ def test_phase_reports_are_among_the_candidates_only_of_those_m_where_they_are_b
     assert advice.recommended in phases
     two = advise(outline(n_records=2 * 10**6), epsilon=ONE, target_sse=1.2)
     assert not any(candidate.reports_phases for candidate in two.candidates)
+
+
+def test_of_equal_bands_the_reports_of_the_highest_snr_are_chosen() -> None:
+    study = outline(n_records=2 * 10**6, n_sketches=2 * 10**6, n_dimensions=2, n_clusters=5)
+    assert recommend(study, ONE).frequencies_per_sketch == 1
 
 
 def test_a_phase_report_is_the_smallest_sketch_where_bytes_are_scarce() -> None:
