@@ -129,7 +129,7 @@ def test_the_page_on_planning_shows_what_the_commands_print(
         for part in text.split("\n\n"):
             assert words_of(part) in printed
             n_shown += 1
-    assert n_shown == 4
+    assert n_shown == 8
 
 
 def test_phones_with_a_record_each_are_advised_to_report_phases_and_told_why(
