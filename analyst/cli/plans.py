@@ -16,6 +16,7 @@ from analyst.planning.advice import (
     advice_to_json,
     advise_study,
     describe_law_choice,
+    describe_reason,
     find_epsilon,
     print_advice,
 )
@@ -28,10 +29,13 @@ from analyst.planning.files import (
     read_spec,
     write_text,
 )
-from analyst.planning.fleets import describe_selection, describe_split
-from analyst.planning.questions import ask_for_answers, format_spec
+from analyst.planning.fleets import describe_selection
+from analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
+from analyst.planning.questions import ask_for_answers
+from analyst.planning.spec import format_spec
 from learning.planning.fleets import forecast_fleets
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from learning.planning.phases import find_least_reports
 from learning.planning.planner import Advice
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError, PlanError
@@ -82,6 +86,13 @@ def _advise(
             help="replace-one hides the values of a record; add-remove-one also its presence."
         ),
     ] = "replace-one",
+    unit: Annotated[
+        Literal["record", "device"],
+        typer.Option(
+            help="record protects each record; device all records of a device in a window, under "
+            "replace-one and with windows by time."
+        ),
+    ] = "record",
     target_sse: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
     ] = DEFAULT_TARGET,
@@ -118,6 +129,7 @@ def _advise(
         bytes_are_scarce=bytes_are_scarce,
         devices_differ=not devices_alike,
         smallest_selection=smallest_selection,
+        unit=unit,
     )
     outline, advice = advise_study(
         outline,
@@ -135,6 +147,7 @@ def _advise(
         outline=outline,
         advice=advice,
         n_devices=devices,
+        reports_needed=_find_need(outline, advice),
         smallest=find_epsilon(outline, budget[1], target_sse),
         fleets=forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
     )
@@ -144,6 +157,13 @@ def _advise(
         print(json.dumps(advice_to_json(report), ensure_ascii=False))
         return
     print_advice(create_console(), report)
+
+
+def _find_need(outline: StudyOutline, advice: Advice) -> int | None:
+    best = advice.recommended
+    if not best.reports_phases:
+        return None
+    return find_least_reports(outline, epsilon=best.epsilon, target_sse=REPORTS_TARGET)
 
 
 @app.command("new", epilog=list_examples("sfumato plan new deploy/demo/plan.toml -o plan.json"))
@@ -202,6 +222,7 @@ def _show(
             n_records=n_records,
             n_sketches=devices * windows,
             n_clusters=clusters,
+            n_windows=windows,
             devices_differ=not devices_alike,
         )
     elif len(missing) < len(given):
@@ -247,13 +268,16 @@ def _new_from_answers(output: Path) -> None:
     write_text(output, _to_text(plan), exclusive=True)
     best = advice.recommended
     print(
-        f"{best.mechanism}, {best.n_frequencies} frequencies, {plan.payload_bytes} bytes a sketch: "
-        f"{best.band.describe()} from one window; {advice.cluster_range.describe()}",
+        f"{best.mechanism}, {best.n_frequencies} frequencies, {plan.payload_bytes} bytes a sketch; "
+        f"from one window {best.band.describe()}; {advice.cluster_range.describe()}",
         file=sys.stderr,
     )
-    if split := describe_split(best, outline.n_sketches):
+    if reason := describe_reason(outline, advice):
         selection = describe_selection(best.shortest_selection, n_devices=outline.n_sketches)
-        print(f"{split} Shortest selection: {selection}.", file=sys.stderr)
+        print(f"{reason} Shortest selection: {selection}.", file=sys.stderr)
+    if best.reports_phases:
+        print(*describe_promise(outline, n_windows=1), file=sys.stderr)
+        print(describe_need(_find_need(outline, advice), n_windows=1), file=sys.stderr)
     print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
     _say_next(output)

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from analyst.planning.bands import candidate_to_json, show_band, show_snr
+from analyst.planning.bands import UNIT_WORDS, candidate_to_json, show_band, show_snr
 from analyst.planning.files import show_exact
 from analyst.planning.fleets import (
     describe_devices,
@@ -19,6 +19,13 @@ from analyst.planning.fleets import (
     fleets_to_json,
     tabulate_fleets,
 )
+from analyst.planning.phases import (
+    describe_need,
+    describe_phases,
+    describe_promise,
+    phases_to_json,
+)
+from analyst.planning.spec import list_fields
 from learning.estimate.snr import SIGNAL_ENERGY_RANGE
 from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
@@ -30,7 +37,6 @@ from learning.planning.planner import (
     advise_for_unknown_clusters,
     find_smallest_epsilon,
 )
-from shared.core import RadiusLaw
 from shared.errors import PrivacyError
 
 CAVEATS = (
@@ -64,6 +70,9 @@ class AdviceReport:
         epsilon does.
     fleets
         The expected quality of the same records in other numbers of sketches.
+    reports_needed
+        The least number of phase reports for a relative SSE of 1.2, where they are recommended and
+        some number suffices.
     """
 
     outline: StudyOutline
@@ -71,6 +80,17 @@ class AdviceReport:
     n_devices: int
     smallest: Candidate | None
     fleets: tuple[FleetForecast, ...]
+    reports_needed: int | None = None
+
+    @property
+    def n_windows(self) -> int:
+        """The sketches of one device."""
+        return self.outline.n_sketches // self.n_devices
+
+    @property
+    def reason(self) -> str | None:
+        """The reason for sketches of some frequencies, in words; None where they carry all."""
+        return describe_reason(self.outline, self.advice)
 
     @property
     def selection(self) -> str:
@@ -78,20 +98,16 @@ class AdviceReport:
         return describe_selection(
             self.advice.recommended.shortest_selection,
             n_devices=self.n_devices,
-            n_windows=self.outline.n_sketches // self.n_devices,
+            n_windows=self.n_windows,
         )
 
     @property
     def assumptions(self) -> list[str]:
-        """What the prediction assumes, a sentence or two each."""
-        outline = self.outline
+        """The assumptions of the prediction, a sentence or two each."""
+        outline, best = self.outline, self.advice.recommended
         return [
             *describe_assumptions(outline.signal_energy),
-            *describe_devices(
-                devices_differ=outline.devices_differ,
-                n_sketches=outline.n_sketches,
-                is_split=self.advice.recommended.is_split,
-            ),
+            *([] if best.reports_phases else describe_devices(outline, is_split=best.is_split)),
         ]
 
 
@@ -130,6 +146,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "dimensions": outline.n_dimensions,
         "clusters": outline.n_clusters,
         "neighbouring": outline.neighbouring,
+        "unit": outline.unit,
         "devices_differ": outline.devices_differ,
         "smallest_selection": outline.selected_sketches,
         "target_sse": advice.target_sse,
@@ -138,7 +155,12 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "clusters_within_target": advice.cluster_range.within_target,
         "clusters_at_most": advice.cluster_range.at_most,
         "recommended": candidate_to_json(advice.recommended),
-        "reason_for_small_sketches": describe_split(advice.recommended, outline.n_sketches),
+        "reason_for_small_sketches": report.reason,
+        "phase_reports": (
+            phases_to_json(outline, report.reports_needed, n_windows=report.n_windows)
+            if advice.recommended.reports_phases
+            else None
+        ),
         "shortest_selection": {
             "sketches": advice.recommended.shortest_selection,
             "statement": report.selection,
@@ -180,7 +202,7 @@ def print_advice(console: Console, report: AdviceReport) -> None:
     console.print()
     console.print(tabulate_fleets(report.outline, report.fleets))
     console.print()
-    console.print(_describe_next(report.outline, report.advice.recommended))
+    console.print(_describe_next(report))
 
 
 def _tabulate_candidates(advice: Advice) -> Table:
@@ -210,12 +232,15 @@ def _tabulate_candidates(advice: Advice) -> Table:
 def _describe(report: AdviceReport) -> Iterator[str]:
     outline, advice, best = report.outline, report.advice, report.advice.recommended
     yield _describe_choice(advice, bytes_are_scarce=outline.bytes_are_scarce)
-    split = describe_split(best, outline.n_sketches)
-    yield f"{f'{split} ' if split else ''}Shortest selection: {report.selection}."
+    reason = f"{report.reason} " if report.reason else ""
+    yield f"{reason}Shortest selection: {report.selection}."
+    if best.reports_phases:
+        yield " ".join(describe_promise(outline, n_windows=report.n_windows))
+        yield describe_need(report.reports_needed, n_windows=report.n_windows)
     if advice.surpassed is not None:
         yield _describe_surpassed(best, advice.surpassed)
     yield describe_law_choice(best)
-    yield _describe_target(advice, report.smallest)
+    yield _describe_target(report)
     yield from report.assumptions
     if outline.hides_presence:
         yield PRESENCE
@@ -239,8 +264,8 @@ def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
         else "the lowest band, though no candidate reaches the target"
     )
     return (
-        f"Recommended: {best.mechanism} with {best.n_frequencies} frequencies at {level} for each "
-        f"record: {best.band.describe()}. It is {reason}. It supports "
+        f"Recommended: {best.mechanism} with {best.n_frequencies} frequencies at {level} for "
+        f"{UNIT_WORDS[best.unit]}: {best.band.describe()}. It is {reason}. It supports "
         f"{advice.cluster_range.describe()}. It costs {best.sketch_bytes:,} bytes a sketch, "
         "whatever the number of records."
     )
@@ -248,7 +273,8 @@ def _describe_choice(advice: Advice, *, bytes_are_scarce: bool) -> str:
 
 def _describe_surpassed(best: Candidate, other: Candidate) -> str:
     return (
-        f"Small sketches under pure epsilon are better here than {other.mechanism} noise with "
+        f"{'Phase reports' if best.reports_phases else 'Small sketches'} under pure epsilon are "
+        f"better here than {other.mechanism} noise with "
         f"delta {show_exact(other.delta)}, whose relative SSE would be {show_band(other.band)}. "
         f"Here it is {show_band(best.band)}. Leave the delta out."
     )
@@ -260,22 +286,20 @@ def describe_law_choice(best: Candidate) -> str:
     return f"Radius law: {describe_law(choice.law)} (w is the scale), because {choice.reason}."
 
 
-def format_law(law: RadiusLaw) -> str:
-    """Write a law as a specification does."""
-    tail = f", tail_share = {law.tail_share!r}, tail_high = {law.tail_high!r}"
-    return (
-        f'radius_law = {{kind = "{law.kind}", sigma_low = {law.sigma_low!r}, '
-        f"sigma_high = {law.sigma_high!r}{tail if law.tail_share else ''}}}"
-    )
+def describe_reason(outline: StudyOutline, advice: Advice) -> str | None:
+    """Describe why a sketch carries some frequencies; None where it carries all."""
+    return describe_phases(advice) or describe_split(advice.recommended, outline.n_sketches)
 
 
-def _describe_target(advice: Advice, smallest: Candidate | None) -> str:
-    target = f"relative SSE {advice.target_sse:g}"
+def _describe_target(report: AdviceReport) -> str:
+    target, smallest = f"relative SSE {report.advice.target_sse:g}", report.smallest
     if smallest is None:
-        return (
-            f"No epsilon brings the whole band to {target}: allow more, gather more records, or "
-            "spread them over fewer devices and longer windows."
+        more = (
+            "or gather more sketches"
+            if report.outline.protects_devices
+            else "gather more records, or spread them over fewer devices and longer windows"
         )
+        return f"No epsilon brings the whole band to {target}: allow more, {more}."
     return (
         f"The smallest epsilon whose whole band lies within {target} is "
         f"{show_exact(smallest.epsilon)}, with {smallest.mechanism} and "
@@ -287,13 +311,12 @@ def _describe_carried(candidate: Candidate) -> str:
     return f", {candidate.frequencies_per_sketch} in each sketch" if candidate.is_split else ""
 
 
-def _describe_next(outline: StudyOutline, best: Candidate) -> str:
-    split = f"frequencies_per_sketch = {best.frequencies_per_sketch}, " if best.is_split else ""
+def _describe_next(report: AdviceReport) -> str:
+    fields = list_fields(
+        report.outline, report.advice.recommended, n_windows=report.n_windows
+    ).items()
+    *most, last = (f"{name} = {value}" for name, value in fields)
     return (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
-        f"n_frequencies = {best.n_frequencies}, {split}most_clusters = {outline.n_clusters}, "
-        f'mechanism = "{best.mechanism}", '
-        f'epsilon = "{best.epsilon}", delta = "{best.delta}", '
-        f'neighbouring = "{outline.neighbouring}" and {format_law(best.law_choice.law)} into a '
-        "specification; then `sfumato plan show` explains it."
+        f"{', '.join(most)} and {last} into a specification; then `sfumato plan show` explains it."
     )

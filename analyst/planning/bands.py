@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from learning.planning.candidates import Candidate
 from learning.planning.quality import QualityBand
+
+UNIT_WORDS: Final = {"record": "each record", "device": "all records of a device in a window"}
+"""Units that a plan may protect, in words."""
 
 
 def band_to_json(band: QualityBand) -> dict[str, Any]:
@@ -24,6 +27,8 @@ def band_to_json(band: QualityBand) -> dict[str, Any]:
 def candidate_to_json(candidate: Candidate) -> dict[str, Any]:
     """Return a candidate as JSON values; rationals are exact text."""
     return {
+        "release": candidate.release,
+        "unit": candidate.unit,
         "mechanism": candidate.mechanism,
         "n_frequencies": candidate.n_frequencies,
         "frequencies_per_sketch": candidate.frequencies_per_sketch,

@@ -11,17 +11,12 @@ from typing import Any
 from analyst.planning.advice import describe_assumptions
 from analyst.planning.bands import band_to_json, show_snr
 from analyst.planning.fleets import describe_devices, describe_selection
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, DEVICE_VARIANCE, predict_mechanism_snr
+from learning.planning.candidates import predict_mechanism
 from learning.planning.laws import describe_law
-from learning.planning.outline import FEATURES_PER_PARAMETER
-from learning.planning.quality import (
-    ClusterRange,
-    QualityBand,
-    find_cluster_range,
-    predict_relative_sse,
-)
+from learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
+from learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
 from shared.errors import ConfigError
-from shared.plan import SketchPlan, compute_plan_digest, make_statement
+from shared.plan import PhaseRelease, SketchPlan, compute_plan_digest, make_statement
 from shared.plan.statement import show_level
 from shared.privacy import get_mechanism
 from shared.privacy.group import compute_group_loss, format_upper
@@ -36,6 +31,8 @@ class Prediction:
 
     Parameters
     ----------
+    unit
+        ``record``, or ``device`` where a sketch counts as one record.
     n_records, n_sketches, n_clusters
         n, of all sketches together; L; and k.
     snr, band
@@ -43,9 +40,10 @@ class Prediction:
     cluster_range
         Numbers of clusters that the plan supports, for a relative SSE of 1.1.
     assumptions
-        What the prediction assumes, a sentence or two each.
+        The assumptions of the prediction, a sentence or two each.
     """
 
+    unit: str
     n_records: int
     n_sketches: int
     n_clusters: int
@@ -61,6 +59,7 @@ def predict_plan(
     n_records: int,
     n_sketches: int,
     n_clusters: int,
+    n_windows: int = 1,
     devices_differ: bool = True,
 ) -> Prediction:
     """Predict the quality that a plan gives.
@@ -71,6 +70,8 @@ def predict_plan(
         The plan.
     n_records, n_sketches, n_clusters
         n, of all sketches together; L; and k.
+    n_windows
+        The sketches of one device.
     devices_differ
         Whether devices may hold different kinds of records.
 
@@ -78,26 +79,32 @@ def predict_plan(
     ------
     ConfigError
         The mean number of records in a sketch is not one that the plan allows, or there are too few
-        sketches to carry every frequency.
+        sketches to carry every frequency, or more of one device than the plan accepts.
+    PrivacyError
+        There are more clusters than the frequencies of any plan allow.
     """
-    _require_sizes(plan, n_records=n_records, n_sketches=n_sketches)
-    snr = predict_mechanism_snr(
-        plan.mechanism,
-        n_sketches=n_sketches,
+    _require_sizes(plan, n_records=n_records, n_sketches=n_sketches, n_windows=n_windows)
+    outline = StudyOutline(
         n_records=n_records,
-        amplitude=plan.amplitude,
+        n_sketches=n_sketches,
+        n_dimensions=plan.n_dimensions,
+        n_clusters=n_clusters,
+        neighbouring=plan.release.neighbouring,
+        # It matters only where few devices carry a frequency.
+        devices_differ=devices_differ and plan.is_split,
+        unit=plan.release.unit,
+        by_time=plan.window.kind == "time",
+    )
+    snr, band = predict_mechanism(
+        outline,
+        plan.mechanism,
+        n_frequencies=plan.n_frequencies,
+        n_blocks=plan.blocks.n_blocks,
         alpha=plan.alpha,
         count_variance=plan.count_variance,
-        n_blocks=plan.blocks.n_blocks,
-        device_variance=DEVICE_VARIANCE if devices_differ else 0.0,
-    )
-    band = predict_relative_sse(
-        snr=snr,
-        n_frequencies=plan.n_frequencies,
-        n_clusters=n_clusters,
-        n_dimensions=plan.n_dimensions,
     )
     return Prediction(
+        unit=outline.unit,
         n_records=n_records,
         n_sketches=n_sketches,
         n_clusters=n_clusters,
@@ -110,17 +117,20 @@ def predict_plan(
             target_sse=_TARGET_SSE,
         ),
         assumptions=(
-            *describe_assumptions(DEFAULT_SIGNAL_ENERGY),
-            *describe_devices(
-                devices_differ=devices_differ and plan.is_split,
-                n_sketches=n_sketches,
-                is_split=plan.is_split,
-            ),
+            *describe_assumptions(outline.signal_energy),
+            *([] if plan.reports_phases else describe_devices(outline, is_split=plan.is_split)),
         ),
     )
 
 
-def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int) -> None:
+def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int, n_windows: int) -> None:
+    if n_windows > plan.most_sketches_per_device:
+        raise ConfigError(
+            f"must be at most the plan's most_sketches_per_device = "
+            f"{plan.most_sketches_per_device}",
+            field="windows",
+            fix="lower it, or count other devices",
+        )
     mean = n_records / n_sketches
     if mean < max(1, plan.least_records) and not plan.releases_count:
         raise ConfigError(
@@ -129,7 +139,8 @@ def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int) -> None
             fix="count the records of all devices and windows together, or lower --devices or "
             "--windows",
         )
-    if mean > plan.most_records:
+    # What exceeds the most is left out where the unit is a device.
+    if mean > plan.most_records and not plan.protects_devices:
         raise ConfigError(
             f"gives {mean:.6g} a sketch, above the plan's most_records = {plan.most_records}",
             field="n_records",
@@ -145,10 +156,13 @@ def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int) -> None
 
 
 def count_windows(plan: SketchPlan) -> int | None:
-    """Count the windows that begin in a year of 365 days; None for windows by count."""
+    """Count the windows that begin in a year of 365 days; None for windows by count.
+
+    No more than the sketches that the plan accepts of a device.
+    """
     if plan.window.kind != "time":
         return None
-    return math.ceil(_YEAR_S / plan.window.length_s)
+    return min(math.ceil(_YEAR_S / plan.window.length_s), plan.most_sketches_per_device)
 
 
 def describe_windows(plan: SketchPlan) -> str:
@@ -166,10 +180,12 @@ def describe_windows(plan: SketchPlan) -> str:
             "of the agent sends the releases of the run before, so that the time of sending "
             "reveals nothing either"
         )
-    return (
-        f"a sketch for every {length} in which there were records; fewer than "
-        f"{plan.least_records} wait for the next"
-    )
+    if plan.reports_phases:
+        return f"a report of the first record of every {length} in which there were records"
+    if plan.protects_devices:
+        return f"a sketch of the mean of every {length} in which there were records"
+    few = f"; fewer than {plan.least_records} wait for the next" if plan.least_records > 1 else ""
+    return f"a sketch for every {length} in which there were records{few}"
 
 
 def _describe_records(plan: SketchPlan) -> str:
@@ -179,6 +195,13 @@ def _describe_records(plan: SketchPlan) -> str:
             f"{math.sqrt(plan.count_variance):,.3g} records (standard deviation). The payload has "
             f"room for {plan.most_records}; beyond that released numbers saturate, and privacy "
             "stays as it is"
+        )
+    if plan.reports_phases:
+        return "the first of each window; the others are left out"
+    if plan.protects_devices:
+        return (
+            f"any number in one sketch, which counts as one record; those after the first "
+            f"{plan.most_records} of a window are left out"
         )
     return f"{plan.least_records} to {plan.most_records} in one sketch"
 
@@ -194,6 +217,8 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "frequencies_per_sketch": plan.frequencies_per_sketch,
         "shortest_selection": plan.blocks.n_blocks,
         "measurements_per_record": plan.measurements_per_record,
+        "release": release.kind,
+        "unit": release.unit,
         "mechanism": release.mechanism,
         "neighbouring": release.neighbouring,
         "scale": str(release.scale),
@@ -205,7 +230,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "warnings": list(statement.cautions),
         "windows": describe_windows(plan),
         "cost": {
-            "per_record": {"epsilon": str(release.epsilon), "delta": str(release.delta)},
+            f"per_{release.unit}": {"epsilon": str(release.epsilon), "delta": str(release.delta)},
             "windows_a_year": windows,
             "lifetime_a_year": None if windows is None else _year_to_json(plan, windows),
         },
@@ -237,7 +262,7 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
 
 def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[tuple[str, str]]:
     """Yield names and descriptions: protection, its limits, costs, and expected quality."""
-    release, statement = plan.release, make_statement(plan)
+    statement = make_statement(plan)
     yield "digest", compute_plan_digest(plan).hex()
     yield "dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)
     yield "frequencies", _describe_frequencies(plan)
@@ -251,17 +276,35 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)
     yield "costs", _describe_cost(plan)
     yield "windows", describe_windows(plan)
-    label, scale = get_mechanism(release.mechanism).label, float(release.scale)
-    yield "noise", f"{label} ({release.mechanism}), scale {scale:.6g} units of the sum"
-    yield (
-        "sketch",
-        f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate, for any number of records",
-    )
+    yield "noise", _describe_noise(plan)
+    yield "sketch", _describe_size(plan)
     yield "records", _describe_records(plan)
     yield "expect", _describe_prediction(prediction)
 
 
+def _describe_noise(plan: SketchPlan) -> str:
+    release = plan.release
+    if isinstance(release, PhaseRelease):
+        share = (2 * release.arc + 1) / release.law.circle
+        return (
+            f"{release.mechanism}: phases on the arc of {share:.3g} turns around the record's are "
+            f"{float(release.odds):.4g} times as likely as the others; the mean of a report is "
+            f"{plan.mechanism.gain:.3g} times the record's feature"
+        )
+    label = get_mechanism(release.mechanism).label
+    return f"{label} ({release.mechanism}), scale {float(release.scale):.6g} units of the sum"
+
+
+def _describe_size(plan: SketchPlan) -> str:
+    if plan.reports_phases:
+        return f"{plan.payload_bytes} bytes, {plan.payload_width} a phase"
+    size = f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate"
+    return f"{size}, for any number of records"
+
+
 def _describe_frequencies(plan: SketchPlan) -> str:
+    if plan.reports_phases:
+        return f"{plan.n_frequencies}; a report is about {plan.frequencies_per_sketch} of them"
     if plan.is_split:
         return (
             f"{plan.n_frequencies}; a sketch carries {plan.frequencies_per_sketch}, and noise for "
@@ -290,22 +333,32 @@ def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
 
 
 def _describe_cost(plan: SketchPlan) -> str:
-    epsilon, delta, windows = plan.release.epsilon, plan.release.delta, count_windows(plan)
-    once = f"{show_level(epsilon, delta)} for a record, which is in one window"
-    if windows is None:
+    level = show_level(plan.release.epsilon, plan.release.delta)
+    if plan.protects_devices:
+        return f"{level} for all records of a device in a window; {_describe_year(plan)}"
+    once = f"{level} for a record, which is in one window"
+    if plan.window.kind == "count":
         return (
             f"{once}; once more with every {plan.window.length} records for someone who is in "
             "every window"
         )
-    year = compute_group_loss(plan.mechanism, n_records=1, n_windows=windows)
     early = (
         ""
         if plan.releases_count
         else f" (a window that closes early at {plan.most_records} records costs it once more)"
     )
+    return f"{once}; {_describe_year(plan)}{early}"
+
+
+def _describe_year(plan: SketchPlan) -> str:
+    """Describe the loss of a year, with windows by time."""
+    if plan.most_sketches_per_device == 1:
+        return "a device sends one sketch in the whole study, so that it costs no more"
+    windows = count_windows(plan) or 0
+    year = compute_group_loss(plan.mechanism, n_records=1, n_windows=windows)
     return (
-        f"{once}; at most {show_level(year.epsilon, year.delta)} a year, over {windows} windows, "
-        f"for someone with a record in every one{early}"
+        f"at most {show_level(year.epsilon, year.delta)} a year, over {windows} windows, for "
+        "someone with a record in every one"
     )
 
 
@@ -314,9 +367,14 @@ def _describe_prediction(prediction: Prediction | None) -> str:
         return "for a prediction pass --records, --devices and --clusters"
     return " ".join(
         (
-            f"With {prediction.n_records:,} records in {prediction.n_sketches:,} sketches and "
-            f"{prediction.n_clusters} clusters: SNR {show_snr(prediction.snr)}, "
-            f"{prediction.band.describe()}.",
+            f"With {_describe_input(prediction)} and {prediction.n_clusters} clusters: "
+            f"SNR {show_snr(prediction.snr)}, {prediction.band.describe()}.",
             *prediction.assumptions,
         )
     )
+
+
+def _describe_input(prediction: Prediction) -> str:
+    if prediction.unit == "device":
+        return f"{prediction.n_sketches:,} sketches, each of which counts as one record,"
+    return f"{prediction.n_records:,} records in {prediction.n_sketches:,} sketches"

@@ -10,21 +10,25 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.typing import LineStyleType
 
 from analyst.planning.files import show_exact
 from analyst.plots import COLOURS
-from learning.planning.candidates import Candidate, predict_candidate
+from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
+from learning.planning.phases import list_phase_reports
 from learning.planning.planner import Advice
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS
+from shared.privacy.mechanisms.phase import PHASE_REPORT
 
 _LOWEST, _HIGHEST = 0.005, 5.0
 """Where pictures end, as relative SSE less 1: nearer or further does not matter."""
-_STYLES = {
+_STYLES: dict[str, tuple[str, LineStyleType]] = {
     "discrete-knorm": (COLOURS[0], "-"),
     "discrete-laplace": (COLOURS[1], "--"),
     "discrete-gaussian": (COLOURS[2], "-."),
+    PHASE_REPORT: (COLOURS[3], (0, (6, 1, 1, 1, 1, 1))),
 }
 """Colour and line: each tells mechanisms apart without the other."""
 _DECADES = 1.25
@@ -33,6 +37,9 @@ _POINTS = 25
 
 def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     """Draw the predicted bands of every mechanism around the recommended choice.
+
+    Each has as many blocks of frequencies as its best candidate. Phase reports are drawn where they
+    are recommended, each at its best r.
 
     Parameters
     ----------
@@ -45,6 +52,7 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     # Candidates with a delta are among the advice only if the budget has one.
     delta = max(candidate.delta for candidate in advice.candidates)
     mechanisms = [kind.name for kind in MECHANISMS.values() if delta or not kind.needs_delta]
+    mechanisms += [PHASE_REPORT] if best.reports_phases else []
     parameters = outline.n_clusters * outline.n_dimensions
     m_range = np.linspace(FEATURES_PER_PARAMETER[0], FEATURES_PER_PARAMETER[-1], _POINTS)
     by_epsilon = [
@@ -53,13 +61,18 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
     ]
     by_m = [(m, best.epsilon) for m in sorted({round(x * parameters) for x in m_range})]
     for mechanism in mechanisms:
-        n_blocks = best.shortest_selection if mechanism == best.mechanism else 1
+        is_phase = mechanism == PHASE_REPORT
+        n_blocks = 1 if is_phase else _count_blocks(advice, mechanism)
         label = mechanism if n_blocks == 1 else f"{mechanism}, r = m / {n_blocks}"
-        found = _predict(outline, mechanism, by_epsilon, delta, n_blocks)
-        _draw_band(left, mechanism, label, [float(c.epsilon) for c in found], found)
-        found = _predict(outline, mechanism, by_m, delta, n_blocks)
-        _draw_band(right, mechanism, label, [float(c.n_frequencies) for c in found], found)
-    left.set_xlabel(f"epsilon for each record, at m = {best.n_frequencies}")
+        for panel, choices in ((left, by_epsilon), (right, by_m)):
+            found = (
+                _predict_phases(outline, choices)
+                if is_phase
+                else _predict(outline, mechanism, choices, delta, n_blocks)
+            )
+            at = [float(c.epsilon if panel is left else c.n_frequencies) for c in found]
+            _draw_band(panel, mechanism, label, at, found)
+    left.set_xlabel(f"epsilon of a sketch, at m = {best.n_frequencies}")
     right.set_xlabel(f"frequencies m, at epsilon = {show_exact(best.epsilon)}")
     left.set_ylabel("SSE relative to k-means on raw records\n(thick: upper end, thin: lower end)")
     for panel, x in ((left, float(best.epsilon)), (right, float(best.n_frequencies))):
@@ -80,6 +93,24 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
         ha="left",
     )
     return figure
+
+
+def _count_blocks(advice: Advice, mechanism: str) -> int:
+    """Return m / r of the best candidate of a mechanism; 1 if it has none."""
+    found = [c for c in advice.candidates if c.mechanism == mechanism and not c.has_masks]
+    return choose_candidate(found, advice.target_sse).shortest_selection if found else 1
+
+
+def _predict_phases(
+    outline: StudyOutline, choices: Sequence[tuple[int, Fraction]]
+) -> list[Candidate]:
+    """Predict the best phase reports of every choice that allows some."""
+    found = []
+    for m, epsilon in choices:
+        reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+        if reports and m <= LARGEST_FREQUENCIES:
+            found.append(max(reports, key=lambda candidate: candidate.snr))
+    return found
 
 
 def _predict(

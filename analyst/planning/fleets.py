@@ -12,6 +12,10 @@ from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
 from learning.planning.outline import StudyOutline
 
+COUNTS_AS_ONE = (
+    "Each sketch counts as one record, whatever the number of records in its window, because all "
+    "of them together are protected as one."
+)
 ALIKE = (
     "All devices are taken to hold the same kinds of records. If they do not, the result is worse "
     "than predicted, because few devices carry each frequency."
@@ -24,8 +28,8 @@ DIFFER = (
 
 
 def describe_split(best: Candidate, n_sketches: int) -> str | None:
-    """Describe why a sketch carries only some frequencies; None where it carries all."""
-    if not best.is_split:
+    """Describe why a sum carries only some frequencies; None where it carries all."""
+    if not best.is_split or best.reports_phases:
         return None
     return (
         f"Each sketch carries {best.frequencies_per_sketch:,} of the {best.n_frequencies:,} "
@@ -60,11 +64,13 @@ def _list_ways(shortest: int, n_devices: int, n_windows: int) -> Iterator[str]:
         yield f"{shortest:,} successive windows of one device"
 
 
-def describe_devices(*, devices_differ: bool, n_sketches: int, is_split: bool) -> Iterator[str]:
-    """Describe what is assumed about the devices, where it matters."""
-    if devices_differ and n_sketches > 1:
+def describe_devices(outline: StudyOutline, *, is_split: bool) -> Iterator[str]:
+    """Describe what is assumed about the devices that send sums, where it matters."""
+    if outline.protects_devices:
+        yield COUNTS_AS_ONE
+    elif outline.devices_differ and outline.n_sketches > 1:
         yield DIFFER
-    elif is_split and not devices_differ:
+    elif is_split and not outline.devices_differ:
         yield ALIKE
 
 

@@ -1,57 +1,26 @@
-"""A specification from answers to questions; the rest follows from advice."""
+"""Questions whose answers, with advice, become a specification."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from fractions import Fraction
 from typing import TypeVar
 
 import typer
 
-from analyst.planning.advice import format_law
+from analyst.planning.bands import UNIT_WORDS
 from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
-from learning.planning.candidates import Candidate
-from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.planner import Advice
-from shared.core.seeds import SEED_BYTES
+from analyst.planning.spec import Answers
+from learning.planning.outline import POSSIBLE_CLUSTERS, UNITS, StudyOutline
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, WindowRule
 
 T = TypeVar("T")
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answers:
-    """Answers to the questions.
-
-    Parameters
-    ----------
-    dimensions
-        Columns of the records.
-    outline
-        One window over all devices.
-    epsilon, delta
-        Budget of one sketch.
-    window
-        Rule that cuts streams into windows.
-    knows_clusters
-        Whether the outline's number of clusters is an answer, not a guess.
-    """
-
-    dimensions: tuple[Dimension, ...]
-    outline: StudyOutline
-    epsilon: Fraction
-    delta: Fraction
-    window: WindowRule
-    knows_clusters: bool = True
 
 
 def ask_for_answers() -> Answers:
@@ -73,6 +42,7 @@ def ask_for_answers() -> Answers:
     )
     neighbouring = _ask("hide the values of a record, or its presence too", _parse_hidden, "values")
     window = _ask_for_window(neighbouring)
+    unit = _ask_for_unit(neighbouring, window)
     n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
     if window.kind == "count":
         n_records = n_devices * window.length
@@ -81,12 +51,15 @@ def ask_for_answers() -> Answers:
             "records in one window, all devices together",
             lambda text: _parse_records(text, n_devices, neighbouring),
         )
-    devices_differ = n_devices > 1 and _ask(
+    # Without effect on sketches that each count as one record.
+    devices_differ = (n_devices > 1 and unit == "record") and _ask(
         "may devices hold different kinds of records, such as other places or users (yes or no)",
         _parse_yes,
         "yes",
     )
-    epsilon = _ask("epsilon for each record", lambda text: parse_epsilon(text, "epsilon"), "1")
+    epsilon = _ask(
+        f"epsilon for {UNIT_WORDS[unit]}", lambda text: parse_epsilon(text, "epsilon"), "1"
+    )
     delta = _ask("delta (0 for pure epsilon)", lambda text: parse_delta(text, "delta"), "0")
     outline = StudyOutline(
         n_records=n_records,
@@ -95,6 +68,8 @@ def ask_for_answers() -> Answers:
         n_clusters=n_clusters or POSSIBLE_CLUSTERS[0],
         neighbouring=neighbouring,
         devices_differ=devices_differ,
+        unit=unit,
+        by_time=window.kind == "time",
     )
     return Answers(
         dimensions=dimensions,
@@ -104,57 +79,6 @@ def ask_for_answers() -> Answers:
         window=window,
         knows_clusters=n_clusters is not None,
     )
-
-
-def format_spec(answers: Answers, advice: Advice) -> str:
-    """Write the specification as TOML, with a fresh seed that will be published."""
-    outline, best = answers.outline, advice.recommended
-    lines = [
-        "# Made by `sfumato plan new`. Bounds and scales are public choices, not taken from data.",
-        "",
-        f"n_frequencies = {best.n_frequencies}  # {advice.cluster_range.describe()}",
-        *_format_split(best),
-        f"most_clusters = {outline.n_clusters}",
-        f"seed = {_quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
-        f"mechanism = {_quote(best.mechanism)}",
-        f"epsilon = {_quote(str(best.epsilon))}  # for each record",
-        f"delta = {_quote(str(best.delta))}",
-        f"neighbouring = {_quote(outline.neighbouring)}",
-        *(
-            []
-            if outline.hides_presence
-            else [f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"]
-        ),
-        f"most_records = {outline.most_records}",
-        'max_records_per_person = "unknown"',
-        f"# because {best.law_choice.reason}",
-        format_law(best.law_choice.law),
-        "",
-        "[window]",
-        *_format_window(answers.window),
-    ]
-    for dimension in answers.dimensions:
-        lines += [
-            "",
-            "[[dimensions]]",
-            f"name = {_quote(dimension.name)}",
-            f"unit = {_quote(dimension.unit)}",
-            f"lower = {dimension.lower!r}",
-            f"upper = {dimension.upper!r}",
-            f"scale = {dimension.scale!r}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _format_split(best: Candidate) -> list[str]:
-    if not best.is_split:
-        return []
-    r, m = best.frequencies_per_sketch, best.n_frequencies
-    return [
-        f"# A sketch carries {r} of the {m} frequencies, so that a selection needs at least "
-        f"{best.shortest_selection} sketches.",
-        f"frequencies_per_sketch = {r}",
-    ]
 
 
 def _parse_yes(text: str) -> bool:
@@ -179,6 +103,18 @@ def _parse_hidden(text: str) -> str:
             fix="choose presence to hide that a record exists; it costs a sketch for every window",
         )
     return relations[word]
+
+
+def _parse_unit(text: str) -> str:
+    word = text.strip().lower()
+    if word not in UNITS:
+        raise ConfigError(
+            "must be record or device",
+            field="protect",
+            fix="choose device to protect all records of a device in a window as one; a sketch "
+            "then counts as one record",
+        )
+    return word
 
 
 def _parse_date(text: str) -> int:
@@ -215,6 +151,16 @@ def _ask_for_window(neighbouring: str) -> WindowRule:
     today = datetime.now(UTC).date().isoformat()
     origin = _ask("start of the study (a date in UTC)", _parse_date, today)
     return replace(window, origin=origin)
+
+
+def _ask_for_unit(neighbouring: str, window: WindowRule) -> str:
+    if neighbouring != "replace-one" or window.kind != "time":
+        return "record"  # no plan allows the other
+    return _ask(
+        "protect each record, or all records of a device in a window (record or device)",
+        _parse_unit,
+        "record",
+    )
 
 
 def _parse_timed_window(text: str) -> WindowRule:
@@ -321,14 +267,3 @@ def _parse_scale(text: str, width: float) -> float:
             fix="give the standard deviation that you expect inside one cluster",
         )
     return scale
-
-
-def _format_window(window: WindowRule) -> list[str]:
-    if window.kind == "count":
-        return ['kind = "count"', f"length = {window.length}"]
-    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
-
-
-def _quote(text: str) -> str:
-    # What JSON escapes, TOML reads alike; both are given printable text only.
-    return json.dumps(text, ensure_ascii=False)

@@ -25,6 +25,7 @@ from shared.privacy import (
     compute_count_variance,
     get_mechanism,
 )
+from shared.privacy.mechanisms.phase import PHASE_REPORT
 
 SPLIT_MECHANISM = "discrete-knorm"
 """The one noise that is best in small sketches: the Gaussian gains nothing, Laplace is worse."""
@@ -41,6 +42,8 @@ class Candidate:
 
     Parameters
     ----------
+    unit
+        The unit that one sketch protects: ``record``, or all records of a ``device`` in a window.
     mechanism, n_frequencies
         Name, and m.
     frequencies_per_sketch
@@ -57,6 +60,7 @@ class Candidate:
         Size of the payload of one sketch.
     """
 
+    unit: str
     mechanism: str
     n_frequencies: int
     frequencies_per_sketch: int
@@ -66,6 +70,16 @@ class Candidate:
     snr: float
     band: QualityBand
     sketch_bytes: int
+
+    @property
+    def reports_phases(self) -> bool:
+        """True if a sketch holds noisy phases of one record."""
+        return self.mechanism == PHASE_REPORT
+
+    @property
+    def release(self) -> str:
+        """The kind of release in a plan."""
+        return "phase.v1" if self.reports_phases else "local.v1"
 
     @property
     def has_masks(self) -> bool:
@@ -122,7 +136,7 @@ def predict_candidate(
     m = n_frequencies
     used = m if measurements_per_record is None else measurements_per_record
     r = m if frequencies_per_sketch is None else frequencies_per_sketch
-    _require_carried(outline, m=m, r=r, has_masks=used < m)
+    require_carried(outline, m=m, r=r, has_masks=used < m)
     target = PrivacyTarget(
         mechanism=mechanism,
         n_frequencies=r,
@@ -132,17 +146,16 @@ def predict_candidate(
         neighbouring=outline.neighbouring,
     )
     noise = _calibrate(target)
-    snr = predict_mechanism_snr(
+    snr, band = predict_mechanism(
+        outline,
         noise,
-        n_sketches=outline.n_sketches,
-        n_records=outline.n_records,
-        alpha=used / m,
-        signal_energy=outline.signal_energy,
-        count_variance=compute_count_variance(target, noise),
+        n_frequencies=m,
         n_blocks=m // r,
-        device_variance=outline.device_variance,
+        alpha=used / m,
+        count_variance=compute_count_variance(target, noise),
     )
     return Candidate(
+        unit=outline.unit,
         mechanism=mechanism,
         n_frequencies=m,
         frequencies_per_sketch=r,
@@ -150,17 +163,58 @@ def predict_candidate(
         epsilon=epsilon,
         delta=target.delta,
         snr=snr,
-        band=predict_relative_sse(
-            snr=snr,
-            n_frequencies=m,
-            n_clusters=outline.n_clusters,
-            n_dimensions=outline.n_dimensions,
-        ),
+        band=band,
         sketch_bytes=(2 * r + int(target.releases_count)) * _find_width(outline, noise),
     )
 
 
-def _require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool) -> None:
+def predict_mechanism(
+    outline: StudyOutline,
+    mechanism: Mechanism,
+    *,
+    n_frequencies: int,
+    n_blocks: int = 1,
+    alpha: float = 1.0,
+    count_variance: float = 0.0,
+) -> tuple[float, QualityBand]:
+    """Predict the SNR of the global sketch, and the quality, under a calibrated mechanism.
+
+    Parameters
+    ----------
+    outline
+        The study.
+    mechanism
+        Of one sketch.
+    n_frequencies, n_blocks, alpha, count_variance
+        m, and as :func:`learning.estimate.snr.predict_mechanism_snr` takes them.
+    """
+    snr = predict_mechanism_snr(
+        mechanism,
+        n_sketches=outline.n_sketches,
+        n_records=outline.n_counted,
+        alpha=alpha,
+        signal_energy=outline.signal_energy,
+        count_variance=count_variance,
+        n_blocks=n_blocks,
+        device_variance=outline.device_variance,
+    )
+    band = predict_relative_sse(
+        snr=snr,
+        n_frequencies=n_frequencies,
+        n_clusters=outline.n_clusters,
+        n_dimensions=outline.n_dimensions,
+    )
+    return snr, band
+
+
+def require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool = False) -> None:
+    """Check that r divides m, and that the smallest selection carries every feature.
+
+    Raises
+    ------
+    PrivacyError
+        It does not, or r < m stands beside masks.
+    """
     if r == m:
         return
     rule = None
@@ -179,7 +233,8 @@ def _require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool) 
 
 def _find_width(outline: StudyOutline, mechanism: Mechanism) -> int:
     """Find the bytes of one coordinate by the plan's rule."""
-    bound = outline.most_records * AMPLITUDE + mechanism.noise_bound
+    most = 1 if outline.protects_devices else outline.most_records
+    bound = most * AMPLITUDE + mechanism.noise_bound
     for width in _PAYLOAD_WIDTHS:
         if bound < 1 << (8 * width - 1):
             return width
@@ -241,7 +296,7 @@ def _limit_snr(outline: StudyOutline, n_blocks: int) -> float:
         signal_energy=outline.signal_energy,
         noise_energy=outline.device_variance * (dilution - 1.0) / outline.n_sketches,
         alpha=1.0,
-        n_records=outline.n_records / dilution,
+        n_records=outline.n_counted / dilution,
     )
 
 
@@ -264,7 +319,7 @@ def choose_candidate(
     least_delta = min(candidate.delta for candidate in reaching)
     alike = [candidate for candidate in reaching if candidate.delta == least_delta]
     if bytes_are_scarce:
-        return min(alike, key=lambda c: (c.frequencies_per_sketch, c.n_frequencies, c.band.high))
+        return min(alike, key=lambda c: (c.sketch_bytes, c.n_frequencies, c.band.high))
     best = min(candidate.band.high for candidate in alike)
     alike = [candidate for candidate in alike if candidate.band.high <= best + _ALIKE]
     return min(alike, key=lambda c: (*_prefer_few(c), c.band.high))

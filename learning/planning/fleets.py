@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from learning.planning.candidates import Candidate, choose_candidate
+from learning.planning.candidates import SPLIT_MECHANISM, Candidate, choose_candidate
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import Advice, advise
 from shared.errors import PrivacyError
@@ -26,8 +26,8 @@ class FleetForecast:
     chosen
         The recommended candidate.
     whole
-        The best candidate of the same mechanism whose sketches carry all frequencies; None where
-        none can be calibrated.
+        The best candidate of the same mechanism, or of K-norm noise where phase reports are chosen,
+        whose sketches carry all frequencies; None where none can be calibrated.
     """
 
     n_sketches: int
@@ -80,7 +80,8 @@ def _resize(outline: StudyOutline, n_sketches: int) -> StudyOutline:
 
 
 def _choose_whole(advice: Advice, *, bytes_are_scarce: bool) -> Candidate | None:
-    mechanism = advice.recommended.mechanism
+    best = advice.recommended
+    mechanism = SPLIT_MECHANISM if best.reports_phases else best.mechanism
     whole = [
         candidate
         for candidate in advice.candidates

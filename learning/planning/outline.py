@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, DEVICE_VARIANCE
 from shared.errors import PrivacyError
@@ -18,6 +19,8 @@ HEADROOM = 4
 """Room in a sketch, as a multiple of the mean number of records."""
 SECRET_HEADROOM = 64
 """The same where the number is secret: no device checks it, so much more must fit."""
+UNITS: Final = ("record", "device")
+"""The units that a plan may protect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +45,24 @@ class StudyOutline:
         never recommended, because masks save computing time but add variance.
     devices_differ
         Whether devices may hold different kinds of records. A feature that few devices carry is
-        then less exact, so that each sketch carries more of them.
+        then less exact, so that each sketch carries more of them. Without effect where the unit is
+        a device: the error of sampling L records then contains the difference of L devices.
     smallest_selection
         Sketches in the smallest selection that is to be decoded; None for all of them. A selection
         has to carry every feature.
+    unit
+        ``record``, or ``device``: all records of a window are protected together, and a sketch is
+        the mean of its window, so that it counts as one record.
+    by_time
+        Whether windows are by time, which phase reports and ``unit = "device"`` need.
 
     Raises
     ------
     PrivacyError
-        A count is below 1, the relation is unknown, there are fewer records than sketches, more
-        frequencies are needed than a plan may have, the signal energy does not lie between 0 and 1,
-        or the smallest selection has more sketches than there are.
+        A count is below 1, the relation or the unit is unknown, there are fewer records than
+        sketches, more frequencies are needed than a plan may have, the signal energy does not lie
+        between 0 and 1, or the smallest selection has more sketches than there are. Where the unit
+        is a device: the relation is not ``replace-one``, windows are by count, or there are masks.
     """
 
     n_records: int
@@ -65,36 +75,82 @@ class StudyOutline:
     mask_groups: int = 1
     devices_differ: bool = True
     smallest_selection: int | None = None
+    unit: str = "record"
+    by_time: bool = True
 
     def __post_init__(self) -> None:
         for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
-            if getattr(self, name) < 1:
-                raise PrivacyError("must be at least 1", field=name, fix="use a whole number")
-        if not 1 <= self.selected_sketches <= self.n_sketches:
-            raise PrivacyError(
-                f"must be from 1 to the number of sketches, {self.n_sketches}",
-                field="smallest_selection",
-                fix="leave it out to decode all sketches together",
-            )
+            _require(getattr(self, name) >= 1, name, "must be at least 1", "use a whole number")
+        _require(
+            1 <= self.selected_sketches <= self.n_sketches,
+            "smallest_selection",
+            f"must be from 1 to the number of sketches, {self.n_sketches}",
+            "leave it out to decode all sketches together",
+        )
         require_neighbouring(self.neighbouring)
-        if self.n_records < self.n_sketches and not self.hides_presence:
-            raise PrivacyError(
-                f"must be at least the number of sketches, {self.n_sketches}",
-                field="n_records",
-                fix="count the records of all sketches together",
-            )
-        if FEATURES_PER_PARAMETER[0] * self.n_clusters * self.n_dimensions > LARGEST_FREQUENCIES:
-            raise PrivacyError(
-                f"times n_dimensions must be at most {LARGEST_FREQUENCIES // 2}",
-                field="n_clusters",
-                fix="look for fewer clusters, or in fewer dimensions",
-            )
-        if not 0.0 < self.signal_energy < 1.0:
-            raise PrivacyError(
-                "must lie between 0 and 1",
-                field="signal_energy",
-                fix=f"leave it out for {DEFAULT_SIGNAL_ENERGY}",
-            )
+        self._require_unit()
+        _require(
+            self.n_records >= self.n_sketches or self.hides_presence,
+            "n_records",
+            f"must be at least the number of sketches, {self.n_sketches}",
+            "count the records of all sketches together",
+        )
+        _require(
+            FEATURES_PER_PARAMETER[0] * self.n_clusters * self.n_dimensions <= LARGEST_FREQUENCIES,
+            "n_clusters",
+            f"times n_dimensions must be at most {LARGEST_FREQUENCIES // 2}",
+            "look for fewer clusters, or in fewer dimensions",
+        )
+        _require(
+            0.0 < self.signal_energy < 1.0,
+            "signal_energy",
+            "must lie between 0 and 1",
+            f"leave it out for {DEFAULT_SIGNAL_ENERGY}",
+        )
+
+    def _require_unit(self) -> None:
+        _require(
+            self.unit in UNITS,
+            "unit",
+            f"must be one of {', '.join(UNITS)}",
+            "leave it out for a record",
+        )
+        if not self.protects_devices:
+            return
+        where = "where the unit is a device"
+        _require(
+            not self.hides_presence,
+            "neighbouring",
+            f"must be replace-one {where}: that a device has records in a window is public",
+            "leave it out, or choose the unit record",
+        )
+        _require(
+            self.by_time,
+            "by_time",
+            f"must be true {where}: windows by count come as often as there are records",
+            "use windows by time, or choose the unit record",
+        )
+        _require(
+            self.mask_groups == 1,
+            "mask_groups",
+            f"must be 1 {where}: the records of a window would have different masks",
+            "leave it out",
+        )
+
+    @property
+    def protects_devices(self) -> bool:
+        """True if all records of a device's window are protected together."""
+        return self.unit == "device"
+
+    @property
+    def allows_phases(self) -> bool:
+        """True if devices may send phase reports."""
+        return self.by_time and not self.hides_presence
+
+    @property
+    def n_counted(self) -> int:
+        """The number of records that sketches count as: n, or L where the unit is a device."""
+        return self.n_sketches if self.protects_devices else self.n_records
 
     @property
     def hides_presence(self) -> bool:
@@ -108,8 +164,8 @@ class StudyOutline:
 
     @property
     def device_variance(self) -> float:
-        """Assumed variance of a feature between devices; 0 where they are alike."""
-        return DEVICE_VARIANCE if self.devices_differ else 0.0
+        """Assumed variance of a feature between devices, apart from that of sampling."""
+        return DEVICE_VARIANCE if self.devices_differ and not self.protects_devices else 0.0
 
     @property
     def most_records(self) -> int:
@@ -126,3 +182,8 @@ class StudyOutline:
             for factor in FEATURES_PER_PARAMETER
             if factor * parameters <= LARGEST_FREQUENCIES
         )
+
+
+def _require(holds: bool, field: str, rule: str, fix: str) -> None:
+    if not holds:
+        raise PrivacyError(rule, field=field, fix=fix)

@@ -19,6 +19,7 @@ from learning.planning.candidates import (
     predict_splits,
 )
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from learning.planning.phases import list_phase_reports
 from learning.planning.quality import ClusterRange, find_cluster_range
 from shared.errors import PrivacyError
 from shared.privacy import MECHANISMS
@@ -45,7 +46,7 @@ class Advice:
     ----------
     candidates
         The candidates that can be calibrated, by mechanism and ascending m. After r = m comes the
-        best r < m, where it is better.
+        best r < m, where it is better. Phase reports come last, where they are the best of their m.
     refusals
         The candidates that cannot be calibrated.
     recommended
@@ -68,11 +69,24 @@ class Advice:
         return self.recommended.band.reaches(self.target_sse)
 
     @property
+    def best_sum(self) -> Candidate | None:
+        """The best candidate of pure epsilon that sends sums; None if none can be calibrated."""
+        sums = [
+            candidate
+            for candidate in self.candidates
+            if not (candidate.reports_phases or candidate.has_masks or candidate.delta)
+        ]
+        return choose_candidate(sums, self.target_sse) if sums else None
+
+    @property
     def surpassed(self) -> Candidate | None:
-        """The best candidate with a delta, where small sketches of pure epsilon are better."""
+        """The best candidate with a delta, where small sketches of pure epsilon are better.
+
+        Phase reports are small sketches too.
+        """
         best = self.recommended
         with_delta = [candidate for candidate in self.candidates if candidate.delta]
-        if not best.is_split or best.delta or not with_delta:
+        if not (best.is_split or best.reports_phases) or best.delta or not with_delta:
             return None
         other = choose_candidate(with_delta, self.target_sse)
         is_better = (best.band.high, best.band.low) < (other.band.high, other.band.low)
@@ -86,9 +100,10 @@ def advise(
 
     Among the candidates whose whole band lies within the target, pure epsilon precedes one with a
     delta, then the best predicted quality wins; among candidates equal to 0.005, the least m, then
-    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the least r
-    that reaches the target wins. If none reaches it, the lowest band wins. The same rule first
-    chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
+    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the smallest
+    sketch that reaches the target wins. If none reaches it, the lowest band wins. The same rule
+    first chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
+    Phase reports are a candidate of each m where they win against all others of this m.
 
     The comparison uses the largest wanted number of clusters: the same sketches also give fewer
     clusters, but not more.
@@ -119,6 +134,7 @@ def advise(
             candidates += [best] if best.is_split else []
         if error is not None:
             refusals.append(Refusal(mechanism=mechanism, n_frequencies=m, error=error))
+    candidates += _find_better_phases(outline, candidates, epsilon, target_sse)
     return _recommend(outline, candidates, refusals, target_sse)
 
 
@@ -144,6 +160,28 @@ def _predict_choice(
         least = found[0].snr if found else 0.0
         found += predict_splits(outline, n_frequencies=m, epsilon=epsilon, least_snr=least)
     return found, refusal
+
+
+def _find_better_phases(
+    outline: StudyOutline, others: list[Candidate], epsilon: Fraction, target_sse: float
+) -> list[Candidate]:
+    """Find the phase reports of each m that are better than all other candidates of this m."""
+    better = []
+    for m in outline.frequencies:
+        rivals = [c for c in others if c.n_frequencies == m and not c.has_masks]
+        rivals += _choose_reports(outline, m, epsilon)
+        if rivals:
+            best = choose_candidate(rivals, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
+            better += [best] if best.reports_phases else []
+    return better
+
+
+def _choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
+    """Choose the r of the highest SNR; or leave every r as a choice, where bytes are scarce."""
+    reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+    if outline.bytes_are_scarce or not reports:
+        return list(reports)
+    return [max(reports, key=lambda candidate: candidate.snr)]
 
 
 def _recommend(
@@ -263,7 +301,11 @@ def _reaches(outline: StudyOutline, epsilon: Fraction, delta: Fraction, target: 
         found, _ = _predict_choice(outline, mechanism, m, used, epsilon, delta)
         if any(candidate.band.reaches(target) for candidate in found):
             return True
-    return False
+    return any(
+        candidate.band.reaches(target)
+        for m in outline.frequencies
+        for candidate in list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
+    )
 
 
 def _require_budget(epsilon: Fraction, delta: Fraction) -> None:

@@ -204,7 +204,7 @@ class ClusterRange:
     def describe(self) -> str:
         """Describe the numbers of clusters in words."""
         if self.at_most == 0:
-            return "too poor for any number of clusters"
+            return "no number of clusters"
         if self.within_target == 0:
             return f"k up to {self.at_most} roughly, and no k within the target"
         if self.within_target == self.at_most:

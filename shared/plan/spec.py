@@ -26,6 +26,8 @@ from shared.privacy import MECHANISMS
 from shared.privacy.mechanisms.phase import PHASE_REPORT
 from shared.structure import Rule, declared, member, structure
 
+MOST_SKETCHES = 1 << 20
+"""Default ``most_sketches``."""
 DEVICE_SHARE = 8
 """Default ``most_sketches_per_device``: ``most_sketches`` over this number."""
 STREAMS = 16
@@ -102,7 +104,7 @@ class PlanSpec:
         default=None,
     )
     most_sketches: int = member(
-        "Sketches that the study accepts, so that its sums cannot overflow.", default=1 << 20
+        "Sketches that the study accepts, so that its sums cannot overflow.", default=MOST_SKETCHES
     )
     most_sketches_per_device: int | None = member(
         "The share of one device, so that a lying device cannot lock the others out. Default: an "

@@ -332,7 +332,7 @@ def _describe_concentration(plan: SketchPlan) -> str:
         return ""
     n_blocks = plan.blocks.n_blocks
     return (
-        f". It moves only the {plan.frequencies_per_sketch} features that it carries, but about "
+        f". It moves only the {plan.frequencies_per_sketch} feature(s) that it carries, but about "
         f"one sketch in {n_blocks:,} carries them, so that it weighs {n_blocks:,} times as much "
         "there; a device that lies can choose which they are"
     )

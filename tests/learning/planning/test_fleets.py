@@ -26,7 +26,8 @@ def test_more_sketches_never_help_and_small_sketches_never_harm(devices_differ: 
     for fleet in fleets:
         assert fleet.whole is not None
         assert not fleet.whole.is_split
-        assert fleet.chosen.mechanism == fleet.whole.mechanism
+        if not fleet.chosen.reports_phases:
+            assert fleet.chosen.mechanism == fleet.whole.mechanism
         if fleet.chosen.is_split:
             assert fleet.chosen.band.high <= fleet.whole.band.high
     highs = [fleet.chosen.band.high for fleet in fleets]
@@ -34,6 +35,8 @@ def test_more_sketches_never_help_and_small_sketches_never_harm(devices_differ: 
     assert all(one <= other + 0.01 for one, other in pairwise(highs))
     assert not fleets[0].chosen.is_split
     assert fleets[4].chosen.is_split
+    # A record a sketch: the last fleet alone sends phase reports.
+    assert [fleet.chosen.reports_phases for fleet in fleets] == [False] * 6 + [True]
 
 
 def test_there_are_at_most_as_many_sketches_as_records() -> None:

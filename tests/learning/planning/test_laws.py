@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyst.planning.advice import format_law
+from analyst.planning.spec import format_law
 from learning.planning.laws import LAW_CHOICES, choose_radius_law, describe_law
 from shared.core import RadiusLaw
 from shared.structure import structure
@@ -34,7 +34,7 @@ def test_there_is_a_law_for_every_noise_from_weak_to_strong() -> None:
 
 @pytest.mark.parametrize("law", [*(choice.law for choice in LAW_CHOICES), RadiusLaw()])
 def test_a_law_in_a_specification_is_the_law_that_was_written(law: RadiusLaw) -> None:
-    document = tomllib.loads(format_law(law))["radius_law"]
+    document = tomllib.loads(f"law = {format_law(law)}")["law"]
     assert structure(RadiusLaw, document, "radius_law") == law
 
 

@@ -1,0 +1,162 @@
+"""A specification as text: the advised fields, and those that follow from answers."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from analyst.planning.bands import UNIT_WORDS
+from learning.planning.candidates import Candidate
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import Advice
+from shared.core import RadiusLaw
+from shared.core.seeds import SEED_BYTES
+from shared.plan import Dimension, WindowRule
+from shared.plan.spec import MOST_SKETCHES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Answers to the questions of `sfumato plan new`.
+
+    Parameters
+    ----------
+    dimensions
+        Columns of the records.
+    outline
+        One window over all devices.
+    epsilon, delta
+        Budget of one sketch.
+    window
+        Rule that cuts streams into windows.
+    knows_clusters
+        Whether the outline's number of clusters is an answer, not a guess.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    outline: StudyOutline
+    epsilon: Fraction
+    delta: Fraction
+    window: WindowRule
+    knows_clusters: bool = True
+
+
+def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -> dict[str, str]:
+    """List the fields that a candidate decides: names, and values as TOML.
+
+    Fields that its kind of release forbids, or whose default it needs, are left out.
+
+    Parameters
+    ----------
+    outline, best
+        The study, and the candidate.
+    n_windows
+        The sketches of one device.
+    """
+    fields = {}
+    if best.reports_phases:
+        fields["release"] = quote(best.release)
+    if best.unit == "device":
+        fields["unit"] = quote(best.unit)
+    fields["n_frequencies"] = str(best.n_frequencies)
+    if best.is_split or best.reports_phases:
+        fields["frequencies_per_sketch"] = str(best.frequencies_per_sketch)
+    fields["most_clusters"] = str(outline.n_clusters)
+    if not best.reports_phases:
+        fields["mechanism"] = quote(best.mechanism)
+    fields["epsilon"] = quote(str(best.epsilon))
+    if not best.reports_phases:
+        fields["delta"] = quote(str(best.delta))
+    if best.unit == "record":
+        fields["neighbouring"] = quote(outline.neighbouring)
+    if outline.n_sketches > MOST_SKETCHES:
+        # Twice as many as one selection: a plan that accepts fewer than it needs locks devices out.
+        fields["most_sketches"] = str(2 * outline.n_sketches)
+    if best.reports_phases:
+        fields["most_sketches_per_device"] = str(n_windows)
+    fields["radius_law"] = format_law(best.law_choice.law)
+    return fields
+
+
+def format_spec(answers: Answers, advice: Advice) -> str:
+    """Write the specification as TOML, with a fresh seed that will be published."""
+    best = advice.recommended
+    above = {
+        "most_sketches_per_device": "Each further report of a device costs it epsilon once more.",
+        "radius_law": f"because {best.law_choice.reason}",
+    }
+    if best.is_split:
+        above["frequencies_per_sketch"] = _describe_carried(best)
+    beside = {
+        "n_frequencies": advice.cluster_range.describe(),
+        "epsilon": f"for {UNIT_WORDS[best.unit]}",
+        "release": "a noisy phase of the first record of each window",
+    }
+    lines = [
+        "# Made by `sfumato plan new`. Bounds and scales are public choices, not taken from data.",
+        "",
+        f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
+    ]
+    for name, value in list_fields(answers.outline, best).items():
+        lines += [f"# {above[name]}"] if name in above else []
+        lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
+    lines += [
+        *_format_sizes(answers.outline, best),
+        "",
+        "[window]",
+        *_format_window(answers.window),
+    ]
+    for dimension in answers.dimensions:
+        lines += ["", "[[dimensions]]", *_format_dimension(dimension)]
+    return "\n".join(lines) + "\n"
+
+
+def quote(text: str) -> str:
+    """Write printable text as a TOML string."""
+    # What JSON escapes, TOML reads alike; both are given printable text only.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _describe_carried(best: Candidate) -> str:
+    return (
+        f"A sketch carries {best.frequencies_per_sketch} of the {best.n_frequencies} frequencies, "
+        f"so that a selection needs at least {best.shortest_selection} sketches."
+    )
+
+
+def format_law(law: RadiusLaw) -> str:
+    """Write a law as a TOML table in a line."""
+    tail = f", tail_share = {law.tail_share!r}, tail_high = {law.tail_high!r}"
+    return (
+        f'{{kind = "{law.kind}", sigma_low = {law.sigma_low!r}, '
+        f"sigma_high = {law.sigma_high!r}{tail if law.tail_share else ''}}}"
+    )
+
+
+def _format_sizes(outline: StudyOutline, best: Candidate) -> Iterator[str]:
+    if best.reports_phases:
+        return
+    if best.unit == "record":
+        if not outline.hides_presence:
+            yield f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"
+        yield 'max_records_per_person = "unknown"'
+    yield f"most_records = {outline.most_records}"
+
+
+def _format_window(window: WindowRule) -> list[str]:
+    if window.kind == "count":
+        return ['kind = "count"', f"length = {window.length}"]
+    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
+
+
+def _format_dimension(dimension: Dimension) -> list[str]:
+    return [
+        f"name = {quote(dimension.name)}",
+        f"unit = {quote(dimension.unit)}",
+        f"lower = {dimension.lower!r}",
+        f"upper = {dimension.upper!r}",
+        f"scale = {dimension.scale!r}",
+    ]

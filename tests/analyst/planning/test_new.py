@@ -1,0 +1,233 @@
+import io
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shared import command
+from shared.plan import WindowRule, plan_from_json, plan_from_spec
+from tests.analyst.planning.commands import SPEC, show, words_of
+
+ANSWERS = [
+    *("temperature", "°F", "-10", "110", "8"),
+    *("wind speed", "mph", "0", "50", "4"),
+    "",  # no more dimensions
+    *("5", "values", "7d", "record", "40", "200000", "yes", "1/2", "0"),
+]
+
+
+def type_in(answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{answer}\n" for answer in answers)))
+
+
+def test_answers_become_a_specification_and_a_plan_that_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(ANSWERS, monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
+    assert plan_from_spec(spec) == plan
+    assert spec["radius_law"]["sigma_high"] == plan.radius_law.sigma_high
+    assert [(d.name, d.unit, d.scale) for d in plan.dimensions] == [
+        ("temperature", "°F", 8.0),
+        ("wind speed", "mph", 4.0),
+    ]
+    assert plan.window.length_s == 7 * 86400
+    assert str(plan.release.epsilon) == "1/2"
+    assert 20 <= plan.n_frequencies <= 100
+    assert plan.least_records <= 5000 <= plan.most_records
+    captured = capsys.readouterr()
+    assert captured.out.strip() == ""  # questions go to standard error
+    assert f"sfumato study create NAME {output}" in captured.err
+
+
+def test_every_new_plan_has_a_seed_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = set()
+    for name in ("a.json", "b.json"):
+        type_in(ANSWERS, monkeypatch)
+        assert command.main(["plan", "new", "-o", str(tmp_path / name)]) == 0
+        seeds.add(json.loads((tmp_path / name).read_text(encoding="utf-8"))["statistic"]["seed"])
+    assert len(seeds) == 2
+
+
+def test_wrong_answers_are_explained_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(
+        [
+            *('say "x"\\', "1", "nan", "0", "-1", "1", "0", "0.1"),
+            *(' say "x"\\ ', ""),
+            *(
+                "none",
+                "0",
+                "2",
+                "nothing",
+                "values",
+                "soon",
+                "0d",
+                "500 records",
+                "10",
+                "perhaps",
+                " Y ",
+                "-1",
+                "1e-1",
+                "2",
+                "1e-6",
+            ),
+        ],
+        monkeypatch,
+    )
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    errors = capsys.readouterr().err
+    for message in (
+        "lower: must be a finite number",
+        "upper: must be above the lower bound, 0",
+        "scale: must be positive and at most the width of the bounds, 1",
+        "name: is taken",
+        "clusters: must be a whole number",
+        "clusters: must be at least 1",
+        "window: must be a length of time or a number of records",
+        "window: must be at least 1",
+        "devices: must be yes or no",
+        "epsilon: must be greater than zero",
+        "delta: must be from 0 to below 1",
+    ):
+        assert message in errors
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    assert plan.dimensions[0].name == 'say "x"\\'
+    assert (plan.window.kind, plan.window.length) == ("count", 500)
+    assert plan.release.epsilon * 10 == 1
+
+
+def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried = {}
+    for answer in ("yes", "no"):
+        type_in([*ANSWERS[:15], "400", "200000", answer, "1/10", "0"], monkeypatch)
+        output = tmp_path / f"{answer}.json"
+        assert command.main(["plan", "new", "-o", str(output)]) == 0
+        plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+        assert plan.is_split
+        carried[answer] = plan.frequencies_per_sketch
+        spec = output.with_suffix(".toml").read_text(encoding="utf-8")
+        assert tomllib.loads(spec)["frequencies_per_sketch"] == plan.frequencies_per_sketch
+        least = f"a selection needs at least {plan.blocks.n_blocks} sketches"
+        assert least in spec
+        err = words_of(capsys.readouterr().err)
+        assert f"Each sketch carries {plan.frequencies_per_sketch} of the" in err
+        assert f"Shortest selection: {plan.blocks.n_blocks} sketches" in err
+        words = show(capsys, output)
+        assert f"a sketch carries {plan.frequencies_per_sketch}, and noise for these alone" in words
+        assert f"{plan.blocks.n_blocks} sketches, because fewer cannot carry" in words
+    assert carried["no"] < carried["yes"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "devices", "records"), [("", "1000000", "1000000"), ("device", "2000000", "70000000")]
+)
+def test_answers_for_phones_make_a_plan_of_phase_reports(
+    unit: str,
+    devices: str,
+    records: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Where the unit is a device, nobody is asked whether devices differ.
+    differ = ["yes"] if not unit else []
+    type_in([*ANSWERS[:14], unit, devices, records, *differ, "1", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    text = output.with_suffix(".toml").read_text(encoding="utf-8")
+    spec = tomllib.loads(text)
+    assert plan_from_spec(spec) == plan
+    assert (spec["release"], spec["unit"]) == ("phase.v1", "device")
+    assert (spec["frequencies_per_sketch"], plan.payload_bytes) == (1, 2)
+    assert not spec.keys() & {"mechanism", "delta", "neighbouring", "least_records", "most_records"}
+    assert spec["most_sketches_per_device"] == 1
+    assert "# Each further report of a device costs it epsilon once more." in text
+    # A study of more devices than it accepts sketches would lock some of them out.
+    assert plan.most_sketches >= int(devices)
+    err = words_of(capsys.readouterr().err)
+    assert "A device reports once in the whole study" in err
+    assert "devices are needed for a relative SSE of 1.2" in err
+    assert ("different kinds" in err) == (not unit)
+    assert ("epsilon for all records of a device in a window" in err) == bool(unit)
+
+
+def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in([*ANSWERS[:14], "person", "device", "2", "100", "20", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
+    assert plan_from_spec(spec) == plan
+    assert (plan.release.kind, plan.release.unit) == ("local.v1", "device")
+    assert plan.most_records == spec["most_records"] == 200
+    assert not spec.keys() & {"release", "neighbouring", "least_records", "max_records_per_person"}
+
+
+def test_one_device_is_not_asked_whether_devices_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in([*ANSWERS[:15], "1", "200000", "1/2", "0"], monkeypatch)
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 0
+    assert "different kinds" not in capsys.readouterr().err
+
+
+def test_answers_that_end_early_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(ANSWERS[:7], monkeypatch)
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
+    assert "answers: ended before the last question; nothing was written" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
+    type_in([*ANSWERS[:11], "5", "presence", *windows, "40", "30", "no", "1/2", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    assert (plan.release.neighbouring, plan.least_records) == ("add-remove-one", 0)
+    assert plan.window == WindowRule(kind="time", origin=1_769_817_600, length_s=7 * 86400)
+    err = capsys.readouterr().err
+    for complaint in ("when a number of records is full", "must be a date", "after 1970-01-01"):
+        assert complaint in err
+    assert "least_records" not in output.with_suffix(".toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("taken", ["plan.json", "plan.toml"])
+def test_no_file_is_replaced_by_answers_and_nobody_is_asked_for_nothing(
+    taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in([], monkeypatch)
+    (tmp_path / taken).write_text("mine", encoding="utf-8")
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
+    assert f"{tmp_path / taken}: exists already" in capsys.readouterr().err
+    assert (tmp_path / taken).read_text(encoding="utf-8") == "mine"
+
+
+def test_a_plan_cannot_be_written_where_its_specification_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.toml")]) == 2
+    assert "--output: is the name of the specification" in capsys.readouterr().err
+
+
+def test_a_plan_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "new", str(SPEC), "-o", "/nowhere/plan.json"]) == 2
+    assert "/nowhere/plan.json: cannot be written" in capsys.readouterr().err

@@ -1,0 +1,278 @@
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learning.planning.candidates import predict_candidate
+from learning.planning.outline import StudyOutline
+from learning.planning.phases import predict_phase_reports
+from shared import command
+from tests.analyst.planning.commands import SPEC, STUDY, run, show, words_of
+
+PRESENCE = """
+n_frequencies = 60
+seed = "a study of presence"
+epsilon = "1"
+neighbouring = "add-remove-one"
+most_records = 100000
+window = { kind = "time", origin = 1769817600, length_s = 3600 }
+
+[[dimensions]]
+name = "x"
+unit = "1"
+lower = 0.0
+upper = 1.0
+scale = 0.1
+"""
+
+
+def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(PRESENCE, encoding="utf-8")
+    assert command.main(["plan", "show", str(path)]) == 0
+    text = words_of(capsys.readouterr().out)
+    for part in (
+        "differ by the presence of one record",
+        "that and when a device takes part",
+        "a sketch for every 3600 s since 2026-01-31 00:00:00 UTC, empty or not",
+        "sends the releases of the run before",
+        "any number in one sketch; released with noise of",
+    ):
+        assert part in text
+    assert "closes early" not in text
+    assert "how many records it has" not in text
+    given = ["--records", "5", "--devices", "40", "--clusters", "3", "--json"]
+    assert command.main(["plan", "show", str(path), *given]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["neighbouring"] == "add-remove-one"
+    # Fewer records than sketches: some are empty.
+    assert document["prediction"]["snr"] > 0
+
+
+def test_show_says_what_is_not_protected_and_what_a_year_costs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = show(capsys, SPEC)
+    assert "how many records it has" in words
+    assert "a stolen device" in words
+    assert "epsilon 1 for a record" in words
+    assert "at most epsilon 4 a year, over 4 windows" in words
+    assert "stream names" in words
+    assert "waiting sketches" in words
+    assert "20 in each of 10 windows at 200" in words
+    assert "--records, --devices and --clusters" in words
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"unknown"', "24", "a person has at most 24 record(s) in a window"),
+        ('"unknown"', "24", "24 in each of 10 windows at 240"),
+        ('"unknown"', "1", "1 in each of 10 windows at 10"),
+        # Gaussian noise: four windows cost less than their sum, twenty records more than theirs.
+        (
+            'epsilon = "1"',
+            'epsilon = "1/3"\ndelta = "1e-6"',
+            "at most epsilon 0.701 and delta 1e-06 a year",
+        ),
+        (
+            'epsilon = "1"',
+            'epsilon = "1"\ndelta = "1e-6"',
+            "1e-06, epsilon is 2.13 for 2, 5.93 for 5, 33.1 for 20; at q times epsilon delta is "
+            "3.24e-06 for 2, 3.17e-05 for 5, 0.0211 for 20",
+        ),
+        (
+            'kind = "time"\norigin = 1356998400\nlength_s = 7884000',
+            'kind = "count"\nlength = 1000',
+            "once more with every 1000 records",
+        ),
+    ],
+)
+def test_show_follows_the_plans_people_delta_and_window(
+    old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPEC.read_text(encoding="utf-8")
+    assert old in text
+    changed = tmp_path / "plan.toml"
+    changed.write_text(text.replace(old, new), encoding="utf-8")
+    assert words in show(capsys, changed)
+
+
+def test_show_predicts_what_advise_predicts_for_small_sketches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "plan.toml"
+    spec = SPEC.read_text(encoding="utf-8")
+    small.write_text(f"frequencies_per_sketch = 5\n{spec}", encoding="utf-8")
+    size = {"--records": "1000000", "--devices": "1000", "--clusters": "5"}
+    for more in ([], ["--devices-alike"]):
+        assert run("show", size, str(small), "--json", *more) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert run("advise", STUDY | size | {"--windows": "1"}, "--json", *more) == 0
+        outline = json.loads(capsys.readouterr().out)
+        predicted = predict_candidate(
+            StudyOutline(
+                n_records=outline["records"],
+                n_sketches=outline["sketches"],
+                n_dimensions=outline["dimensions"],
+                n_clusters=outline["clusters"],
+                devices_differ=outline["devices_differ"],
+            ),
+            mechanism="discrete-knorm",
+            n_frequencies=100,
+            frequencies_per_sketch=5,
+            epsilon=Fraction(1),
+        )
+        assert shown["prediction"]["snr"] == predicted.snr
+        assert (shown["frequencies_per_sketch"], shown["shortest_selection"]) == (5, 20)
+    few = size | {"--records": "19000", "--devices": "19"}
+    assert run("show", few, str(small)) == 2
+    assert "sketches: must be at least 20 and are 19" in capsys.readouterr().err
+
+
+def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+    size = {name: STUDY[name] for name in ("--records", "--devices", "--windows", "--clusters")}
+    assert run("show", size, str(SPEC), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert run("advise", STUDY, "--json") == 0
+    candidates = json.loads(capsys.readouterr().out)["candidates"]
+    same: Any = next(
+        c for c in candidates if (c["mechanism"], c["n_frequencies"]) == ("discrete-knorm", 100)
+    )
+    assert shown["prediction"]["snr"] == same["snr"]
+    assert shown["prediction"]["relative_sse"] == same["relative_sse"]
+    assert shown["sketch_bytes"] == same["sketch_bytes"]
+    assert shown["cost"]["per_record"] == {"epsilon": "1", "delta": "0"}
+    liar = shown["influence_of_a_liar"]
+    assert shown["most_records"] < liar["most"] < shown["most_records"] + liar["least"]
+    words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
+    assert f"can move the sum as far as {liar['least']:,.0f} equal records" in words
+    assert "SNR 238, relative SSE between 1.00 and 1.08 is expected" in words
+
+
+SIZES = ("least_records", "most_records", "max_records_per_person")
+UNITS = {
+    "device": 'unit = "device"\nmost_records = 4000\n',
+    "phase": 'release = "phase.v1"\n',
+    "phases": 'release = "phase.v1"\nfrequencies_per_sketch = 2\nmost_sketches_per_device = 40\n',
+}
+
+
+def write_spec(kind: str, folder: Path) -> Path:
+    lines = SPEC.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = folder / f"{kind}.toml"
+    text = "".join(line for line in lines if not line.startswith(SIZES))
+    path.write_text(UNITS[kind] + text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (
+            "device",
+            (
+                "epsilon 1 for all records of a device in a window; at most epsilon 4 a year, over "
+                "4 windows, for someone with a record in every one",
+                "a sketch of the mean of every 7884000 s (91.25 days) in which there were records",
+                "any number in one sketch, which counts as one record; those after the first 4000 "
+                "of a window are left out",
+                "K-norm (discrete-knorm), scale 2730 units of the sum",
+                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+                "Each sketch counts as one record, whatever",
+            ),
+        ),
+        (
+            "phase",
+            (
+                "100; a report is about 1 of them",
+                "a device sends one sketch in the whole study, so that it costs no more",
+                "a report of the first record of every 7884000 s (91.25 days)",
+                "phase-report: phases on the arc of 0.4 turns around the record's are 2.718 times "
+                "as likely as the others; the mean of a report is 0.308 times the record's feature",
+                "2 bytes, 2 a phase",
+                "the first of each window; the others are left out",
+                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+            ),
+        ),
+        ("phases", ("4 bytes, 2 a phase", "at most epsilon 4 a year, over 4 windows")),
+    ],
+)
+def test_a_plan_that_protects_devices_is_explained(
+    kind: str, parts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A mean above the most records is no error: what exceeds it is left out.
+    size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
+    path = write_spec(kind, tmp_path)
+    words = show(capsys, path, *(part for pair in size.items() for part in pair))
+    for part in parts:
+        assert part in words
+    for part in ("closes early", "wait for the next", "different kinds", "--devices-alike"):
+        assert part not in words
+
+
+@pytest.mark.parametrize(("kind", "r"), [("device", 100), ("phase", 1), ("phases", 2)])
+def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
+    kind: str, r: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
+    path = write_spec(kind, tmp_path)
+    assert run("show", size, str(path), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    outline = StudyOutline(
+        n_records=9_000_000, n_sketches=400, n_dimensions=4, n_clusters=5, unit="device"
+    )
+    predicted = (
+        predict_candidate(
+            outline, mechanism="discrete-knorm", n_frequencies=100, epsilon=Fraction(1)
+        )
+        if kind == "device"
+        else predict_phase_reports(outline, n_frequencies=100, n_reports=r, epsilon=Fraction(1))
+    )
+    assert shown["prediction"]["snr"] == predicted.snr
+    assert shown["sketch_bytes"] == predicted.sketch_bytes
+    assert (shown["release"], shown["unit"]) == (predicted.release, "device")
+    assert shown["mechanism"] == predicted.mechanism
+    assert shown["cost"]["per_device"] == {"epsilon": "1", "delta": "0"}
+    assert shown["cost"]["windows_a_year"] == (1 if kind == "phase" else 4)
+    # One device, one report: no plan allows the second window of this selection.
+    assert run("show", size, str(path), "--windows", "41") == (0 if kind == "device" else 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"--records": "299", "--devices": "3"}, "--records: gives 99.6667 a sketch, below"),
+        ({"--records": "26115", "--devices": "3"}, "--records: gives 8705 a sketch, above"),
+        ({"--records": "0", "--devices": "3"}, "--records: must be at least 1"),
+        ({"--records": "26115", "--devices": "0"}, "--devices: must be at least 1"),
+        (
+            {"--records": "260000", "--devices": "1", "--windows": "126"},
+            "--windows: must be at most the plan's most_sketches_per_device = 125",
+        ),
+        ({"--records": "26115"}, "--devices: is needed to predict the quality"),
+        ({"--records": "9000", "--devices": "9", "--clusters": "0"}, "--clusters: must be at"),
+        ({"--cluster": "3"}, "--cluster: is not an option of `sfumato plan show`"),
+    ],
+)
+def test_sizes_that_the_plan_does_not_allow_are_refused(
+    options: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {"--clusters": "5"} if "--devices" in options else {}
+    assert run("show", known | options, str(SPEC)) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"sfumato: error: {message}")
+    assert captured.err.count("\n") == 1
+
+
+def test_names_in_a_plan_are_text_and_no_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPEC.read_text(encoding="utf-8").replace('"dew point"', '"[red]:smile:"')
+    changed = tmp_path / "plan.toml"
+    changed.write_text(text, encoding="utf-8")
+    assert "[red]:smile: (°F)" in show(capsys, changed)
