@@ -6,7 +6,9 @@ equal size, each with pure epsilon. ``split`` has the m, the r features of a ske
 the planner chooses for such a fleet, ``whole`` the best that it knows with r = m, and ``one``
 is a single sketch of all records: the noise of a central curator. Devices are ``alike``, or each
 holds two clusters only (``two clusters``), and then the planner is told that they may differ.
-Relative SSE is as in :mod:`benchmarks.decoding`.
+``phones`` have one record each and report its phase (``reports``). ``weather`` is the demo's: each
+device holds half a week of one station, one after the other, so that devices differ. Relative SSE
+is as in :mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.datasets import Dataset, Mixture
+from benchmarks.datasets import Dataset, Mixture, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
@@ -31,7 +33,7 @@ from learning.planning.planner import Advice, advise
 NAME = "fleets"
 TARGET_SSE = 1.1
 _DIMENSIONS = _CLUSTERS = 10
-_FORMS = ("split", "whole", "one")
+_WEATHER = "weather"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,8 @@ class FleetCase:
         n, L, and the pure epsilon of each sketch.
     is_alike
         Whether every device holds records of all clusters.
+    data
+        ``mixture``, or the name of a real set, in whose order devices hold its records.
     runs, quick_runs
         Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
     """
@@ -52,13 +56,30 @@ class FleetCase:
     n_sketches: int
     epsilon: Fraction
     is_alike: bool = True
+    data: str = "mixture"
     runs: int = 20
     quick_runs: int = 0
+
+    @property
+    def has_phones(self) -> bool:
+        """Whether every device has one record."""
+        return self.n_records == self.n_sketches
+
+    @property
+    def source(self) -> Mixture | RealData:
+        """Where its records come from."""
+        if self.data != "mixture":
+            return RealData(name=self.data)
+        return Mixture(n_dimensions=_DIMENSIONS, n_clusters=_CLUSTERS, n_records=self.n_records)
 
     @property
     def name(self) -> str:
         """The name of its rows, without the form of the sketches."""
         kind = "alike" if self.is_alike else "two clusters"
+        if self.data != "mixture":
+            kind = self.data
+        if self.has_phones:
+            kind = "phones"
         return f"n={self.n_records:.0e} L={self.n_sketches} eps={float(self.epsilon):g} {kind}"
 
 
@@ -75,6 +96,18 @@ def list_cases() -> tuple[FleetCase, ...]:
         FleetCase(n_records=million, n_sketches=1000, epsilon=tenth, is_alike=False, quick_runs=2),
         FleetCase(n_records=million, n_sketches=1000, epsilon=Fraction(3, 10), is_alike=False),
         FleetCase(n_records=10**7, n_sketches=10_000, epsilon=Fraction(3, 100), runs=5),
+        *(
+            FleetCase(
+                n_records=26_110,
+                n_sketches=size,
+                epsilon=Fraction(1),
+                is_alike=size == 1,
+                data=_WEATHER,
+            )
+            for size in (1, 300)
+        ),
+        FleetCase(n_records=10**5, n_sketches=10**5, epsilon=Fraction(3), quick_runs=2),
+        FleetCase(n_records=million, n_sketches=million, epsilon=Fraction(1)),
     )
 
 
@@ -93,11 +126,12 @@ def measure_cases(bench: Bench) -> Iterator[Row]:
 
 def choose_design(case: FleetCase, form: str) -> Candidate:
     """Choose m, r and the law for sketches of some features, of all, or for one sketch."""
+    is_mixture = case.data == "mixture"
     outline = StudyOutline(
         n_records=case.n_records,
         n_sketches=1 if form == "one" else case.n_sketches,
-        n_dimensions=_DIMENSIONS,
-        n_clusters=_CLUSTERS,
+        n_dimensions=_DIMENSIONS if is_mixture else 4,
+        n_clusters=_CLUSTERS if is_mixture else 5,
         devices_differ=not case.is_alike,
     )
     advice = advise(outline, epsilon=case.epsilon, target_sse=TARGET_SSE)
@@ -127,8 +161,7 @@ def _run(bench: Bench, case: FleetCase, form: str, chosen: Candidate) -> list[fl
     solver = bench.options.create_solver()
     for seed in bench.options.list_seeds(case.runs, case.quick_runs):
         bench.report(f"{case.name} {form}", 0)
-        source = Mixture(n_dimensions=_DIMENSIONS, n_clusters=_CLUSTERS, n_records=case.n_records)
-        dataset = source.load(seed)
+        dataset = case.source.load(seed)
         reference = find_reference(dataset)
         study = Study(
             n_frequencies=chosen.n_frequencies,
@@ -169,7 +202,9 @@ def _list_forms(case: FleetCase) -> Sequence[str]:
     # One sketch cannot be divided; the largest fleet is only measured as it would be run.
     if case.n_sketches == 1:
         return ("one",)
-    return _FORMS[:1] if case.n_records > 10**6 else _FORMS[:2]
+    if case.has_phones:
+        return ("reports",)
+    return ("split",) if case.n_records > 10**6 else ("split", "whole")
 
 
 def _select(options: Options) -> list[FleetCase]:

@@ -2,11 +2,12 @@
 
 Run as ``python -m benchmarks.local [--quick] [--json]``; ``--help`` lists the options. Each record
 of a mixture of ten clusters in ten dimensions belongs to another device, which reports it once with
-pure epsilon. The methods take one round: ``grid`` and ``tree`` are the references of
-:mod:`learning.clustering.reference`, and ``one centre`` puts all centroids on the exact mean of the
-records, so that a method above it found nothing. The public box of a method is [-h, h] in each
-dimension, ``box=h`` in the name of a case: fewer than one record in a thousand lies outside 10, and
-20 is the box of the other benchmarks. Relative SSE is as in :mod:`benchmarks.decoding`.
+pure epsilon. The methods take one round: ``reports`` are phase reports as the planner plans them,
+``grid`` and ``tree`` the references of :mod:`learning.clustering.reference`, and ``one centre`` puts
+all centroids on the exact mean of the records, so that a method above it found nothing. The public
+box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case: fewer than one record
+in a thousand lies outside 10, and 20 is the box of the other benchmarks. Relative SSE is as in
+:mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,9 +23,12 @@ from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, Mixture
 from benchmarks.experiments import Bench, Options, run_experiment
+from benchmarks.fleets import FleetCase, choose_design
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
+from benchmarks.sketches import Noise, Sketcher, Study
 from learning.clustering.reference import HashingTree, LocalMethod, UnaryGrid
+from learning.decoding.registry import create_solver
 
 NAME = "local"
 _DIMENSIONS = _CLUSTERS = 10
@@ -123,7 +127,35 @@ def run_one_centre(dataset: Dataset, case: LocalCase, seed: int) -> Outcome:
     return Outcome(centroids=np.tile(mean, (dataset.n_clusters, 1)), report_bytes=0)
 
 
-METHODS: Mapping[str, Method] = {"grid": run_grid, "tree": run_tree, "one centre": run_one_centre}
+def run_reports(dataset: Dataset, case: LocalCase, seed: int) -> Outcome:
+    """Report phases, as the planner plans them for so many phones."""
+    phones = FleetCase(n_records=case.n_records, n_sketches=case.n_records, epsilon=case.epsilon)
+    chosen = choose_design(phones, "reports")
+    study = Study(
+        n_frequencies=chosen.n_frequencies,
+        scale=dataset.spread or find_reference(dataset).spread,
+        noise=Noise(mechanism=chosen.mechanism, epsilon=case.epsilon),
+        n_sketches=case.n_records,
+        blocks=chosen.shortest_selection,
+        law=chosen.law_choice.law,
+    )
+    boxed = replace(
+        dataset,
+        name=f"{dataset.name} box={case.half_width:g}",
+        lower=-case.half_width,
+        upper=case.half_width,
+    )
+    problem = Sketcher().pose(boxed, study, seed).problem
+    solution = create_solver().solve(problem, rng=np.random.default_rng(seed))
+    return Outcome(centroids=solution.centroids, report_bytes=chosen.sketch_bytes)
+
+
+METHODS: Mapping[str, Method] = {
+    "reports": run_reports,
+    "grid": run_grid,
+    "tree": run_tree,
+    "one centre": run_one_centre,
+}
 """Every method by the name of its rows; to compare another one, add it here."""
 
 
