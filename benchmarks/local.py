@@ -3,11 +3,11 @@
 Run as ``python -m benchmarks.local [--quick] [--json]``; ``--help`` lists the options. Each record
 of a mixture of ten clusters in ten dimensions belongs to another device, which reports it once with
 pure epsilon. The methods take one round: ``reports`` are phase reports as the planner plans them,
-``grid`` and ``tree`` the references of :mod:`learning.clustering.reference`, and ``one centre`` puts
-all centroids on the exact mean of the records, so that a method above it found nothing. The public
-box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case: fewer than one record
-in a thousand lies outside 10, and 20 is the box of the other benchmarks. Relative SSE is as in
-:mod:`benchmarks.decoding`.
+``grid`` and ``tree`` the references of :mod:`learning.clustering.reference`, and ``one centre``
+puts all centroids on the exact mean of the records, so that a method above it found nothing. The
+public box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case: fewer than one
+record in a thousand lies outside 10, and 20 is the box of the other benchmarks. Relative SSE is as
+in :mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations
