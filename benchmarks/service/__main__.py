@@ -15,6 +15,7 @@ from benchmarks.service.uploads import (
     NAME,
     measure_idle,
     measure_outage,
+    measure_phones,
     measure_recovery,
     measure_uploads,
 )
@@ -37,6 +38,10 @@ def _outage(kind: str, folder: Path, quick: bool) -> Iterator[Row]:
     return measure_outage(kind, folder, devices=devices, connections=200)
 
 
+def _phones(kind: str, folder: Path, quick: bool) -> Iterator[Row]:
+    return measure_phones(kind, folder, devices=2000 if quick else 100_000)
+
+
 def _recovery(kind: str, folder: Path, quick: bool) -> Iterator[Row]:
     return measure_recovery(kind, folder, runs=1 if quick else 5)
 
@@ -52,6 +57,8 @@ CASES: dict[str, Measurement] = {
     "snapshot postgres": partial(_snapshots, "postgres"),
     "outage sqlite": partial(_outage, "sqlite"),
     "outage postgres": partial(_outage, "postgres"),
+    "phones sqlite": partial(_phones, "sqlite"),
+    "phones postgres": partial(_phones, "postgres"),
     "killed sqlite": partial(_recovery, "sqlite"),
     "killed postgres": partial(_recovery, "postgres"),
     "idle sqlite": partial(_idle, "sqlite"),

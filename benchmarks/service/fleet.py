@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from aggregator.storage import Layout
 from shared.core import SketchAccumulator
 from shared.plan import PlanSpec, SketchPlan, compute_plan_digest, create_plan
 from shared.plan.parts import Dimension, Label, WindowRule
@@ -22,7 +24,6 @@ from shared.wire import (
     decode_message,
     device_id_of,
     encode_message,
-    encode_payload,
 )
 
 STUDY_NAME = "benchmark"
@@ -49,6 +50,23 @@ def make_plan(n_frequencies: int = 1000) -> SketchPlan:
             window=WindowRule(kind="time", origin=0, length_s=3600),
             most_records=1000,
             most_sketches=1 << 20,
+            labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
+        )
+    )
+
+
+def make_phone_plan(n_frequencies: int = 500) -> SketchPlan:
+    """Return the plan of phones: one report each, of one of the frequencies."""
+    return create_plan(
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=0.7) for name in "xy"
+            ),
+            n_frequencies=n_frequencies,
+            seed=hashlib.sha256(b"benchmark of phones").hexdigest(),
+            epsilon=Fraction(1),
+            release="phase.v1",
+            window=WindowRule(kind="time", origin=0, length_s=3600),
             labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
         )
     )
@@ -131,13 +149,23 @@ class Fleet:
     def _release(self, seed: int) -> NDArray[np.int64]:
         rng = np.random.default_rng(seed)
         accumulator = SketchAccumulator(self.plan.statistic_of(b"benchmark"))
-        accumulator.add(rng.normal(size=(N_RECORDS, 2)))
+        accumulator.add(rng.normal(size=(self.n_records, 2)))
         return self.plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
+
+    @property
+    def n_records(self) -> int:
+        """Records of a sketch."""
+        return 1 if self.plan.protects_devices else N_RECORDS
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of its payloads."""
+        return Layout.of(self.plan)
 
     @cached_property
     def payloads(self) -> list[bytes]:
         """The encoded releases."""
-        return [encode_payload(sums, self.plan.payload_width) for sums in self.releases]
+        return [self.layout.form.encode(released) for released in self.releases]
 
     @cached_property
     def payload_digests(self) -> list[bytes]:
@@ -155,11 +183,13 @@ class Fleet:
             stream=STREAM,
             sequence=sequence,
             slots=(sequence, sequence),
-            n_records=N_RECORDS,
+            n_records=self.n_records,
             n_public=True,
             report_id=hashlib.sha256(b"%d %d" % (device.number, sequence)).digest()[:16],
             payload_length=len(payload),
             payload_digest=self.payload_digests[release],
+            block=self._choose_block(device, sequence),
+            kind=self.plan.release.kind,
         )
         message = encode_message(header, payload, device.key.sign)
         decoded = decode_message(message)
@@ -171,6 +201,11 @@ class Fleet:
             decoded.signature,
         )
 
+    def _choose_block(self, device: BenchDevice, sequence: int) -> int | None:
+        if not self.plan.is_split:
+            return None
+        return self.plan.blocks.choose(ordinal=device.number, stream=STREAM, turn=sequence)
+
     def sign_windows(self, sequences: Iterable[int]) -> Iterator[Signed]:
         """Yield the messages of all devices, window by window."""
         for sequence in sequences:
@@ -178,6 +213,9 @@ class Fleet:
                 yield self.sign(device, sequence)
 
     def sum_exactly(self, messages: Iterable[Signed]) -> NDArray[np.int64]:
-        """Return the exact sum of messages: shape ``(D,)``, int64."""
-        counts = np.bincount([message.release for message in messages], minlength=N_RELEASES)
-        return np.asarray(counts @ self.releases, dtype=np.int64)
+        """Return the exact sum of messages: shape ``(n_totals,)``, int64."""
+        counts = Counter((message.header.block or 0, message.release) for message in messages)
+        whole = np.zeros(self.layout.n_totals, dtype=np.int64)
+        for (block, release), count in counts.items():
+            whole[self.layout.places[block]] += count * self.releases[release]
+        return whole

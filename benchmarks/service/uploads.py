@@ -16,7 +16,7 @@ from aggregator.storage import Layout, Store
 from benchmarks.rows import Row
 from benchmarks.service.bulk import check_sums, prepare_study
 from benchmarks.service.databases import BenchDatabase, open_database
-from benchmarks.service.fleet import Fleet, Signed
+from benchmarks.service.fleet import Fleet, Signed, make_phone_plan
 from benchmarks.service.load import Job, Outcome, run_client
 from benchmarks.service.processes import (
     ServerProcess,
@@ -206,8 +206,23 @@ async def _sum_all(store: Store, fleet: Fleet) -> SketchTotals:
 
 def measure_outage(kind: str, folder: Path, *, devices: int, connections: int) -> Iterator[Row]:
     """Let every device send one sketch at once, as after an outage."""
-    fleet = Fleet(devices)
     case = f"outage devices={devices} connections={connections} {kind}"
+    yield from _send_at_once(case, Fleet(devices), kind, folder, connections=connections)
+
+
+def measure_phones(kind: str, folder: Path, *, devices: int) -> Iterator[Row]:
+    """Let every phone send its one report."""
+    fleet = Fleet(devices, make_phone_plan())
+    case = f"phones devices={devices} {kind}"
+    yield from _send_at_once(case, fleet, kind, folder, connections=_CONNECTIONS)
+    (message,) = (fleet.sign(device, 0) for device in fleet.devices[:1])
+    n_bytes = len(message.head) + message.header.payload_length
+    yield row(case, "message_bytes", n_bytes, "B", 1, f"{message.header.payload_length} of payload")
+
+
+def _send_at_once(
+    case: str, fleet: Fleet, kind: str, folder: Path, *, connections: int
+) -> Iterator[Row]:
     with open_database(kind, folder) as database:
         asyncio.run(_prepare(database, fleet))
         messages = list(fleet.sign_windows([0]))
@@ -218,8 +233,12 @@ def measure_outage(kind: str, folder: Path, *, devices: int, connections: int) -
             )
         statuses = [status for _, status, _, _ in outcome.answered]
         asyncio.run(_require_exact(database, fleet, messages))
+    n_stored = statuses.count(201)
+    yield row(
+        case, "per_second", n_stored / outcome.wall_seconds, "1/s", 1, "stored and acknowledged"
+    )
     yield row(case, "seconds", outcome.wall_seconds, "s", 1, "all served")
-    yield row(case, "acknowledged", statuses.count(201), "1", 1, f"{devices}; sum checked")
+    yield row(case, "acknowledged", n_stored, "1", 1, f"{fleet.n_devices}; sum checked")
     yield row(case, "sent_again", outcome.n_refused, "1", 1, "answered with 429 or 503 before")
     yield row(
         case,
