@@ -28,10 +28,10 @@ from shared.plan import (
 from shared.privacy.testing import SeededSource
 from shared.wire import (
     SKETCH_MEDIA_TYPE,
+    PayloadForm,
     SketchHeader,
     device_id_of,
     encode_message,
-    encode_payload,
     encode_proof_input,
     encode_rotation_input,
     sign_request,
@@ -150,11 +150,11 @@ class Device:
         **changes: Any,
     ) -> tuple[str, bytes]:
         """Return a sketch's identity and message; ``changes`` replace fields of the header."""
-        n_records = changes.get("n_records", None if plan.releases_count else 500)
+        n_records = changes.get("n_records", _usual_size(plan))
         if sums is None:
-            block = changes.get("block") or 0
-            sums = self.release(plan, noise_seed=self.seed, count=n_records or 500, block=block)
-        payload = changes.pop("payload", None) or encode_payload(sums, plan.payload_width)
+            block, count = changes.get("block") or 0, n_records or 500
+            sums = self.release(plan, noise_seed=self.seed, count=count, block=block)
+        payload = changes.pop("payload", None) or PayloadForm.of(plan).encode(sums)
         fields: dict[str, Any] = {
             "study": study,
             "plan_digest": compute_plan_digest(plan),
@@ -167,9 +167,16 @@ class Device:
             "report_id": hashlib.sha256(b"report").digest()[:16],
             "payload_length": len(payload),
             "payload_digest": hashlib.sha256(payload).digest(),
+            "kind": plan.release.kind,
         }
         header = SketchHeader(**(fields | changes))
         return header.sketch_id.hex(), encode_message(header, payload, self.key.sign)
+
+
+def _usual_size(plan: SketchPlan) -> int | None:
+    if plan.releases_count:
+        return None
+    return 1 if plan.protects_devices else 500
 
 
 @dataclass

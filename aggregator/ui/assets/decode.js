@@ -3,7 +3,7 @@
 import { Problem, follow, request } from "./api.js";
 import { announce, h, problemBox } from "./dom.js";
 import { showResult } from "./result.js";
-import { duration, rounded, share, utc } from "./words.js";
+import { duration, rounded, share, utc, whole } from "./words.js";
 
 const FIRST_GUESS = 5;
 
@@ -77,22 +77,24 @@ function makeForm(controls, onsubmit, buttons) {
   );
 }
 
-function describeUtility(utility) {
+function describeUtility(utility, plan) {
   if (!utility.n_sketches) return "There is no sketch to decode yet.";
+  const { n_frequencies: most, frequencies_per_sketch: each } = plan.statistic;
+  const carried = each < most ? `The sketches carry ${whole(utility.n_covered)} of ${whole(most)} frequencies. ` : "";
   const snr = `Signal to noise of all stored sketches: ${rounded(utility.snr)}.`;
   const band = utility.band ? ` For this k, ${utility.band.statement}; 1 is k-means on the raw records.` : "";
-  return snr + band;
+  return carried + snr + band;
 }
 
 /** Update the prediction beside the form when k changes. */
-function predict(study, controls, signal) {
+function predict(study, plan, controls, signal) {
   const words = h("p", { class: "prediction", "aria-live": "polite" });
   let latest = 0;
   async function update() {
     const turn = (latest += 1);
     if (!controls.k.reportValidity()) return;
     const path = `/v1/studies/${study.study_id}/utility?n_clusters=${Number(controls.k.value)}`;
-    const text = await request(path, { signal }).then(describeUtility, (error) => {
+    const text = await request(path, { signal }).then((utility) => describeUtility(utility, plan), (error) => {
       if (!(error instanceof Problem)) return "";
       return `No prediction: ${error.field ?? ""} ${error.rule}.`;
     });
@@ -162,7 +164,7 @@ export function decodePanel(study, plan, decode, signal) {
     "section",
     { class: "card" },
     h("h2", {}, "Typical patterns"),
-    predict(study, controls, signal),
+    predict(study, plan, controls, signal),
     makeForm(controls, submit, [start, cancel]),
     progress,
     place,

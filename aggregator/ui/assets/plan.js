@@ -1,7 +1,7 @@
 // A study's plan and guarantee, in words.
 
 import { h, table } from "./dom.js";
-import { MECHANISMS, NEIGHBOURS, count, duration, exact, rounded, short, utc, whole } from "./words.js";
+import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounded, short, utc, whole } from "./words.js";
 
 function describeWindow(window) {
   if (window.kind === "count") return `one sketch every ${count(window.length, "record")} of a stream`;
@@ -10,12 +10,21 @@ function describeWindow(window) {
 }
 
 function describeRecords(plan) {
+  if (plan.release.kind === "phase.v1") return "the first of each window; a report counts as one";
+  if (plan.release.unit === "device") return `the first ${whole(plan.most_records)} of each window; their mean counts as one`;
   if (plan.release.neighbouring === "add-remove-one") return "any number; it stays secret";
   return `${whole(plan.least_records)} to ${whole(plan.most_records)}`;
 }
 
 function describePerson(most) {
   return most === "unknown" ? "unknown number per window" : `at most ${count(most, "record")} per window`;
+}
+
+function describeSketches(plan) {
+  const { n_frequencies: most, frequencies_per_sketch: each } = plan.statistic;
+  const limits = `at most ${whole(plan.most_sketches)}, ${whole(plan.most_sketches_per_device)} per device`;
+  if (each === most) return `${limits}, each of ${count(most, "frequency", "frequencies")}`;
+  return `${limits}, each of ${whole(each)} of ${whole(most)} frequencies: fewer than ${whole(most / each)} carry not all`;
 }
 
 function describeClusters(most) {
@@ -27,13 +36,18 @@ function facts(plan, digest) {
   return [
     ["Mechanism", `${MECHANISMS[release.mechanism] ?? release.mechanism}, drawn on each device`],
     ["Epsilon", exact(release.epsilon)],
-    ["Delta", release.delta === "0" ? "0: the guarantee has no exceptions" : exact(release.delta)],
-    ["Relation", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
-    ["Records of one person", describePerson(plan.max_records_per_person)],
+    ["Delta", (release.delta ?? "0") === "0" ? "0: the guarantee has no exceptions" : exact(release.delta)],
+    ["Protected", UNITS_PROTECTED[release.unit] ?? release.unit],
+    ...(release.unit === "device"
+      ? []
+      : [
+          ["Relation", `${release.neighbouring}: ${NEIGHBOURS[release.neighbouring] ?? ""}`],
+          ["Records of one person", describePerson(plan.max_records_per_person)],
+        ]),
     ["Clusters", describeClusters(plan.most_clusters)],
     ["Windows", describeWindow(plan.window)],
     ["Records in a sketch", describeRecords(plan)],
-    ["Sketches", `at most ${whole(plan.most_sketches)}, ${whole(plan.most_sketches_per_device)} per device, each of ${count(plan.statistic.n_frequencies, "frequency", "frequencies")}`],
+    ["Sketches", describeSketches(plan)],
     [
       "Labels",
       plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",

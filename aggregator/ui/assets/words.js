@@ -14,11 +14,17 @@ export const MECHANISMS = {
   "discrete-knorm": "K-norm noise",
   "discrete-laplace": "Laplace noise",
   "discrete-gaussian": "Gaussian noise",
+  "phase-report": "a noisy phase of one record",
 };
 
 export const NEIGHBOURS = {
   "replace-one": "hides the values of a record; the number of records is public",
   "add-remove-one": "hides that a record exists; the number of records is released with noise",
+};
+
+export const UNITS_PROTECTED = {
+  record: "each record",
+  device: "all records of a device in a window together",
 };
 
 export function count(number, one, many = `${one}s`) {

@@ -370,6 +370,11 @@ class UtilityBody:
     noise_energy: float | None = member(
         "Mean squared magnitude of the noise; null if there is no record to tell it by.", 0.00053
     )
+    n_covered: int = member(
+        "Features that some sketch carries; fewer than the plan has where a sketch carries only "
+        "some, and few have come.",
+        400,
+    )
     band: BandBody | None = member(
         "Expected range of the relative SSE; null unless a number of clusters is given.",
         default=None,

@@ -433,3 +433,33 @@ def test_windows_by_count_are_selected_by_no_time(scene: Scene) -> None:
     page.evaluate("document.querySelector('button.main').click()")
     page.wait_for(".plot svg")
     assert "From 2 sketches of 1 device with 1,000 records." in page.text()
+
+
+def test_phones_are_told_what_they_report_and_how_many_frequencies_they_carry(
+    scene: Scene,
+) -> None:
+    plan = make_plan(
+        release="phase.v1",
+        frequencies_per_sketch=30,
+        most_records=None,
+        most_sketches_per_device=4,
+    )
+    aggregator = scene.aggregator
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study("phones", plan)["study_id"])
+        identity, device = bytes.fromhex(study), Device(31)
+        body = device.enrolment(client.create_token(study), identity)
+        assert http.post("/v1/enrolments", json=body).status_code == 201
+        assert upload(http, study, *device.message(identity, plan, block=0)) == 201
+        scene.enter(f"{aggregator.url}/#studies/{study}")
+        page = scene.page
+        page.wait_for(".prediction:not(:empty)")
+        assert "The sketches carry 30 of 60 frequencies." in page.text(".prediction")
+        shown = page.text()
+        assert "a noisy phase of one record" in shown
+        assert "all records of a device in a window together" in shown
+        assert "each of 30 of 60 frequencies: fewer than 2 carry not all" in shown
+        assert "Records of one person" not in shown
