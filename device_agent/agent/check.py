@@ -34,7 +34,7 @@ from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
-from shared.plan import SketchPlan, compute_plan_digest, find_cautions
+from shared.plan import SketchPlan, compute_plan_digest, describe_release, find_cautions
 from shared.privacy import require_within_budget
 
 _SHOWN_RECORDS = 3
@@ -145,7 +145,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         yield Finding(error=error)
         return
     names = ", ".join(dimension.name for dimension in plan.dimensions)
-    yield Finding(text=f"plan: {names}; epsilon {plan.release.epsilon} a window")
+    yield Finding(text=f"plan: {names}; {describe_release(plan)}")
     yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
     yield from _describe_limits(settings, plan)
     yield Finding(
@@ -272,7 +272,8 @@ def _check_budget(device: Device, stream: str, next_sequence: int, n_sketches: i
         return Finding(error=refusal(n_paid + 1))
     epsilon = device.plan.release.epsilon
     return Finding(
-        text=f"stream {stream}: cost epsilon {epsilon if n_sketches else 0} for each record, "
+        text=f"stream {stream}: cost epsilon {epsilon if n_sketches else 0} for "
+        f"{'a window' if device.plan.protects_devices else 'each record'}, "
         f"{epsilon * n_sketches} for someone in every window; the budget allows it"
     )
 

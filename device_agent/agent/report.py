@@ -16,7 +16,7 @@ from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches
 from device_agent.store.server_state import StudyNotice, load_notice
 from device_agent.store.streams import StreamState, list_streams, load_stream
 from device_agent.windows import format_time
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan, describe_release
 from shared.privacy import (
     Budget,
     PrivacyEvent,
@@ -37,17 +37,17 @@ from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
-    """Streams and outbox; ``sketches`` are those that wait or were set aside.
+    """Plan, streams and outbox; ``sketches`` are those that wait or were set aside.
 
-    If ``is_secret``, the number of records is shown nowhere.
+    Where the plan hides the number of records, it is shown nowhere.
     """
 
     identity: Identity
+    plan: SketchPlan
     server: str
     streams: tuple[StreamState, ...]
     counts: OutboxCounts
     sketches: tuple[OutboxSketch, ...]
-    is_secret: bool
     notice: StudyNotice
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
@@ -57,9 +57,12 @@ class StatusReport:
             "study_id": self.identity.study.hex(),
             "server": self.server,
             "study_state": self.notice.state,
+            "releases": describe_release(self.plan),
+            "ordinal": self.identity.ordinal,
             "key_change_open": self.identity.keys.following is not None,
             "streams": [
-                _stream_to_json(stream, self.is_secret, value_counts) for stream in self.streams
+                _stream_to_json(stream, self.plan.hides_counts, value_counts)
+                for stream in self.streams
             ],
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
@@ -153,11 +156,11 @@ def report_status(settings: Settings) -> StatusReport:
         identity = require_identity(connection, settings.state_dir)
         return StatusReport(
             identity=identity,
+            plan=decode_plan(identity.plan_bytes),
             server=settings.server,
             streams=tuple(load_stream(connection, name) for name in list_streams(connection)),
             counts=count_sketches(connection),
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
-            is_secret=decode_plan(identity.plan_bytes).hides_counts,
             notice=load_notice(connection),
         )
 
@@ -207,6 +210,8 @@ def _find_people(
 ) -> tuple[GroupSpent, ...]:
     """Bound what was spent on people with several records, at the largest delta of a release."""
     most = None if plan is None else plan.max_records_per_person
+    if plan is not None and plan.protects_devices:
+        most = 1  # all records of a window count as one
     once, ever = select_per_record(events, readers), select_lifetime(events, readers)
     if not ever:
         return ()

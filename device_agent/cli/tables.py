@@ -90,6 +90,7 @@ def show_status(report: StatusReport) -> str:
         [
             f"device {document['device_id']}",
             f"study  {document['study_id']} at {document['server']}",
+            f"sends  {document['releases']}",
             *([] if report.notice.may_release else [f"note   {report.notice.describe()}"]),
             *([_KEY_CHANGE] if document["key_change_open"] else []),
             "",

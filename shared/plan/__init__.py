@@ -14,7 +14,12 @@ from shared.plan.encoding import (
 from shared.plan.model import SketchPlan
 from shared.plan.parts import Dimension, Label, LocalRelease, PhaseRelease, WindowRule
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
-from shared.plan.statement import PrivacyStatement, find_cautions, make_statement
+from shared.plan.statement import (
+    PrivacyStatement,
+    describe_release,
+    find_cautions,
+    make_statement,
+)
 
 __all__ = [
     "Dimension",
@@ -28,6 +33,7 @@ __all__ = [
     "compute_plan_digest",
     "create_plan",
     "decode_plan",
+    "describe_release",
     "encode_plan",
     "find_cautions",
     "make_statement",

@@ -381,3 +381,16 @@ def show_level(epsilon: Fraction, delta: Fraction) -> str:
     """Write a level of privacy for people, rounded up."""
     level = f"epsilon {format_upper(epsilon)}"
     return f"{level} and delta {format_upper(delta)}" if delta else level
+
+
+def describe_release(plan: SketchPlan) -> str:
+    """Describe in words what a device sends of a window, and for which epsilon."""
+    epsilon, m, r = plan.release.epsilon, plan.n_frequencies, plan.frequencies_per_sketch
+    what = "a sum with noise"
+    if plan.protects_devices:
+        what = "the mean of the first records of each slot, with noise"
+    if plan.reports_phases:
+        what = "a noisy phase of the first record of each slot"
+    carried = f", of {r} of {m} frequencies" if plan.is_split else ""
+    whom = "all records of a window together" if plan.protects_devices else "each record"
+    return f"{what}{carried}; epsilon {epsilon} for {whom}"

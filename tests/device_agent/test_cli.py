@@ -154,7 +154,7 @@ def test_check_finds_what_would_go_wrong(enrolled: Agent, trouble: str) -> None:
 
 def test_check_before_enrolling_looks_at_the_plan_and_leaves_no_trace(agent: Agent) -> None:
     assert agent.run("check") == 2
-    assert "plan: x, y; epsilon 1 a window" in agent.out
+    assert "plan: x, y; a sum with noise; epsilon 1 for each record" in agent.out
     assert "run `sfumato-agent init`" in agent.err.replace("Run", "run")
     assert not agent.state.exists()
 
