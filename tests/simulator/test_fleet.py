@@ -37,6 +37,7 @@ PLANS = {
     "masks": make_plan(measurements_per_record=2, **LOUD),
     "blocks": make_plan(frequencies_per_sketch=2, **LOUD),
     "device": make_plan(unit="device", most_records=3, **LOUD),
+    "device blocks": make_plan(unit="device", most_records=3, frequencies_per_sketch=2, **LOUD),
     "phases": make_plan(**PHASES, frequencies_per_sketch=2),
     "secret": make_plan(**HIDDEN),
 }
@@ -54,7 +55,7 @@ def tell(header: SketchHeader) -> tuple[Any, ...]:
             header.kind, header.payload_length, header.plan_digest)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["time", "few", "count", "masks", "blocks", "device", "phases"])
+@pytest.mark.parametrize("name", sorted(PLANS.keys() - {"secret"}))
 def test_a_simulated_device_sends_what_a_real_one_would(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
