@@ -22,6 +22,7 @@ from rich.table import Table
 
 from deploy.demo.baseline import Baseline, compute_baseline, read_records
 from deploy.demo.reading import read_weather
+from deploy.demo.tables import tabulate_weather
 from shared.plan import SketchPlan, plan_from_spec
 from simulator.fleet import run_fleet
 from simulator.outcome import Outcome, decode_fleet
@@ -138,16 +139,7 @@ def draw(outcome: PhoneOutcome, path: Path) -> None:
 def report(console: Console, outcome: PhoneOutcome, picture: Path) -> None:
     """Print what was found, and what it cost."""
     found, result = outcome.reports, outcome.reports.result
-    table = Table(title="Typical weather, from one hour of each phone", title_justify="left")
-    for heading in ("#", "share"):
-        table.add_column(heading, justify="right")
-    for name, unit in zip(result.names, result.units, strict=True):
-        table.add_column(f"{name}\n({unit})", justify="right")
-    table.add_column("in words")
-    for i, (weight, centroid) in enumerate(zip(result.weights, result.centroids, strict=True)):
-        values = (f"{value:.1f}" for value in centroid)
-        table.add_row(str(i + 1), f"{weight:.0%}", *values, read_weather(centroid))
-    console.print(table)
+    console.print(tabulate_weather(result, "Typical weather, from one hour of each phone"))
     figures = outcome.to_json()
     facts = Table(show_header=False, box=None, padding=(0, 1))
     for name, words in (

@@ -30,6 +30,7 @@ from deploy.demo import phones
 from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
 from deploy.demo.reading import read_weather
+from deploy.demo.tables import tabulate_weather
 from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
 from shared.plan import SketchPlan, plan_from_spec
@@ -253,16 +254,7 @@ def _draw(outcome: Outcome, path: Path) -> None:
 
 def _report(console: Console, outcome: Outcome, picture: Path) -> None:
     result, plan = outcome.result, outcome.plan
-    table = Table(title="Typical weather, recovered from sketches alone", title_justify="left")
-    table.add_column("#")
-    table.add_column("share", justify="right")
-    for name, unit in zip(result.names, result.units, strict=True):
-        table.add_column(f"{name}\n({unit})", justify="right")
-    table.add_column("in words")
-    for i, (weight, centroid) in enumerate(zip(result.weights, result.centroids, strict=True)):
-        values = [f"{value:.1f}" for value in centroid]
-        table.add_row(str(i + 1), f"{weight:.0%}", *values, read_weather(centroid))
-    console.print(table)
+    console.print(tabulate_weather(result, "Typical weather, recovered from sketches alone"))
     sent, raw = outcome.total("bytes_sent"), outcome.total("raw_bytes_read")
     unsketchable = outcome.total("unsketchable")
     facts = Table(show_header=False, box=None, padding=(0, 1))

@@ -7,6 +7,7 @@ reports suit devices with one record each.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -127,13 +128,6 @@ def find_least_reports(
             for candidate in list_phase_reports(study, n_frequencies=m, epsilon=epsilon)
         )
 
-    low, high = 0, _MOST_DEVICES
-    if not suffices(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if suffices(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    sizes = range(1, _MOST_DEVICES + 1)
+    place = bisect.bisect_left(sizes, True, key=suffices)
+    return sizes[place] if place < len(sizes) else None

@@ -6,6 +6,7 @@ Every figure is predicted: the noise by ``calibrate_mechanism``, the quality by 
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -271,20 +272,15 @@ def find_smallest_epsilon(
     def suffices(step: int) -> bool:
         return _reaches(outline, _epsilon_of(step), delta, target_sse)
 
-    low, high = -1, 900 * (_LARGEST_EXPONENT - _LEAST_EXPONENT)
-    if not suffices(high):
+    steps = range(900 * (_LARGEST_EXPONENT - _LEAST_EXPONENT) + 1)
+    least = bisect.bisect_left(steps, True, key=suffices)
+    if least == len(steps):
         raise PrivacyError(
             "cannot be reached by any candidate at any epsilon",
             field="target_sse",
             fix="allow a larger relative SSE, or gather more records on fewer devices",
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        if suffices(middle):
-            high = middle
-        else:
-            low = middle
-    advice = advise(outline, epsilon=_epsilon_of(high), delta=delta, target_sse=target_sse)
+    advice = advise(outline, epsilon=_epsilon_of(least), delta=delta, target_sse=target_sse)
     return advice.recommended
 
 

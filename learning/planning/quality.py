@@ -6,6 +6,7 @@ gives a band around the measured quality of the mixture decoder.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -232,11 +233,4 @@ def find_cluster_range(
 
 def _find_last(most: int, holds: Callable[[int], bool]) -> int:
     """Return the last of 0, 1, ..., most for which ``holds`` is true; it is monotone."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect.bisect_left(range(1, most + 1), True, key=lambda k: not holds(k))

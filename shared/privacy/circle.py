@@ -8,8 +8,8 @@ weights are integers, so the odds of any two phases are one exact rational (``pr
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
@@ -238,19 +238,8 @@ def _choose_arc(weight: int, bits: int, circle: int) -> int:
             more = _sine(step * (2 * arc + 3)) * here.mass
             return more > _sine(step * (2 * arc + 1)) * there.mass * _TIE
 
-    return _find_first(lambda arc: not grows_at(arc), (circle - 2) // 2)
-
-
-def _find_first(holds: Callable[[int], bool], limit: int) -> int:
-    """Find the least number below a limit that something holds from, or the limit."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    arcs = range((circle - 2) // 2)
+    return bisect.bisect_left(arcs, True, key=lambda arc: not grows_at(arc))
 
 
 def _sine(x: Decimal) -> Decimal:

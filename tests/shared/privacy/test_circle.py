@@ -24,6 +24,7 @@ from shared.privacy.circle import (
 )
 from shared.privacy.samplers import RandomSource, draw_below
 from shared.privacy.testing import SeededSource
+from tests.shared.privacy.sources import CountingSource
 from tests.vectors import make_vectors
 
 SMALL = CircularLaw(arc=2, weight=7, bits=2, circle=16)
@@ -47,18 +48,6 @@ class GivenNumber:
             raise AskedAgainError
         number, self._number = self._number, None
         return number.to_bytes(count, "little")
-
-
-class CountingSource:
-    """A seeded source that counts what is taken from it."""
-
-    def __init__(self, seed: int) -> None:
-        self._source = SeededSource(seed)
-        self.n_bytes = 0
-
-    def draw_bytes(self, count: int) -> bytes:
-        self.n_bytes += count
-        return self._source.draw_bytes(count)
 
 
 def enumerate_law(draw: Callable[[RandomSource], int], circle: int) -> list[Fraction]:

@@ -26,25 +26,13 @@ from shared.privacy.samplers import (
     draw_geometric,
     draw_whole,
 )
-from shared.privacy.testing import SeededSource
+from tests.shared.privacy.sources import CountingSource
 
 N_DRAWS = 600
 # A correlation of independent draws exceeds 4.9 / sqrt(n) once in a million, one of three once in
 # 300,000; seeds are fixed.
 LARGEST_CORRELATION = 4.9 / N_DRAWS**0.5
 Draw = Callable[[RandomSource], NDArray[np.int64]]
-
-
-class CountingSource:
-    """A seeded source that counts what is taken from it."""
-
-    def __init__(self, seed: int) -> None:
-        self._source = SeededSource(seed)
-        self.n_bytes = 0
-
-    def draw_bytes(self, count: int) -> bytes:
-        self.n_bytes += count
-        return self._source.draw_bytes(count)
 
 
 def measure_l1(noise: NDArray[np.float64]) -> float:

@@ -29,18 +29,6 @@ class AllBytes:
         return drawn
 
 
-class CountingSource:
-    """A seeded source that counts what is taken from it."""
-
-    def __init__(self, seed: int) -> None:
-        self._source = SeededSource(seed)
-        self.n_bytes = 0
-
-    def draw_bytes(self, count: int) -> bytes:
-        self.n_bytes += count
-        return self._source.draw_bytes(count)
-
-
 def enumerate_law(law: UnaryLaw, symbol: int) -> Law:
     """Return the law that a symbol's report is drawn from, all random bytes one after another."""
     n_draws = 256**law.n_symbols

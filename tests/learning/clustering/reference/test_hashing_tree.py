@@ -13,9 +13,7 @@ from learning.clustering.reference.unary import BLANK, choose_unary_law
 from shared.core.quantise import STEPS
 from shared.errors import PlanError, PrivacyError, RecordError
 from shared.privacy.testing import SeededSource
-
-from .reports import (
-    CountingSource,
+from tests.learning.clustering.reference.reports import (
     Law,
     compute_mean_square,
     count_deviations,
@@ -26,6 +24,7 @@ from .reports import (
     measure_quality,
     tally_fleets,
 )
+from tests.shared.privacy.sources import CountingSource
 
 SEED = bytes(range(32))
 LOWER, UPPER = np.full(2, -10.0), np.full(2, 10.0)

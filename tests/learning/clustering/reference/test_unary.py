@@ -19,9 +19,7 @@ from learning.clustering.reference.unary import (
 from shared.errors import PlanError, PrivacyError
 from shared.privacy.samplers import RandomSource
 from shared.privacy.testing import SeededSource
-
-from .reports import (
-    CountingSource,
+from tests.learning.clustering.reference.reports import (
     Law,
     count_deviations,
     enumerate_law,
@@ -29,6 +27,7 @@ from .reports import (
     find_largest_odds,
     list_law,
 )
+from tests.shared.privacy.sources import CountingSource
 
 SMALL = choose_unary_law(Fraction(1), 2, bits=8)
 """A report takes two bytes: all of them can be enumerated."""

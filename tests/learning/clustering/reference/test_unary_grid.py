@@ -13,9 +13,7 @@ from learning.clustering.reference.unary import BLANK
 from learning.clustering.reference.unary_grid import MOST_CELLS
 from shared.errors import PlanError, PrivacyError, RecordError
 from shared.privacy.testing import SeededSource
-
-from .reports import (
-    CountingSource,
+from tests.learning.clustering.reference.reports import (
     compute_mean_square,
     count_deviations,
     draw_clusters,
@@ -23,6 +21,7 @@ from .reports import (
     measure_quality,
     tally_fleets,
 )
+from tests.shared.privacy.sources import CountingSource
 
 LOWER, UPPER = np.full(2, -10.0), np.full(2, 10.0)
 GRID = UnaryGrid(epsilon=Fraction(2), lower=LOWER, upper=UPPER, sizes=(3, 4))
