@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.datasets import Dataset
 from benchmarks.sketches import Noise
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, predict_snr
+from learning.estimate.snr import predict_snr
 from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.laws import choose_radius_law
 from learning.planning.outline import StudyOutline
@@ -48,10 +48,14 @@ def choose_design(
     n, d, k = len(dataset.records), dataset.n_dimensions, dataset.n_clusters
     if noise is None:
         factor = features or _EXACT_FEATURES
-        snr = predict_snr(
-            signal_energy=DEFAULT_SIGNAL_ENERGY, noise_energy=0.0, alpha=1.0, n_records=n
+        choice, _ = choose_radius_law(
+            lambda signal: (
+                factor * predict_snr(signal_energy=signal, noise_energy=0.0, alpha=1.0, n_records=n)
+            ),
+            n_clusters=k,
+            n_dimensions=d,
         )
-        return Design(n_frequencies=factor * k * d, law=choose_radius_law(snr * factor).law)
+        return Design(n_frequencies=factor * k * d, law=choice.law)
     outline = StudyOutline(n_records=n, n_sketches=n_sketches, n_dimensions=d, n_clusters=k)
     choices = outline.frequencies if features is None else (features * k * d,)
     candidates = [_predict(outline, noise, m, mask_groups) for m in choices if m % mask_groups == 0]

@@ -26,7 +26,6 @@ from analyst.planning.phases import (
     phases_to_json,
 )
 from analyst.planning.spec import list_fields
-from learning.estimate.snr import SIGNAL_ENERGY_RANGE
 from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
 from learning.planning.laws import describe_law
@@ -41,8 +40,8 @@ from shared.errors import PrivacyError
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "
-    "{signal:g}. Values from {low:g} (many clusters in few dimensions) to {high:g} were observed, "
-    "and the SNR is nearly proportional to it.",
+    "{signal:.2g}. It is that of round clusters of the stated scales, about as close as they can "
+    "be told apart, under this law of frequencies; the SNR is nearly proportional to it.",
     "The band is a rule of thumb, measured with the mixture decoder on Gaussian clusters and on "
     "hourly weather. It assumes scales close to the true spread and clusters of comparable size; "
     "rare far clusters, and the paper's decoder cl-ompr, give worse results.",
@@ -106,7 +105,7 @@ class AdviceReport:
         """The assumptions of the prediction, a sentence or two each."""
         outline, best = self.outline, self.advice.recommended
         return [
-            *describe_assumptions(outline.signal_energy),
+            *describe_assumptions(self.advice.recommended.prediction.signal_energy),
             *([] if best.reports_phases else describe_devices(outline, is_split=best.is_split)),
         ]
 
@@ -185,8 +184,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
 
 def describe_assumptions(signal_energy: float) -> list[str]:
     """Describe the assumptions of a prediction, a sentence or two each."""
-    low, high = SIGNAL_ENERGY_RANGE
-    return [text.format(signal=signal_energy, low=low, high=high) for text in CAVEATS]
+    return [text.format(signal=signal_energy) for text in CAVEATS]
 
 
 def print_advice(console: Console, report: AdviceReport) -> None:

@@ -95,29 +95,30 @@ def predict_plan(
         unit=plan.release.unit,
         by_time=plan.window.kind == "time",
     )
-    snr, band = predict_mechanism(
+    expected = predict_mechanism(
         outline,
         plan.mechanism,
         n_frequencies=plan.n_frequencies,
         n_blocks=plan.blocks.n_blocks,
         alpha=plan.alpha,
         count_variance=plan.count_variance,
+        law=plan.radius_law,
     )
     return Prediction(
         unit=outline.unit,
         n_records=n_records,
         n_sketches=n_sketches,
         n_clusters=n_clusters,
-        snr=snr,
-        band=band,
+        snr=expected.snr,
+        band=expected.band,
         cluster_range=find_cluster_range(
-            snr=snr,
+            snr=expected.snr,
             n_frequencies=plan.n_frequencies,
             n_dimensions=plan.n_dimensions,
             target_sse=_TARGET_SSE,
         ),
         assumptions=(
-            *describe_assumptions(outline.signal_energy),
+            *describe_assumptions(expected.signal_energy),
             *([] if plan.reports_phases else describe_devices(outline, is_split=plan.is_split)),
         ),
     )

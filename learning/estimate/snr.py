@@ -11,9 +11,7 @@ from shared.privacy.mechanism import Mechanism
 
 Floats = NDArray[np.float64]
 DEFAULT_SIGNAL_ENERGY = 0.35
-"""``|z|^2`` to assume before any data exist; it depends on the data and on the radius law."""
-SIGNAL_ENERGY_RANGE = (0.10, 0.45)
-"""The observed range: low for many clusters in few dimensions, high for few clusters."""
+"""``|z|^2`` of ten clusters under a wide law; ``learning.planning.signal`` expects it of others."""
 DEVICE_VARIANCE = 0.3
 """Mean of ``|z_device - z|^2`` to assume where devices hold different kinds of records.
 

@@ -13,10 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from learning.estimate.snr import compute_dilution, predict_mechanism_snr, predict_snr
-from learning.planning.laws import LawChoice, choose_radius_law
+from learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law
 from learning.planning.outline import StudyOutline
 from learning.planning.quality import QualityBand, predict_relative_sse
-from shared.core import AMPLITUDE
+from learning.planning.signal import expect_signal_energy
+from shared.core import AMPLITUDE, RadiusLaw
 from shared.errors import PrivacyError
 from shared.privacy import (
     Mechanism,
@@ -37,6 +38,28 @@ _calibrate = lru_cache(maxsize=1024)(calibrate_mechanism)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What to expect of a choice of noise and frequencies.
+
+    Parameters
+    ----------
+    law_choice
+        The radius law that suits the noise.
+    signal_energy
+        ``|z|^2``, of the outline or as k clusters give it.
+    snr
+        Of the global sketch (seed eq. 7).
+    band
+        Relative SSE.
+    """
+
+    law_choice: LawChoice
+    signal_energy: float
+    snr: float
+    band: QualityBand
+
+
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One choice of noise and number of frequencies, with its predicted quality.
 
@@ -52,10 +75,8 @@ class Candidate:
         The features that a record adds to: m, or fewer with masks.
     epsilon, delta
         The guarantee of one sketch; delta is 0 except for the discrete Gaussian.
-    snr
-        Of the global sketch (seed eq. 7), at the outline's signal energy.
-    band
-        Predicted relative SSE.
+    prediction
+        Law, signal, SNR and quality to expect.
     sketch_bytes
         Size of the payload of one sketch.
     """
@@ -67,9 +88,18 @@ class Candidate:
     measurements_per_record: int
     epsilon: Fraction
     delta: Fraction
-    snr: float
-    band: QualityBand
+    prediction: Prediction
     sketch_bytes: int
+
+    @property
+    def snr(self) -> float:
+        """The SNR of the global sketch (seed eq. 7)."""
+        return self.prediction.snr
+
+    @property
+    def band(self) -> QualityBand:
+        """Predicted relative SSE."""
+        return self.prediction.band
 
     @property
     def reports_phases(self) -> bool:
@@ -99,7 +129,7 @@ class Candidate:
     @property
     def law_choice(self) -> LawChoice:
         """The radius law that suits the noise."""
-        return choose_radius_law(self.band.snr_per_parameter)
+        return self.prediction.law_choice
 
 
 def predict_candidate(
@@ -146,7 +176,7 @@ def predict_candidate(
         neighbouring=outline.neighbouring,
     )
     noise = _calibrate(target)
-    snr, band = predict_mechanism(
+    prediction = predict_mechanism(
         outline,
         noise,
         n_frequencies=m,
@@ -162,8 +192,7 @@ def predict_candidate(
         measurements_per_record=used,
         epsilon=epsilon,
         delta=target.delta,
-        snr=snr,
-        band=band,
+        prediction=prediction,
         sketch_bytes=(2 * r + int(target.releases_count)) * _find_width(outline, noise),
     )
 
@@ -176,7 +205,8 @@ def predict_mechanism(
     n_blocks: int = 1,
     alpha: float = 1.0,
     count_variance: float = 0.0,
-) -> tuple[float, QualityBand]:
+    law: RadiusLaw | None = None,
+) -> Prediction:
     """Predict the SNR of the global sketch, and the quality, under a calibrated mechanism.
 
     Parameters
@@ -187,24 +217,37 @@ def predict_mechanism(
         Of one sketch.
     n_frequencies, n_blocks, alpha, count_variance
         m, and as :func:`learning.estimate.snr.predict_mechanism_snr` takes them.
+    law
+        The law of a plan; None for the one that suits the noise.
     """
-    snr = predict_mechanism_snr(
-        mechanism,
-        n_sketches=outline.n_sketches,
-        n_records=outline.n_counted,
-        alpha=alpha,
-        signal_energy=outline.signal_energy,
-        count_variance=count_variance,
-        n_blocks=n_blocks,
-        device_variance=outline.device_variance,
+    k, d = outline.n_clusters, outline.n_dimensions
+
+    def predict(signal_energy: float) -> float:
+        return predict_mechanism_snr(
+            mechanism,
+            n_sketches=outline.n_sketches,
+            n_records=outline.n_counted,
+            alpha=alpha,
+            signal_energy=signal_energy if outline.signal_energy is None else outline.signal_energy,
+            count_variance=count_variance,
+            n_blocks=n_blocks,
+            device_variance=outline.device_variance,
+        )
+
+    choice, signal = choose_radius_law(
+        lambda energy: predict(energy) * n_frequencies / (k * d), n_clusters=k, n_dimensions=d
     )
-    band = predict_relative_sse(
+    if law is not None:
+        signal = expect_signal_energy(law, n_clusters=k, n_dimensions=d)
+    snr = predict(signal)
+    return Prediction(
+        law_choice=choice,
+        signal_energy=signal if outline.signal_energy is None else outline.signal_energy,
         snr=snr,
-        n_frequencies=n_frequencies,
-        n_clusters=outline.n_clusters,
-        n_dimensions=outline.n_dimensions,
+        band=predict_relative_sse(
+            snr=snr, n_frequencies=n_frequencies, n_clusters=k, n_dimensions=d
+        ),
     )
-    return snr, band
 
 
 def require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool = False) -> None:
@@ -290,10 +333,14 @@ def predict_splits(
 
 
 def _limit_snr(outline: StudyOutline, n_blocks: int) -> float:
-    """Return the SNR that would be left without privacy noise; it falls with the blocks."""
+    """Bound the SNR that would be left without privacy noise; it falls with the blocks."""
     dilution = compute_dilution(outline.n_sketches, n_blocks)
+    # The widest law has the most signal.
+    signal = outline.signal_energy or expect_signal_energy(
+        LAW_CHOICES[0].law, n_clusters=outline.n_clusters, n_dimensions=outline.n_dimensions
+    )
     return predict_snr(
-        signal_energy=outline.signal_energy,
+        signal_energy=signal,
         noise_energy=outline.device_variance * (dilution - 1.0) / outline.n_sketches,
         alpha=1.0,
         n_records=outline.n_counted / dilution,

@@ -4,13 +4,17 @@ A narrow law puts every frequency where clusters of the stated scale are detecte
 tolerates a wrong scale, and detects clusters that are far apart or differ in spread; but some of
 its frequencies carry little information, which strong noise does not allow. The limits were
 measured with the mixture decoder: ``docs/explanation/decoding.md`` has the table.
+
+A narrow law has less signal: the SNR of a law is that at its own signal energy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from learning.planning.signal import expect_signal_energy
 from shared.core import RadiusLaw
 
 
@@ -23,7 +27,7 @@ class LawChoice:
     law
         The law to put into the plan.
     least_snr_per_parameter
-        Least SNR m / (k d) at which it is chosen.
+        Least SNR m / (k d), at the law's own signal energy, at which it is chosen.
     reason
         A clause that completes "because".
     """
@@ -36,18 +40,18 @@ class LawChoice:
 LAW_CHOICES: Final = (
     LawChoice(
         law=RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.5, tail_high=32.0),
-        least_snr_per_parameter=1e4,
+        least_snr_per_parameter=14_000.0,
         reason="noise is weak, and low frequencies also detect clusters that are far apart or "
         "whose scale was guessed wrong",
     ),
     LawChoice(
         law=RadiusLaw(sigma_low=1.0, sigma_high=4.0),
-        least_snr_per_parameter=800.0,
+        least_snr_per_parameter=740.0,
         reason="noise is moderate, and lower frequencies also detect clusters that are not round",
     ),
     LawChoice(
         law=RadiusLaw(sigma_low=0.7, sigma_high=3.0),
-        least_snr_per_parameter=350.0,
+        least_snr_per_parameter=217.0,
         reason="noise is rather strong, and frequencies close to the scale on both sides still "
         "forgive a guess that is wrong by 2",
     ),
@@ -61,9 +65,23 @@ LAW_CHOICES: Final = (
 """From weak noise to strong."""
 
 
-def choose_radius_law(snr_per_parameter: float) -> LawChoice:
-    """Choose the law for a predicted SNR m / (k d), which is not negative."""
-    return next(c for c in LAW_CHOICES if snr_per_parameter >= c.least_snr_per_parameter)
+def choose_radius_law(
+    predict: Callable[[float], float], *, n_clusters: int, n_dimensions: int
+) -> tuple[LawChoice, float]:
+    """Choose a law by its own SNR; return it, and the signal energy to expect under it.
+
+    Parameters
+    ----------
+    predict
+        From ``|z|^2`` to SNR m / (k d).
+    n_clusters, n_dimensions
+        k and d.
+    """
+    for choice in LAW_CHOICES:
+        signal = expect_signal_energy(choice.law, n_clusters=n_clusters, n_dimensions=n_dimensions)
+        if predict(signal) >= choice.least_snr_per_parameter:
+            break
+    return choice, signal
 
 
 def describe_law(law: RadiusLaw) -> str:

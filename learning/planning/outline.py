@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY, DEVICE_VARIANCE
+from learning.estimate.snr import DEVICE_VARIANCE
 from shared.errors import PrivacyError
 from shared.privacy.sensitivity import require_neighbouring
 
@@ -34,7 +34,7 @@ class StudyOutline:
     n_dimensions, n_clusters
         d, and the largest number k of clusters that may be wanted.
     signal_energy
-        ``|z|^2``, an assumption: 0.10 to 0.45 was observed.
+        ``|z|^2``, if it is known; None for what k clusters give under the law that is chosen.
     neighbouring
         ``replace-one``, or ``add-remove-one`` where presence is secret: some sketches may then
         hold no record, and masks are refused.
@@ -69,7 +69,7 @@ class StudyOutline:
     n_sketches: int
     n_dimensions: int
     n_clusters: int
-    signal_energy: float = DEFAULT_SIGNAL_ENERGY
+    signal_energy: float | None = None
     neighbouring: str = "replace-one"
     bytes_are_scarce: bool = False
     mask_groups: int = 1
@@ -102,10 +102,10 @@ class StudyOutline:
             "look for fewer clusters, or in fewer dimensions",
         )
         _require(
-            0.0 < self.signal_energy < 1.0,
+            self.signal_energy is None or 0.0 < self.signal_energy < 1.0,
             "signal_energy",
             "must lie between 0 and 1",
-            f"leave it out for {DEFAULT_SIGNAL_ENERGY}",
+            "leave it out for what so many clusters give",
         )
 
     def _require_unit(self) -> None:

@@ -62,7 +62,7 @@ def predict_phase_reports(
         )
     require_carried(outline, m=n_frequencies, r=n_reports)
     reports = _create_reports(epsilon, n_reports)
-    snr, band = predict_mechanism(
+    prediction = predict_mechanism(
         replace(outline, unit="device", mask_groups=1),
         reports,
         n_frequencies=n_frequencies,
@@ -76,8 +76,7 @@ def predict_phase_reports(
         measurements_per_record=n_frequencies,
         epsilon=epsilon,
         delta=Fraction(0),
-        snr=snr,
-        band=band,
+        prediction=prediction,
         sketch_bytes=_PHASE_BYTES * n_reports,
     )
 

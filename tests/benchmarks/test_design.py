@@ -26,7 +26,7 @@ def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
     gaussian = Noise(
         mechanism="discrete-gaussian", epsilon=Fraction(1, 20), delta=Fraction(1, 10**6)
     )
-    assert choose_design(DATASET, knorm(10_000)).n_frequencies == 300
+    assert choose_design(DATASET, knorm(10_000)).n_frequencies <= 300
     assert choose_design(DATASET, gaussian).n_frequencies >= 500
 
 

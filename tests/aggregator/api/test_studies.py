@@ -254,6 +254,7 @@ async def test_a_study_without_sketches_has_no_utility(desk: Desk) -> None:
         "snr": 0.0,
         "signal_energy": 0.0,
         "noise_energy": None,
+        "n_covered": 0,
         "band": None,
     }
 

@@ -130,7 +130,7 @@ def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
 
 
 @pytest.mark.parametrize(
-    ("unit", "devices", "records"), [("", "1000000", "1000000"), ("device", "2000000", "70000000")]
+    ("unit", "devices", "records"), [("", "1000000", "1000000"), ("device", "1500000", "70000000")]
 )
 def test_answers_for_phones_make_a_plan_of_phase_reports(
     unit: str,

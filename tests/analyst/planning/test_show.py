@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from analyst.planning.spec import format_law
 from learning.planning.candidates import predict_candidate
 from learning.planning.outline import StudyOutline
 from learning.planning.phases import predict_phase_reports
@@ -107,11 +108,8 @@ def test_show_predicts_what_advise_predicts_for_small_sketches(
 ) -> None:
     small = tmp_path / "plan.toml"
     spec = SPEC.read_text(encoding="utf-8")
-    small.write_text(f"frequencies_per_sketch = 5\n{spec}", encoding="utf-8")
     size = {"--records": "1000000", "--devices": "1000", "--clusters": "5"}
     for more in ([], ["--devices-alike"]):
-        assert run("show", size, str(small), "--json", *more) == 0
-        shown = json.loads(capsys.readouterr().out)
         assert run("advise", STUDY | size | {"--windows": "1"}, "--json", *more) == 0
         outline = json.loads(capsys.readouterr().out)
         predicted = predict_candidate(
@@ -127,6 +125,10 @@ def test_show_predicts_what_advise_predicts_for_small_sketches(
             frequencies_per_sketch=5,
             epsilon=Fraction(1),
         )
+        law = format_law(predicted.law_choice.law)
+        small.write_text(f"frequencies_per_sketch = 5\nradius_law = {law}\n{spec}", "utf-8")
+        assert run("show", size, str(small), "--json", *more) == 0
+        shown = json.loads(capsys.readouterr().out)
         assert shown["prediction"]["snr"] == predicted.snr
         assert (shown["frequencies_per_sketch"], shown["shortest_selection"]) == (5, 20)
     few = size | {"--records": "19000", "--devices": "19"}
@@ -151,7 +153,7 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
     assert shown["most_records"] < liar["most"] < shown["most_records"] + liar["least"]
     words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
     assert f"can move the sum as far as {liar['least']:,.0f} equal records" in words
-    assert "SNR 238, relative SSE between 1.00 and 1.08 is expected" in words
+    assert "SNR 216, relative SSE between 1.00 and 1.08 is expected" in words
 
 
 SIZES = ("least_records", "most_records", "max_records_per_person")
@@ -220,9 +222,6 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
     kind: str, r: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
-    path = write_spec(kind, tmp_path)
-    assert run("show", size, str(path), "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
     outline = StudyOutline(
         n_records=9_000_000, n_sketches=400, n_dimensions=4, n_clusters=5, unit="device"
     )
@@ -233,6 +232,11 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
         if kind == "device"
         else predict_phase_reports(outline, n_frequencies=100, n_reports=r, epsilon=Fraction(1))
     )
+    path = write_spec(kind, tmp_path)
+    law = format_law(predicted.law_choice.law)
+    path.write_text(f"radius_law = {law}\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    assert run("show", size, str(path), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
     assert shown["prediction"]["snr"] == predicted.snr
     assert shown["sketch_bytes"] == predicted.sketch_bytes
     assert (shown["release"], shown["unit"]) == (predicted.release, "device")

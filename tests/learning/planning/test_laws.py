@@ -5,11 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyst.planning.spec import format_law
-from learning.planning.laws import LAW_CHOICES, choose_radius_law, describe_law
+from learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law, describe_law
+from learning.planning.signal import expect_signal_energy
 from shared.core import RadiusLaw
 from shared.structure import structure
 
 snrs = st.floats(0.0, 1e12)
+
+
+def choose(snr: float) -> LawChoice:
+    return choose_radius_law(lambda _: snr, n_clusters=10, n_dimensions=10)[0]
 
 
 @given(snrs, snrs)
@@ -17,7 +22,7 @@ def test_less_noise_never_gets_a_narrower_law(one: float, other: float) -> None:
     low, high = sorted((one, other))
 
     def reach(snr: float) -> float:
-        law = choose_radius_law(snr).law
+        law = choose(snr).law
         return law.tail_high if law.tail_share else law.sigma_high
 
     assert reach(low) <= reach(high)
@@ -28,8 +33,21 @@ def test_there_is_a_law_for_every_noise_from_weak_to_strong() -> None:
     assert limits == sorted(limits, reverse=True)
     assert limits[-1] == 0.0
     for choice in LAW_CHOICES:
-        assert choose_radius_law(choice.least_snr_per_parameter) == choice
+        assert choose(choice.least_snr_per_parameter) == choice
         assert choice.reason
+
+
+def test_the_law_is_chosen_by_its_own_signal_and_the_signal_is_told() -> None:
+    # Enough for the second law with the signal of the first, but not with its own.
+    least = LAW_CHOICES[1].least_snr_per_parameter
+    wide, middle, narrow = (
+        expect_signal_energy(choice.law, n_clusters=10, n_dimensions=10)
+        for choice in LAW_CHOICES[:3]
+    )
+    factor = 1.01 * least / wide
+    choice, signal = choose_radius_law(lambda z: factor * z, n_clusters=10, n_dimensions=10)
+    assert factor * middle < least
+    assert (choice, signal) == (LAW_CHOICES[2], narrow)
 
 
 @pytest.mark.parametrize("law", [*(choice.law for choice in LAW_CHOICES), RadiusLaw()])
