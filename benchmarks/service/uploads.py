@@ -30,6 +30,8 @@ from shared.wire import SKETCH_MEDIA_TYPE
 NAME = "service"
 N_DEVICES = 500
 _CONNECTIONS = 64
+_PHONES = 256
+"""Phones that send at the same time."""
 _WARM_SHARE = 0.2
 """Leading share of a run at saturation that does not count."""
 _MOST_A_SECOND = 2500
@@ -214,7 +216,7 @@ def measure_phones(kind: str, folder: Path, *, devices: int) -> Iterator[Row]:
     """Let every phone send its one report."""
     fleet = Fleet(devices, make_phone_plan())
     case = f"phones devices={devices} {kind}"
-    yield from _send_at_once(case, fleet, kind, folder, connections=_CONNECTIONS)
+    yield from _send_at_once(case, fleet, kind, folder, connections=_PHONES)
     (message,) = (fleet.sign(device, 0) for device in fleet.devices[:1])
     n_bytes = len(message.head) + message.header.payload_length
     yield row(case, "message_bytes", n_bytes, "B", 1, f"{message.header.payload_length} of payload")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from device_agent.agent.reading import windows as reading
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan, WindowRule
 from shared.wire import SketchMessage, decode_payload
@@ -137,20 +138,44 @@ def test_a_window_whose_first_time_cannot_be_read_is_released_all_the_same(
     assert second.block == choose(plan, SLOT + 1)
 
 
-def test_values_decide_no_block(make_agent: MakeAgent) -> None:
-    """Neighbours: one record has other values, or none that could be sketched."""
+def list_blocks(make_agent: MakeAgent) -> list[list[tuple[Any, int | None]]]:
+    """Return slots and blocks for neighbours: one record has other values, or none to sketch."""
     plan, found = make_split_plan(), []
     for values in ("1,1", "-4.5,0.25", "none,1"):
         with running(plan) as server:
             agent = start(make_agent, server)
-            agent.append(0, lines=3)
             with agent.records.open("a") as file:
                 file.write(f"{BASE + 10},{values}\n")
-            agent.append(1, 2, lines=3)
+            agent.append(0, 1, 2, lines=3)
             agent.once()
             found.append([(m.header.slots, m.header.block) for m in messages(server)])
         for path in sorted(agent.state.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         agent.records.write_text("time,x,y\n")
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 3
+    return found
+
+
+def test_values_decide_no_block(make_agent: MakeAgent) -> None:
+    first, second, third = list_blocks(make_agent)
+    assert first == second == third
+    assert len(first) == 3
+
+
+def test_a_block_that_follows_from_a_value_is_found(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plant: a window whose first record cannot be sketched takes the next block."""
+    right, add = reading.choose_block, reading.WindowReader.add
+    unusable = [False]
+
+    def note(self: Any, batch: Any) -> None:
+        unusable[0] = bool(np.isnan(batch.values[0]).any())
+        add(self, batch)
+
+    def choose_by_value(device: Any, stream: Any, *, turn: int) -> int:
+        return (right(device, stream, turn=turn) + unusable[0]) % 4
+
+    monkeypatch.setattr(reading.WindowReader, "add", note)
+    monkeypatch.setattr(reading, "choose_block", choose_by_value)
+    first, second, third = list_blocks(make_agent)
+    assert first == second != third
