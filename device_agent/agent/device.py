@@ -31,6 +31,8 @@ from shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
 from shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
 
 Clock = Callable[[], float]
+SHARE_SPENT = "most_sketches_per_device"
+"""The field of the error that a device has released all that its plan accepts of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,7 @@ class Device:
         if sum(event.count for event in before if event.study == study) >= most:
             raise BudgetExceededError(
                 f"allows {most} sketch(es) of a device, and all of them were released",
-                field="most_sketches_per_device",
+                field=SHARE_SPENT,
                 fix="stop the stream; for more, ask the operator for another study",
             )
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.agent.device import Clock, Device, open_device
+from device_agent.agent.device import SHARE_SPENT, Clock, Device, open_device
 from device_agent.agent.exchange.comparing import known_streams
 from device_agent.agent.exchange.network import Network
 from device_agent.agent.exchange.sender import SendSummary
@@ -148,7 +148,11 @@ def _read_streams(
         try:
             reader.read_all()
         except SketchError as error:
-            reader.summary.error = error
+            if error.field == SHARE_SPENT:
+                # The stream has done all that it can: that is no failure.
+                reader.summary.messages.append(str(error))
+            else:
+                reader.summary.error = error
         messages += [f"stream {stream.name}: {text}" for text in reader.summary.messages]
         summaries.append(reader.summary)
     return tuple(summaries)
