@@ -43,13 +43,14 @@ def test_a_fleet_is_simulated_from_plan_to_centroids(
     assert document["relative_sse"] > 0.99
 
 
-def test_people_are_told_doubts_first_and_bytes(
-    write_plan: Any, capsys: pytest.CaptureFixture[str]
+def test_people_are_told_doubts_first_and_bytes_and_see_a_picture(
+    write_plan: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, _ = simulate(
-        capsys, write_plan("phases"), "--devices", "50", "-k", "2", "--processes", "1"
-    )
+    picture = tmp_path / "fleet.png"
+    options = ["--devices", "50", "-k", "2", "--processes", "1", "--plot", str(picture)]
+    status, out, _ = simulate(capsys, write_plan("phases"), *options)
     assert status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert out.index("verdict") < out.index("quality") < out.index("devices")
     assert "accepted, of 4 bytes" in " ".join(out.split())
 
