@@ -34,6 +34,14 @@ SPEC: dict[str, Any] = {
 }
 
 
+SPLIT = SPEC | {"frequencies_per_sketch": 20}
+REPORTS = {name: SPEC[name] for name in SPEC if name not in ("least_records", "most_records")} | {
+    "release": "phase.v1",
+    "epsilon": "7",
+    "most_sketches_per_device": 100_000,
+}
+
+
 class Load:
     """Appends records to a file, a second apart by their own times, until it is told to stop."""
 
@@ -79,15 +87,16 @@ def count_released(state: Path) -> int:
     return int(str(n_released))
 
 
-@small_and_soak("n_cycles", 12, 300)
-def test_killed_in_a_loop_under_load_each_record_is_in_one_sketch(
-    n_cycles: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+@small_and_soak("n_cycles", 8, 200)
+@pytest.mark.parametrize("spec", [SPLIT, REPORTS], ids=["sums", "reports"])
+def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
+    spec: dict[str, Any], n_cycles: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     aggregator = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
     records = tmp_path / "records.csv"
     pause = random.Random(5)
     with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:
-        study_id = str(client.create_study("killed", plan_from_spec(SPEC))["study_id"])
+        study_id = str(client.create_study("killed", plan_from_spec(spec))["study_id"])
         agent = make_agent(
             tmp_path / "agent",
             data=records,
@@ -110,21 +119,33 @@ def test_killed_in_a_loop_under_load_each_record_is_in_one_sketch(
         n_released = count_released(state)
         load.stop()
         with daemon(agent.config) as process:
-            wait_until(lambda: _is_done(agent, load.n_records))
+            wait_until(lambda: _is_done(agent, load.n_records, of_reports=spec is REPORTS))
             assert stop(process) == 0
         stored = list(client.sketches(study_id))
         require_ledger_is_what_was_released(agent)
     aggregator.stop()
     assert n_released >= n_cycles // 2
-    ((still_open,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows")
-    assert sum(sketch["n_records"] for sketch in stored) + int(str(still_open)) == load.n_records
+    if spec is REPORTS:
+        slots = [sketch["slots"] for sketch in stored]
+        assert sorted(slots) == [[i, i] for i in range(count_slots(load.n_records))]
+    else:
+        ((still_open,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows")
+        n_stored = sum(sketch["n_records"] for sketch in stored)
+        assert n_stored + int(str(still_open)) == load.n_records
     require_the_same_bytes(state, stored)
 
 
-def _is_done(agent: Agent, n_records: int) -> bool:
+def count_slots(n_records: int) -> int:
+    """Count the slots of records that lie a second apart."""
+    return -(-n_records // SLOT_S)
+
+
+def _is_done(agent: Agent, n_records: int, *, of_reports: bool) -> bool:
     """Tell whether all but fewer than a window's least records are released and sent."""
     state = agent.config.parent / "state"
     ((n_waiting,),) = query(state, "SELECT COUNT(*) FROM outbox WHERE state != 'sent'")
+    if of_reports:
+        return n_waiting == 0 and count_released(state) == count_slots(n_records)
     ((n_sent,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM outbox")
     return n_waiting == 0 and int(str(n_sent)) >= n_records - 9
 
