@@ -49,8 +49,9 @@ def _simulate(
         ),
     ] = None,
     records_per_device: Annotated[
-        int, typer.Option(min=1, max=_MOST_RECORDS, help="Made-up records of one device.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, max=_MOST_RECORDS, help="Made-up records of one device; default: 1."),
+    ] = None,
     n_windows: Annotated[
         int, typer.Option("--windows", min=1, help="Windows that the records are divided into.")
     ] = 1,
@@ -82,12 +83,13 @@ def _simulate(
     wanted = _choose_clusters(plan, n_clusters)
     records: FleetRecords
     if file is not None:
+        _require_alone(records_per_device, clusters_per_device)
         records = FileRecords.read(file, plan, n_devices=n_devices)
     else:
         records = MixtureRecords.of(
             plan,
             n_clusters=wanted,
-            n_records=records_per_device,
+            n_records=records_per_device or 1,
             clusters_per_device=clusters_per_device,
             seed=seed,
         )
@@ -138,6 +140,21 @@ def _choose_clusters(plan: SketchPlan, n_clusters: int | None) -> int:
             fix="give the number of clusters to look for, such as -k 5",
         )
     return chosen
+
+
+def _require_alone(records_per_device: int | None, clusters_per_device: int | None) -> None:
+    """Refuse options about made-up records where a file is given."""
+    given = {
+        "--records-per-device": records_per_device,
+        "--clusters-per-device": clusters_per_device,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                "cannot be combined with --file, whose records are dealt as they are",
+                field=name,
+                fix="leave one of them out",
+            )
 
 
 def _require_windows(n_windows: int, records: FleetRecords) -> None:

@@ -66,6 +66,10 @@ def test_people_are_told_doubts_first_and_bytes_and_see_a_picture(
             "--clusters-per-device: must be at most",
         ),
         (("--devices", "10", "-k", "2", "--file", "missing.csv"), "cannot be read"),
+        (
+            ("--devices", "9", "-k", "2", "--file", "a.csv", "--records-per-device", "2"),
+            "--records-per-device: cannot be combined with --file",
+        ),
         (("--devices", "20", "-k", "20"), "--clusters: must be at most 5"),
     ],
 )
