@@ -87,7 +87,8 @@ class ReadingReport:
         messages = list(self.notes)
         if self.n_untimed:
             messages.append(
-                f"{self.n_untimed} record(s) have no readable time and join the open window: "
+                f"{self.n_untimed} record(s) have no readable time; they join the open window, or "
+                "none if the plan protects a device as a whole: "
                 + _show_places(self.untimed, self.n_untimed)
             )
         if self.unfinished_line is not None:

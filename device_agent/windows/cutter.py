@@ -137,11 +137,12 @@ class WindowCutter:
     def _is_left_out(self, state: WindowState, slot: int | None) -> bool:
         """Return whether a record joins no window, so that a slot has one sketch and no more.
 
-        It has no readable time, its slot is closed, or its window is full.
+        It has no readable time, the window is full, or its slot is closed: a later one may be open.
         """
         if slot is None or state.n_records == self._most():
             return True
-        return not state.n_records and state.floor_slot is not None and slot < state.floor_slot
+        lowest = state.floor_slot if state.last_slot is None else state.last_slot
+        return lowest is not None and slot < lowest
 
     def settle(self, state: WindowState, *, now: float) -> WindowState:
         """Give a window of records without readable times the slot of now, if it has none yet."""

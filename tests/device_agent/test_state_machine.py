@@ -360,14 +360,29 @@ class PersonalAgents(Agents):
         """Return the place behind the first run of records that a sketch is the mean of."""
         (released,) = PayloadForm.of(self.plan).decode(message.payload)
         statistic = self.plan.statistic_of(b"")
-        for start in range(first, len(self.values)):
-            for stop in range(start + 1, min(start + self.plan.most_records, len(self.values)) + 1):
-                exact = SketchAccumulator(statistic)
-                exact.add(np.array(self.values[start:stop]))
-                mean = self.plan.finish_sum(exact.sums, stop - start)
-                if np.abs(released - mean).max() <= NOISE:
-                    return stop
+        for stop, joined in self._find_runs(first):
+            exact = SketchAccumulator(statistic)
+            exact.add(np.array(joined))
+            mean = self.plan.finish_sum(exact.sums, len(joined))
+            if np.abs(released - mean).max() <= NOISE:
+                return stop
         raise AssertionError(f"sketch {message.header.sequence} is the mean of no records")
+
+    def _find_runs(self, first: int) -> Iterator[tuple[int, list[tuple[float, float]]]]:
+        """Yield the end of each run of records, and those that join one window.
+
+        Garbage may come late, and is then left out from between the others.
+        """
+        for start in range(first, len(self.values)):
+            for stop in range(start + 1, len(self.values) + 1):
+                run = self.values[start:stop]
+                whole = [record for record in run if not np.isnan(record[0])]
+                if len(whole) > self.plan.most_records:
+                    break
+                for n_garbage in range(len(run) - len(whole) + 1):
+                    joined = [*whole, *[(np.nan, np.nan)] * n_garbage]
+                    if 0 < len(joined) <= self.plan.most_records:
+                        yield stop, joined
 
     def _require_all_counted(self) -> None:
         """Nothing is left to be read; what was left out is nowhere."""

@@ -226,7 +226,7 @@ def leave_out(
         slot = min(max(0, int(timestamp // LENGTH)), int(NOW // LENGTH))
         if not windows or slot > windows[-1][1]:
             windows.append(([], slot))
-        if len(windows[-1][0]) < most:
+        if slot == windows[-1][1] and len(windows[-1][0]) < most:
             windows[-1][0].append(i)
     return windows[:-1], windows[-1][0] if windows else []
 
@@ -262,7 +262,7 @@ def test_where_the_unit_is_a_device_a_slot_has_one_window_with_its_first_records
     assert (windows, taken) == leave_out(timestamps, most)
 
 
-def test_records_of_a_slot_that_the_clock_has_closed_are_left_out() -> None:
+def test_records_of_a_closed_slot_are_left_out_whoever_closed_it() -> None:
     rule = WindowRule(kind="time", origin=0, length_s=LENGTH)
     cutter = WindowCutter(rule=rule, least_records=1, most_records=100, leaves_out=True)
     *_, cut = cutter.cut(WindowState(), np.array([2.5 * LENGTH]), now=NOW)
@@ -270,6 +270,6 @@ def test_records_of_a_slot_that_the_clock_has_closed_are_left_out() -> None:
     assert over is not None
     times = np.array([2.6, 2.7, 1.0, math.nan, 7.5, 2.8]) * LENGTH
     cuts = list(cutter.cut(over[1], times, now=NOW))
-    assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 0, 4), (4, 6, 6)]
+    assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 0, 4), (4, 5, 6)]
     assert cuts[-1].state.last_slot == 7
-    assert cuts[-1].state.n_records == 2
+    assert cuts[-1].state.n_records == 1
