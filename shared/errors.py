@@ -8,7 +8,8 @@
     │   └── UnpreparedError          the database has no tables yet
     ├── RecordError                  a source of records cannot be read as the plan requires
     ├── PlanError                    a plan is inconsistent, or not the one expected
-    │   └── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
+    │   ├── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
+    │   └── WrongStatisticError      the plan's statistic does not answer the request
     ├── PrivacyError                 the requested guarantee is not possible
     │   ├── BudgetExceededError      releasing would exceed the owner's budget
     │   └── LedgerError              the ledger cannot be trusted, or disagrees with the server
@@ -100,6 +101,10 @@ class PlanError(SketchError):
 
 class PlanMismatchError(PlanError):
     """A sketch or a regenerated matrix belongs to another plan."""
+
+
+class WrongStatisticError(PlanError):
+    """The plan's statistic does not answer the request."""
 
 
 class PrivacyError(SketchError):

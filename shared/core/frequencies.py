@@ -1,9 +1,7 @@
 """Frequencies from a published seed: the same bits on every machine.
 
 Only operations that IEEE 754 rounds correctly are used (+, -, *, /, sqrt, conversion, scaling by
-powers of two), in a fixed order. The logarithm in the normal variates is a fixed sequence of these,
-because mathematical libraries round theirs differently, and even one library does so on two
-processors.
+powers of two), in a fixed order; the logarithm in the normal variates is a sequence of these.
 """
 
 from __future__ import annotations
@@ -17,14 +15,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core.logarithm import Floats, compute_log
 from shared.core.quantise import STEPS, Quantiser
 from shared.core.seeds import WordStream
 from shared.errors import PlanError
 
-Floats = NDArray[np.float64]
-
 RADIUS_KINDS = ("adapted", "folded-gaussian", "gaussian")
-_LN2 = 0.6931471805599453
 _TWO_PI = 6.283185307179586
 _BATCH = 1 << 14
 _LARGEST_RATIO = 100.0
@@ -237,7 +233,7 @@ def _gaussians(stream: WordStream) -> Iterator[Floats]:
         s = u * u + v * v
         inside = s < 1.0
         u, v, s = u[inside], v[inside], s[inside]
-        factor = np.sqrt((-2.0 * _log(s)) / s)
+        factor = np.sqrt((-2.0 * compute_log(s)) / s)
         yield np.stack([u * factor, v * factor], axis=1).ravel()
 
 
@@ -265,21 +261,3 @@ def _log_uniform(stream: WordStream, low: float, high: float) -> Iterator[Floats
         words = stream.take(2 * _BATCH).reshape(_BATCH, 2)
         sigma = low + (high - low) * _unit(words[:, 0])
         yield sigma[_unit(words[:, 1]) * sigma <= low]
-
-
-def _log(x: Floats) -> Floats:
-    """Natural logarithm of numbers in (0, 1) by correctly rounded operations only.
-
-    ``log(f 2^e) = e log 2 + 2 artanh((f - 1) / (f + 1))`` for f in [sqrt(1/2), sqrt 2), the series
-    of artanh cut after z^21; within 3e-16 of the exact value, relative to max(1, abs(log x)).
-    """
-    f, exponent = np.frexp(x)
-    small = f < 0.7071067811865476
-    f = np.where(small, f + f, f)
-    e = exponent.astype(np.float64) - np.where(small, 1.0, 0.0)
-    z = (f - 1.0) / (f + 1.0)
-    w = z * z
-    series = np.full_like(z, 1.0 / 21.0)
-    for k in range(9, -1, -1):
-        series = series * w + 1.0 / (2 * k + 1)
-    return e * _LN2 + 2.0 * (z * series)

@@ -6,26 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.core.engines import SketchEngine, default_engine
-from shared.core.features import AMPLITUDE
 from shared.core.records import Records
 from shared.core.statistics import Statistic
 from shared.errors import RecordError
 
-MAX_RECORDS = (2**63 - 1) // AMPLITUDE
-"""Most records in one sum; beyond it a 64-bit coordinate could overflow."""
+
+def count_most_records(statistic: Statistic) -> int:
+    """Return the most records in one sum; beyond it a 64-bit coordinate could overflow."""
+    return (2**63 - 1) // max(statistic.highest, -statistic.lowest)
 
 
 class SketchAccumulator:
-    """The exact sum of the features of records: one pass, O(m) memory.
-
-    ``S_j = sum over records of b_j (c_j + i s_j)`` with integer features and masks b.
+    """The exact sum of a statistic over records: one pass, memory for one sum.
 
     Guarantees
     ----------
     Without masks, the order of records and their split among accumulators change no bit. With
     masks, the record counter determines the mask; split points change no bit. Merging is integer
-    addition: associative and commutative. A record with a value that is not finite keeps its
-    place: it counts, advances the counter and adds zero.
+    addition: associative and commutative. A record that cannot be sketched keeps its place: it
+    counts, advances the counter and adds zero.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class SketchAccumulator:
         n_unsketchable: int,
         engine: SketchEngine | None = None,
     ) -> SketchAccumulator:
-        """Restore a saved sum: ``sums`` of shape ``(2 m,)``, and its counts.
+        """Restore a saved sum: ``sums`` of shape ``(n_coordinates,)``, and its counts.
 
         Raises
         ------
@@ -110,9 +109,10 @@ class SketchAccumulator:
         self._add_part(other.sums, other.n_records, other.n_unsketchable)
 
     def _require_room(self, n_more: int) -> None:
-        if self.n_records + n_more > MAX_RECORDS:
+        most = count_most_records(self.statistic)
+        if self.n_records + n_more > most:
             raise RecordError(
-                f"one sum holds at most {MAX_RECORDS} records",
+                f"one sum holds at most {most} records",
                 field="records",
                 fix="close the window earlier",
             )

@@ -4,6 +4,7 @@ Every package may import it. A plan is the only way to get frequencies, sensitiv
 mechanism, so a device computes what the digest in each of its sketches promises.
 """
 
+from shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
 from shared.plan.encoding import (
     compute_plan_digest,
     decode_plan,
@@ -12,7 +13,7 @@ from shared.plan.encoding import (
     plan_to_json,
 )
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension, Label, LocalRelease, PhaseRelease, WindowRule
+from shared.plan.parts import Label, LocalRelease, PhaseRelease, WindowRule
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import (
     PrivacyStatement,
@@ -20,14 +21,22 @@ from shared.plan.statement import (
     find_cautions,
     make_statement,
 )
+from shared.plan.statistics import FourierPart, GridPart, HistogramPart, MomentsPart
 
 __all__ = [
+    "Axis",
     "Dimension",
+    "FourierPart",
+    "GridPart",
+    "HistogramPart",
     "Label",
     "LocalRelease",
+    "LogTransform",
+    "MomentsPart",
     "PhaseRelease",
     "PlanSpec",
     "PrivacyStatement",
+    "RecordSpace",
     "SketchPlan",
     "WindowRule",
     "compute_plan_digest",

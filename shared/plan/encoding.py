@@ -72,7 +72,12 @@ def _load(document: Any) -> SketchPlan:
 
 def _to_map(value: Any, *, to_json: bool) -> Any:
     if is_dataclass(value):
-        return {f.name: _to_map(getattr(value, f.name), to_json=to_json) for f in fields(value)}
+        held = [(f, getattr(value, f.name)) for f in fields(value)]
+        return {
+            f.name: _to_map(part, to_json=to_json)
+            for f, part in held
+            if not (f.metadata.get("optional") and part == f.default)
+        }
     if isinstance(value, tuple):
         return [_to_map(item, to_json=to_json) for item in value]
     if value is None:

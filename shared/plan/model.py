@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal
@@ -10,19 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import (
-    FourierStatistic,
-    FrequencyBlocks,
-    FrequencyMatrix,
-    MaskSchedule,
-    Quantiser,
-    RadiusLaw,
-    draw_frequencies,
-)
-from shared.errors import PlanError, PlanMismatchError
+from shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
+from shared.errors import PlanError, PlanMismatchError, WrongStatisticError
+from shared.plan.dimensions import Axis, Dimension, RecordSpace
 from shared.plan.parts import (
-    Dimension,
-    FourierPart,
     Label,
     PhaseRelease,
     Release,
@@ -30,7 +22,9 @@ from shared.plan.parts import (
     WindowRule,
 )
 from shared.plan.rules import FORMAT_VERSION, RING_BITS, require_valid
+from shared.plan.statistics import AnyStatisticPart, FourierPart, HistogramPart
 from shared.privacy import (
+    CircularLaw,
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
@@ -39,6 +33,8 @@ from shared.privacy import (
     compute_count_variance,
     get_mechanism,
 )
+from shared.privacy.circle import choose_bin_law
+from shared.privacy.mechanisms.bins import BinCircle, BinReports
 from shared.privacy.mechanisms.phase import PhaseReports
 from shared.privacy.plausibility import bound_squared_norm, compute_influence
 
@@ -94,7 +90,7 @@ class SketchPlan:
 
     format_version: int = FORMAT_VERSION
     dimensions: tuple[Dimension, ...]
-    statistic: FourierPart
+    statistic: AnyStatisticPart
     release: Release
     window: WindowRule
     least_records: int
@@ -117,54 +113,137 @@ class SketchPlan:
         """The number of dimensions d."""
         return len(self.dimensions)
 
+    @cached_property
+    def space(self) -> RecordSpace:
+        """The space of records."""
+        return RecordSpace(dimensions=self.dimensions)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The coordinates of sketched records: d' of them, d where no dimension has levels."""
+        return self.space.axes
+
+    @property
+    def n_axes(self) -> int:
+        """The number of axes d'."""
+        return len(self.axes)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the statistic."""
+        return self.statistic.kind
+
+    @cached_property
+    def blocks(self) -> FrequencyBlocks:
+        """The blocks of what is summed, of which a sketch carries one; by default one has all."""
+        return self.statistic.get_blocks(self.space)
+
+    @property
+    def is_split(self) -> bool:
+        """True if a sketch carries only some of what is summed."""
+        return self.blocks.n_blocks > 1
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """The coordinates of a sum that a sketch of each block carries: shape ``(B, n)``."""
+        return self.statistic.find_places(self.space)
+
+    @property
+    def n_features(self) -> int:
+        """Coordinates of a sketch without a secret number of records."""
+        return int(self.places.shape[1])
+
+    @cached_property
+    def value_range(self) -> tuple[int, int]:
+        """The least and the largest integer that a record adds to a coordinate."""
+        return self.statistic.bound_values(self.space)
+
+    def find_sketchable(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which records add to a sum; a histogram counts what is missing too.
+
+        Parameters
+        ----------
+        values
+            Shape ``(n, d)``, data units, as devices read them.
+        """
+        if self.kind in ("histogram", "grid"):
+            return np.ones(len(values), dtype=np.bool_)
+        needed = [i for i, each in enumerate(self.dimensions) if each.missing is None]
+        sketchable: NDArray[np.bool_] = np.logical_and.reduce(
+            np.isfinite(values[:, needed]), axis=1
+        )
+        return sketchable
+
+    def find_counted(self, *, block: int) -> tuple[slice, ...]:
+        """Return the stretches of a sketch whose counts add up to its number of records.
+
+        Those of each dimension of a histogram, and all cells of a grid; none elsewhere.
+        """
+        return self.statistic.find_counted(self.space, block=block)
+
+    # Values of plans with Fourier features; WrongStatisticError elsewhere.
+
+    @property
+    def fourier(self) -> FourierPart:
+        """The features of the plan.
+
+        Raises
+        ------
+        WrongStatisticError
+            The plan has another statistic.
+        """
+        if not isinstance(self.statistic, FourierPart):
+            raise WrongStatisticError(
+                f"must be fourier for this and is {self.kind}",
+                field="statistic.kind",
+                fix="use a study whose plan has Fourier features",
+            )
+        return self.statistic
+
     @property
     def n_frequencies(self) -> int:
         """The number of frequencies m."""
-        return self.statistic.n_frequencies
+        return self.fourier.n_frequencies
 
     @property
     def seed(self) -> bytes:
         """The published seed of the frequency matrix."""
-        return self.statistic.seed
+        return self.fourier.seed
 
     @property
     def radius_law(self) -> RadiusLaw:
         """The law of the frequencies' radii."""
-        return self.statistic.radius_law
+        return self.fourier.radius_law
 
     @property
     def measurements_per_record(self) -> int:
         """The number r of features that a record adds to."""
-        return self.statistic.measurements_per_record
+        return self.fourier.measurements_per_record
 
     @property
     def frequencies_per_sketch(self) -> int:
         """The number of features that a sketch carries: m, or fewer."""
-        return self.statistic.frequencies_per_sketch
-
-    @cached_property
-    def blocks(self) -> FrequencyBlocks:
-        """The blocks of features, of which a sketch carries one; by default one block has all."""
-        return FrequencyBlocks(
-            seed=self.seed,
-            n_frequencies=self.n_frequencies,
-            frequencies_per_sketch=self.frequencies_per_sketch,
-        )
-
-    @property
-    def is_split(self) -> bool:
-        """True if a sketch carries only some of the features."""
-        return self.frequencies_per_sketch < self.n_frequencies
+        return self.fourier.frequencies_per_sketch
 
     @property
     def amplitude(self) -> int:
         """The largest modulus A of an integer feature."""
-        return self.statistic.amplitude
+        return self.fourier.amplitude
+
+    @property
+    def has_masks(self) -> bool:
+        """True if a record adds to only some of the features, by a mask of its stream."""
+        return self.privacy_target.shape.is_masked
 
     @property
     def alpha(self) -> float:
         """The share of features that a record adds to, r / m."""
         return self.measurements_per_record / self.n_frequencies
+
+    @property
+    def frequencies(self) -> FrequencyMatrix:
+        """The integer frequencies, regenerated from the seed."""
+        return self.fourier.draw(self.space)
 
     @property
     def releases_count(self) -> bool:
@@ -173,8 +252,20 @@ class SketchPlan:
 
     @property
     def reports_phases(self) -> bool:
-        """True if a payload holds phases, each of which stands for a row of the feature table."""
+        """True if a payload holds phases: rows of the feature table, or bins on a circle."""
         return self.release.kind == "phase.v1"
+
+    @property
+    def n_reports(self) -> int:
+        """The number of features, or of dimensions, that a sketch carries."""
+        return self.blocks.frequencies_per_sketch
+
+    @cached_property
+    def bin_circle(self) -> BinCircle | None:
+        """Where the bins of a dimension lie that is reported; None if features are."""
+        if isinstance(self.statistic, HistogramPart):
+            return self.statistic.arrange_bins(self.space)[0]
+        return None
 
     @property
     def protects_devices(self) -> bool:
@@ -193,47 +284,31 @@ class SketchPlan:
 
     @property
     def n_coordinates(self) -> int:
-        """Released coordinates of a sketch: 2 r, and one for a secret number of records."""
-        return 2 * self.frequencies_per_sketch + int(self.releases_count)
+        """Released coordinates of a sketch, with one for a secret number of records."""
+        return self.n_features + int(self.releases_count)
 
     @property
     def payload_bytes(self) -> int:
         """Length of a sketch's payload."""
-        n = self.frequencies_per_sketch if self.reports_phases else self.n_coordinates
+        n = self.n_reports if self.reports_phases else self.n_coordinates
         return n * self.payload_width
 
-    @cached_property
+    @property
     def quantiser(self) -> Quantiser:
-        """The quantiser of the public box."""
-        return Quantiser.from_bounds(
-            [dimension.lower for dimension in self.dimensions],
-            [dimension.upper for dimension in self.dimensions],
-        )
+        """The quantiser of the axes."""
+        return self.space.quantiser
 
-    @cached_property
+    @property
     def scale(self) -> NDArray[np.float64]:
-        """The public spread guess of each dimension: shape ``(d,)``, data units."""
-        return np.array([dimension.scale for dimension in self.dimensions], dtype=np.float64)
-
-    @cached_property
-    def frequencies(self) -> FrequencyMatrix:
-        """The integer frequencies, regenerated from the seed."""
-        return draw_frequencies(
-            self.seed,
-            n_frequencies=self.n_frequencies,
-            law=self.radius_law,
-            quantiser=self.quantiser,
-            scale=self.scale,
-        )
+        """The public spread guess along each axis: shape ``(d',)``, on its scale."""
+        return self.space.scale
 
     @cached_property
     def privacy_target(self) -> PrivacyTarget:
         """The guarantee that a release must have."""
         return PrivacyTarget(
             mechanism=self.release.mechanism,
-            n_frequencies=self.frequencies_per_sketch,
-            # Masks and blocks exclude each other.
-            measurements_per_record=min(self.measurements_per_record, self.frequencies_per_sketch),
+            shape=self.statistic.measure_shape(self.space),
             epsilon=self.release.epsilon,
             delta=self.release.delta,
             neighbouring=self.release.neighbouring,
@@ -242,12 +317,13 @@ class SketchPlan:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism by which a device releases its sum."""
-        if isinstance(self.release, PhaseRelease):
-            return PhaseReports(
-                law=self.release.law,
-                n_reports=self.frequencies_per_sketch,
-                epsilon=self.release.epsilon,
-            )
+        release = self.release
+        if isinstance(release, PhaseRelease):
+            n, epsilon, circle = self.n_reports, release.epsilon, self.bin_circle
+            if circle is None:
+                return PhaseReports(law=release.make_law(), n_reports=n, epsilon=epsilon)
+            law = release.make_law(circle.n_bins)
+            return BinReports(law=law, n_reports=n, epsilon=epsilon, circle=circle)
         return calibrate_mechanism(self.privacy_target)
 
     @property
@@ -255,7 +331,7 @@ class SketchPlan:
         """The modulus that one record's feature has in the mean of a release: A times the gain."""
         return self.amplitude * self.mechanism.gain
 
-    def statistic_of(self, stream_id: bytes, *, block: int = 0) -> FourierStatistic:
+    def statistic_of(self, stream_id: bytes, *, block: int = 0) -> Statistic:
         """Return the statistic of one window.
 
         Parameters
@@ -265,18 +341,7 @@ class SketchPlan:
         block
             The block of features that the sketch carries.
         """
-        masks = None
-        if self.measurements_per_record < self.n_frequencies:
-            masks = MaskSchedule.from_seed(
-                self.seed,
-                stream_id,
-                n_frequencies=self.n_frequencies,
-                measurements_per_record=self.measurements_per_record,
-            )
-        frequencies = self.frequencies
-        if self.is_split:
-            frequencies = frequencies.select(self.blocks.members[block])
-        return FourierStatistic(quantiser=self.quantiser, frequencies=frequencies, masks=masks)
+        return self.statistic.build(self.space, stream_id=stream_id, block=block)
 
     @property
     def count_variance(self) -> float:
@@ -290,12 +355,12 @@ class SketchPlan:
 
         The sum, and the scaled number of records where that is secret. Where the unit is a device,
         its mean, rounded towards 0: it lies within the hull of the features of single records, so
-        two of them differ no more than two records do.
+        two of them differ no more than two records do. Counts are of one record there.
 
         Parameters
         ----------
         sums
-            Shape ``(2 r,)``.
+            Shape ``(n_features,)``.
         n_records
             The records in it.
 
@@ -329,7 +394,7 @@ class SketchPlan:
         In squared units of the sum; an honest release exceeds it with probability below 2^-40.
         """
         if self.reports_phases:
-            return float(self.frequencies_per_sketch * self.amplitude**2)
+            return float(self.n_reports * self.value_range[1] ** 2)
         return bound_squared_norm(self.privacy_target, self.mechanism, n_records=n_records)
 
     def compute_influence(self, n_records: int) -> float:
@@ -362,7 +427,9 @@ class SketchPlan:
             )
         if n_records is None:
             return self.coordinate_bound
-        return min(self.coordinate_bound, n_records * self.amplitude + self.mechanism.noise_bound)
+        low, high = self.value_range
+        largest = n_records * max(high, -low) + self.mechanism.noise_bound
+        return min(self.coordinate_bound, largest)
 
     def coordinate_limits(
         self, n_records: int | None
@@ -375,6 +442,8 @@ class SketchPlan:
         largest = self.largest_coordinate(n_records)
         high = np.full(self.n_coordinates, largest, dtype=np.int64)
         low = -high
+        if not self.value_range[0]:
+            low[:] = -min(largest, self.mechanism.noise_bound)
         if self.releases_count:
             noise = self.mechanism.noise_bound
             low[-1], high[-1] = -noise, self.most_records * self.count_scale + noise
@@ -393,7 +462,7 @@ class SketchPlan:
         require_valid(self)
         derived = derive(self)
         for path in (
-            "statistic.frequencies_digest",
+            "statistic",
             "coordinate_bound",
             "payload_width",
             "release",
@@ -418,14 +487,16 @@ def _require_same(name: str, stated: object, derived: object) -> None:
 
 def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
+    plan = replace(plan, statistic=_derive_statistic(plan))
     plan = replace(plan, release=_derive_release(plan))
     most = plan.size_limits[1]
-    bound = most * plan.amplitude + plan.mechanism.noise_bound
+    low, high = plan.value_range
+    bound = most * max(high, -low) + plan.mechanism.noise_bound
     width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
     cubes = plan.most_sketches * most**3
     overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
     if plan.is_split:
-        energy = 2 * plan.frequencies_per_sketch * plan.most_sketches * bound**2
+        energy = plan.n_features * plan.most_sketches * bound**2
         overflows |= energy >= 1 << _MOMENT_BITS
     if width is None or overflows or cubes >= 1 << _MOMENT_BITS:
         raise PlanError(
@@ -433,18 +504,27 @@ def derive(plan: SketchPlan) -> SketchPlan:
             field="most_sketches",
             fix="lower most_sketches or most_records, or raise epsilon",
         )
-    return replace(
-        plan,
-        statistic=replace(plan.statistic, frequencies_digest=plan.frequencies.digest),
-        coordinate_bound=bound,
-        payload_width=width,
-    )
+    return replace(plan, coordinate_bound=bound, payload_width=width)
+
+
+def _choose_law(plan: SketchPlan, epsilon: Fraction) -> CircularLaw:
+    if not isinstance(plan.statistic, HistogramPart):
+        return choose_law(epsilon, plan.n_reports)
+    circle, is_ordered = plan.statistic.arrange_bins(plan.space)
+    return choose_bin_law(epsilon, plan.n_reports, circle=circle.n_bins, is_ordered=is_ordered)
+
+
+def _derive_statistic(plan: SketchPlan) -> AnyStatisticPart:
+    norm = ""
+    if not isinstance(plan.release, PhaseRelease):
+        norm = get_mechanism(plan.release.mechanism).norm
+    return plan.statistic.derive(plan.space, norm=norm)
 
 
 def _derive_release(plan: SketchPlan) -> Release:
     release = plan.release
     if isinstance(release, PhaseRelease):
-        law = choose_law(release.epsilon, plan.frequencies_per_sketch)
+        law = _choose_law(plan, release.epsilon)
         return replace(release, arc=law.arc, odds=law.odds)
     target = plan.privacy_target
     kind = get_mechanism(target.mechanism)

@@ -1,4 +1,4 @@
-"""Parts of a plan: dimensions, labels, windows, statistic, release."""
+"""Parts of a plan: labels, windows, release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from shared.core import AMPLITUDE, RadiusLaw
+from shared.core.features import PHASES
 from shared.errors import UnsupportedVersionError
 from shared.privacy import CircularLaw
 from shared.privacy.mechanisms.phase import PHASE_REPORT
@@ -18,23 +18,6 @@ from shared.structure import Tagged, declared, member
 
 NeighbouringName = Literal["replace-one", "add-remove-one"]
 UnitName = Literal["record", "device"]
-
-
-@declared
-class Dimension:
-    """One column of the records."""
-
-    name: str = member("The column's name.")
-    unit: str = member('The unit of measurement; `"1"` for a pure number.')
-    lower: float = member(
-        "The public lower bound, in `unit`: smaller values are clipped. Never read it off the data."
-    )
-    upper: float = member(
-        "The public upper bound, in `unit`: larger values are clipped. Never read it off the data."
-    )
-    scale: float = member(
-        "A public guess of the spread inside one cluster (a standard deviation), in `unit`."
-    )
 
 
 @declared
@@ -75,34 +58,6 @@ class WindowRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierPart:
-    """The statistic: the integers that a record adds, here random Fourier features.
-
-    Parameters
-    ----------
-    kind
-        ``fourier``.
-    n_frequencies, seed, radius_law, frequencies_digest
-        m; 32 published bytes; the law of radii; SHA-256 of the frequency matrix they give.
-    measurements_per_record
-        A divisor of m: features that one record adds to, by its mask. Below m: Laplace noise alone.
-    frequencies_per_sketch
-        A divisor of m: features that one sketch carries, see :mod:`shared.core.blocks`.
-    amplitude
-        A, the largest modulus of an integer feature.
-    """
-
-    kind: Literal["fourier"] = "fourier"
-    n_frequencies: int
-    seed: bytes
-    radius_law: RadiusLaw
-    frequencies_digest: bytes = b""
-    measurements_per_record: int
-    frequencies_per_sketch: int
-    amplitude: int = AMPLITUDE
-
-
-@dataclass(frozen=True, kw_only=True)
 class StatedSensitivity:
     """Largest change of a released vector that one record can cause.
 
@@ -112,8 +67,7 @@ class StatedSensitivity:
         The mechanism's norm: ``gon24`` (of the lattice 24-gon, for any one feature), ``l1``, or
         ``l2-squared``.
     value
-        An integer in units of the sum, enumerated from the feature table; it includes the count
-        where that is released.
+        An integer in units of the sum; it includes the count where that is released.
     """
 
     norm: str = ""
@@ -164,6 +118,8 @@ class LocalRelease:
 class PhaseRelease:
     """Phase reports: a noisy phase of one record, for each feature that a sketch carries.
 
+    With a histogram the bins of a dimension take the place of phases.
+
     Parameters
     ----------
     kind, noise_by
@@ -197,11 +153,16 @@ class PhaseRelease:
         """The odds of a report between two phases, exact."""
         return self.odds
 
-    @property
-    def law(self) -> CircularLaw:
-        """The law of an offset; raises ``PrivacyError`` where a number is out of its range."""
+    def make_law(self, circle: int = PHASES) -> CircularLaw:
+        """Return the law of an offset on a circle with so many places.
+
+        Raises
+        ------
+        PrivacyError
+            A number is out of its range.
+        """
         weight = math.floor(self.odds * (1 << UNIT_BITS))
-        return CircularLaw(arc=self.arc, weight=weight, bits=UNIT_BITS)
+        return CircularLaw(arc=self.arc, weight=weight, bits=UNIT_BITS, circle=circle)
 
 
 RELEASES: Mapping[str, type[LocalRelease] | type[PhaseRelease]] = MappingProxyType(

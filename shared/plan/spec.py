@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
+from shared.core.statistics.moments import MOMENT_STEPS
 from shared.errors import PlanError
+from shared.plan.dimensions import Dimension
 from shared.plan.encoding import UNKNOWN
 from shared.plan.model import SketchPlan, derive
 from shared.plan.parts import (
-    Dimension,
-    FourierPart,
     Label,
     LocalRelease,
     NeighbouringName,
@@ -22,6 +23,13 @@ from shared.plan.parts import (
     WindowRule,
 )
 from shared.plan.rules import require_valid
+from shared.plan.statistics import (
+    AnyStatisticPart,
+    FourierPart,
+    GridPart,
+    HistogramPart,
+    MomentsPart,
+)
 from shared.privacy import MECHANISMS
 from shared.privacy.mechanisms.phase import PHASE_REPORT
 from shared.structure import Rule, declared, member, structure
@@ -45,9 +53,46 @@ class PlanSpec:
     """The fields of a plan that a person chooses."""
 
     dimensions: tuple[Dimension, ...] = member("The columns of a record, in order.")
-    n_frequencies: int = member("m, such as 5 k d for k clusters in d dimensions.")
-    seed: Annotated[str, Rule(bool, "must be text and not empty", "use `openssl rand -hex 32`")] = (
-        member("64 hexadecimal digits, or any other text, which is hashed with SHA-256.")
+    statistic: Literal["fourier", "histogram", "grid", "moments"] = member(
+        "What devices sum: `fourier`, random Fourier features, for centroids in any number of "
+        "dimensions; `histogram`, counts of each dimension by itself, for marginals and to "
+        "calibrate another plan; `grid`, counts of joint cells in at most four dimensions; "
+        "`moments`, for principal components.",
+        default="fourier",
+    )
+    n_frequencies: int | None = member(
+        "m, such as 5 k d for k clusters in d dimensions. Needed with `fourier`, and only there.",
+        100,
+        default=None,
+    )
+    seed: (
+        Annotated[str, Rule(bool, "must be text and not empty", "use `openssl rand -hex 32`")]
+        | None
+    ) = member(
+        "64 hexadecimal digits, or any other text, which is hashed with SHA-256. Needed with "
+        "`fourier`, and only there.",
+        "any text",
+        default=None,
+    )
+    bins_log2: tuple[int, ...] | int | None = member(
+        "With `histogram`: b of each dimension, 1 to 12, for 2^b bins; one number for all. A "
+        "dimension with levels has a bin a level. Default: 8.",
+        default=None,
+    )
+    dimensions_per_sketch: int | None = member(
+        "With `histogram`: a divisor of the number of dimensions, those that one sketch carries, "
+        "and has noise for. Default: all; with `phase.v1` 1.",
+        default=None,
+    )
+    cells: tuple[int, ...] | None = member(
+        "With `grid`: the cells along each dimension, with a product of at most 2^18.",
+        default=None,
+    )
+    norm_steps: int | None = member(
+        "With `moments`: the radius of the ball that records are clipped to, in 1/2047 of half the "
+        "width of the bounds. Default: 2047 sqrt(1.5 d) / 3, for bounds of three standard "
+        "deviations on both sides.",
+        default=None,
     )
     epsilon: Fraction = member("The epsilon of each sketch for each record; exact and in quotes.")
     window: WindowRule = member("The division of a stream into windows; see below.")
@@ -60,7 +105,8 @@ class PlanSpec:
     )
     release: Literal["local.v1", "phase.v1"] = member(
         "What a device sends: `local.v1`, a sum with noise; `phase.v1`, a noisy phase of the first "
-        "record of each slot, for devices with a record each, such as phones.",
+        "record of each slot, or with `histogram` a noisy bin of it, for devices with a record "
+        "each, such as phones.",
         default="local.v1",
     )
     unit: Literal["record", "device"] | None = member(
@@ -69,8 +115,8 @@ class PlanSpec:
         default=None,
     )
     mechanism: str | None = member(
-        "The noise of `local.v1`. Default: Gaussian if there is a delta, Laplace with masks, "
-        "K-norm otherwise.",
+        "The noise of `local.v1`. Default: Gaussian if there is a delta; Laplace with masks and "
+        "where the statistic is not `fourier`; K-norm otherwise.",
         default=None,
     )
     delta: Fraction = member(
@@ -125,14 +171,14 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
     """Create a plan and derive its dependent fields.
 
     The default mechanism is the best that the other choices allow: the discrete Gaussian if there
-    is a delta, discrete Laplace with masks, K-norm otherwise.
+    is a delta, discrete Laplace with masks and for other statistics than Fourier features, K-norm
+    otherwise.
 
     Raises
     ------
     PlanError, PrivacyError
         A field breaks its rule; the message names it.
     """
-    m, r = spec.n_frequencies, spec.measurements_per_record
     is_phase = spec.release == "phase.v1"
     if spec.most_records is None and not is_phase:
         raise PlanError(
@@ -143,13 +189,7 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
     release = _choose_release(spec)
     plan = SketchPlan(
         dimensions=spec.dimensions,
-        statistic=FourierPart(
-            n_frequencies=m,
-            seed=_read_seed(spec.seed),
-            radius_law=spec.radius_law,
-            measurements_per_record=_or(r, m),
-            frequencies_per_sketch=_or(spec.frequencies_per_sketch, 1 if is_phase else m),
-        ),
+        statistic=_choose_statistic(spec),
         release=release,
         window=spec.window,
         least_records=_or(spec.least_records, int(spec.neighbouring == "replace-one")),
@@ -168,6 +208,63 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
     )
     require_valid(plan)
     return derive(plan)
+
+
+_OF_STATISTIC = {
+    "n_frequencies": "fourier",
+    "seed": "fourier",
+    "measurements_per_record": "fourier",
+    "frequencies_per_sketch": "fourier",
+    "bins_log2": "histogram",
+    "dimensions_per_sketch": "histogram",
+    "cells": "grid",
+    "norm_steps": "moments",
+}
+_NEEDED = {
+    "n_frequencies": "add the number of frequencies, such as 5 k d for k clusters",
+    "seed": "use `openssl rand -hex 32`",
+    "cells": "add the cells along each dimension, such as [32, 32]",
+}
+
+
+def _choose_statistic(spec: PlanSpec) -> AnyStatisticPart:
+    kind = spec.statistic
+    for name, owner in _OF_STATISTIC.items():
+        if owner != kind and getattr(spec, name) is not None:
+            raise PlanError(
+                f'must be left out with statistic = "{kind}": it belongs to {owner}',
+                field=name,
+                fix="leave it out",
+            )
+        if owner == kind and name in _NEEDED and getattr(spec, name) is None:
+            raise PlanError("is missing", field=name, fix=_NEEDED[name])
+    d = len(spec.dimensions)
+    if kind == "histogram":
+        bins = 8 if spec.bins_log2 is None else spec.bins_log2
+        if isinstance(bins, int):
+            bins = tuple(0 if each.is_categorical else bins for each in spec.dimensions)
+        return HistogramPart(
+            bins_log2=bins,
+            dimensions_per_sketch=_or(
+                spec.dimensions_per_sketch, 1 if spec.release == "phase.v1" else d
+            ),
+        )
+    if kind == "grid":
+        return GridPart(cells=spec.cells or ())
+    if kind == "moments":
+        n_axes = sum(len(each.levels) or 1 for each in spec.dimensions)
+        radius = math.isqrt(MOMENT_STEPS**2 * n_axes // 6)
+        return MomentsPart(norm_steps=_or(spec.norm_steps, max(1, radius)))
+    m = spec.n_frequencies or 0
+    return FourierPart(
+        n_frequencies=m,
+        seed=_read_seed(spec.seed or ""),
+        radius_law=spec.radius_law,
+        measurements_per_record=_or(spec.measurements_per_record, m),
+        frequencies_per_sketch=_or(
+            spec.frequencies_per_sketch, 1 if spec.release == "phase.v1" else m
+        ),
+    )
 
 
 def _or(chosen: int | None, default: int) -> int:
@@ -194,8 +291,7 @@ def _choose_release(spec: PlanSpec) -> LocalRelease | PhaseRelease:
         delta=spec.delta,
         neighbouring=spec.neighbouring,
         unit=spec.unit or "record",
-        mechanism=spec.mechanism
-        or _choose_mechanism(spec.delta, spec.n_frequencies, spec.measurements_per_record),
+        mechanism=spec.mechanism or _choose_mechanism(spec),
     )
 
 
@@ -230,12 +326,16 @@ def _read_seed(text: str) -> bytes:
     return seed if len(seed) == SEED_BYTES else hashlib.sha256(text.encode()).digest()
 
 
-def _choose_mechanism(delta: Fraction, m: int, r: int | None) -> str:
-    is_masked = r is not None and r < m
+def _choose_mechanism(spec: PlanSpec) -> str:
+    m, r = spec.n_frequencies, spec.measurements_per_record
+    is_masked = m is not None and r is not None and r < m
+    is_fourier = spec.statistic == "fourier"
     fitting = (
         kind.name
         for kind in MECHANISMS.values()
-        if kind.needs_delta == bool(delta) and (kind.allows_masks or not is_masked)
+        if kind.needs_delta == bool(spec.delta)
+        and (kind.allows_masks or not is_masked)
+        and (is_fourier or not kind.needs_pairs)
     )
     # None fits a delta with masks; the mechanism with a delta then reports why it refuses masks.
     return next(fitting, next(kind.name for kind in MECHANISMS.values() if kind.needs_delta))

@@ -10,14 +10,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from shared.plan.dimensions import Dimension
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Dimension
 from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from shared.privacy.limits import find_level_cautions
 
 SEVERAL_WINDOWS = 10
 """Windows of one person, shown next to one window."""
 _NARROWEST = 1000
+
+
+_DECISION = (
+    "the owner's decision to join, and with which settings: a dry run has looked at the records "
+    "before, so a device that stays away, or joins later, may tell something of them; once it has "
+    "joined, nothing that is held back or stopped depends on values"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +310,7 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         )
     else:
         presence += ", and how many records it has"
-    return presence, *people, stolen, _describe_liar(plan)
+    return presence, _DECISION, *people, stolen, _describe_liar(plan)
 
 
 def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
@@ -332,14 +339,16 @@ def _describe_concentration(plan: SketchPlan) -> str:
         return ""
     n_blocks = plan.blocks.n_blocks
     return (
-        f". It moves only the {plan.frequencies_per_sketch} feature(s) that it carries, but about "
-        f"one sketch in {n_blocks:,} carries them, so that it weighs {n_blocks:,} times as much "
-        "there; a device that lies can choose which they are"
+        f". It moves only what it carries, one part in {n_blocks:,} of what is summed, but about "
+        f"one sketch in {n_blocks:,} carries it, so that it weighs {n_blocks:,} times as much "
+        "there; a device that lies can choose which part it is"
     )
 
 
 def _find_scale_caution(dimension: Dimension) -> str | None:
-    width = dimension.upper - dimension.lower
+    if dimension.scale is None or dimension.transform is not None:
+        return None
+    width = (dimension.upper or 0.0) - (dimension.lower or 0.0)
     if dimension.scale > width / 2:
         return (
             f"dimensions.{dimension.name}: the scale {dimension.scale:g} is above half of the "
@@ -385,12 +394,21 @@ def show_level(epsilon: Fraction, delta: Fraction) -> str:
 
 def describe_release(plan: SketchPlan) -> str:
     """Describe in words what a device sends of a window, and for which epsilon."""
-    epsilon, m, r = plan.release.epsilon, plan.n_frequencies, plan.frequencies_per_sketch
-    what = "a sum with noise"
+    epsilon, statistic = plan.release.epsilon, plan.statistic.describe(plan.space)
+    what = f"{statistic}, summed, with noise"
+    if plan.kind in ("histogram", "grid"):
+        what = f"{statistic}, with noise"
     if plan.protects_devices:
-        what = "the mean of the first records of each slot, with noise"
+        what = f"{statistic}, with noise: the mean of the first records of each slot"
+        if plan.most_records == 1:
+            what = f"{statistic}, with noise, of the first record of each slot alone"
     if plan.reports_phases:
-        what = "a noisy phase of the first record of each slot"
-    carried = f", of {r} of {m} frequencies" if plan.is_split else ""
+        kind = "phase" if plan.kind == "fourier" else "bin"
+        what = f"a noisy {kind} of the first record of each slot"
+    carried = ""
+    if plan.is_split:
+        part = "dimensions" if plan.kind == "histogram" else "frequencies"
+        n_parts = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies
+        carried = f"; of {n_parts[0]} of {n_parts[1]} {part} in each sketch"
     whom = "all records of a window together" if plan.protects_devices else "each record"
     return f"{what}{carried}; epsilon {epsilon} for {whom}"

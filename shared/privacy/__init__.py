@@ -1,7 +1,8 @@
 """Exact privacy: sensitivities by enumeration, noise by integer sampling, costs by rule.
 
 Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.system``
-supplies the operating system's, ``shared.privacy.testing`` a seeded one that only tests may import.
+supplies the operating system's, ``shared.privacy.testing`` a seeded one, which nothing that
+releases may import.
 """
 
 from shared.privacy.accounting import (
@@ -27,7 +28,13 @@ from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.mechanisms.laplace import DiscreteLaplace
 from shared.privacy.origins import Origin, OriginIndex
 from shared.privacy.samplers import RandomSource
-from shared.privacy.sensitivity import NEIGHBOURINGS, Sensitivity, compute_sensitivity
+from shared.privacy.sensitivity import (
+    NEIGHBOURINGS,
+    Sensitivity,
+    compute_sensitivity,
+    measure_sensitivity,
+)
+from shared.privacy.shapes import FourierShape, MeasuredShape, SumShape
 from shared.privacy.target import PrivacyTarget
 
 __all__ = [
@@ -38,6 +45,8 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteKNorm",
     "DiscreteLaplace",
+    "FourierShape",
+    "MeasuredShape",
     "Mechanism",
     "MechanismKind",
     "Origin",
@@ -49,6 +58,7 @@ __all__ = [
     "RandomSource",
     "Reader",
     "Sensitivity",
+    "SumShape",
     "calibrate_mechanism",
     "certify_odds",
     "choose_law",
@@ -59,5 +69,6 @@ __all__ = [
     "compute_per_record_loss",
     "compute_sensitivity",
     "get_mechanism",
+    "measure_sensitivity",
     "require_within_budget",
 ]

@@ -38,14 +38,14 @@ def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
             field="delta",
             fix=f"leave it out, or choose {_name_those(lambda other: other.needs_delta)}",
         )
-    if target.is_masked and target.releases_count:
+    if target.shape.is_masked and target.releases_count:
         raise PrivacyError(
             "must equal n_frequencies under add-remove-one: an absent record shifts the counter, "
             "and with it the masks, of all records that follow",
             field="measurements_per_record",
             fix="leave it out",
         )
-    if target.is_masked and not kind.allows_masks:
+    if target.shape.is_masked and not kind.allows_masks:
         raise PrivacyError(
             f"must equal n_frequencies with {kind.name}: one record then moves few of the "
             "features that its noise covers, which costs at least 1 / alpha times the variance",

@@ -41,7 +41,7 @@ class CircularLaw:
     weight, bits
         w1 and k, ``2^k <= w1 < 2^63``.
     circle
-        Q, the number of phases of a turn; only tests use another than 2^16.
+        Q, the number of phases of a turn: 2^16 of a feature, and as many as bins of a dimension.
 
     Raises
     ------
@@ -107,6 +107,14 @@ class CircularLaw:
     def energy(self) -> float:
         """E, the squared modulus of one report after division by the gain: ``1 / eta^2``."""
         return self.gain**-2 if self.gain else math.inf
+
+    @property
+    def reach(self) -> float:
+        """The share of reports that say something: the rest are uniform, whatever the phase is.
+
+        ``(2 a + 1) (w1 - 2^k) / M``.
+        """
+        return float(Fraction((2 * self.arc + 1) * (self.weight - (1 << self.bits)), self.mass))
 
     def draw_offset(self, source: RandomSource) -> int:
         """Draw an offset from ``-a`` to ``Q - a - 1``, by one bounded draw."""
@@ -192,6 +200,14 @@ def choose_law(epsilon: Fraction, n_reports: int = 1, *, circle: int = PHASES) -
         epsilon or the number of reports is not positive, or ``epsilon / r`` lies outside
         ``LEAST_EPSILON`` to ``LARGEST_EPSILON``.
     """
+    weight = _choose_weight(epsilon, n_reports)
+    return CircularLaw(
+        arc=_choose_arc(weight, UNIT_BITS, circle), weight=weight, bits=UNIT_BITS, circle=circle
+    )
+
+
+def _choose_weight(epsilon: Fraction, n_reports: int) -> int:
+    """Return the largest weight of the arc that ``certify_odds`` accepts."""
     share = _share_epsilon(epsilon, n_reports)
     if share < LEAST_EPSILON:
         raise PrivacyError(
@@ -205,10 +221,39 @@ def choose_law(epsilon: Fraction, n_reports: int = 1, *, circle: int = PHASES) -
             field="epsilon",
             fix="use a smaller epsilon or more reports",
         )
-    weight = floor_exp(share, UNIT_BITS)
-    return CircularLaw(
-        arc=_choose_arc(weight, UNIT_BITS, circle), weight=weight, bits=UNIT_BITS, circle=circle
-    )
+    return floor_exp(share, UNIT_BITS)
+
+
+def choose_bin_law(
+    epsilon: Fraction, n_reports: int, *, circle: int, is_ordered: bool
+) -> CircularLaw:
+    """Choose the law of r reports of bins, whose places on a circle are their order or names.
+
+    The odds are those of :func:`choose_law`. For bins in order the arc's share of the circle is
+    ``(L log L - L + 1) / (L - 1)^2`` with L the odds: of all shares it has the most information on
+    a uniform bin, and is that of the square wave (Li et al. 2020). It is computed with epsilon / r
+    in the place of log L, so in rationals. For levels, which are no neighbours, the arc is 0: that
+    is randomised response.
+
+    Parameters
+    ----------
+    circle
+        Q, the number of bins.
+    is_ordered
+        Whether neighbours on the circle hold neighbouring values.
+
+    Raises
+    ------
+    PrivacyError
+        As :func:`choose_law`.
+    """
+    weight = _choose_weight(epsilon, n_reports)
+    arc = 0
+    if is_ordered:
+        odds = Fraction(weight, 1 << UNIT_BITS)
+        share = (odds * epsilon / n_reports - odds + 1) / (odds - 1) ** 2
+        arc = min(max(0, round((share * circle - 1) / 2)), (circle - 2) // 2)
+    return CircularLaw(arc=arc, weight=weight, bits=UNIT_BITS, circle=circle)
 
 
 def predict_energy(epsilon: Fraction, n_reports: int = 1) -> float:

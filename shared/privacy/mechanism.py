@@ -136,8 +136,11 @@ class Mechanism(Hashable, Protocol):
         """Compute the noise variance of a number of records released times a factor."""
         ...
 
-    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
-        """Bound the noise on m features; each bound fails with probability exp(-exponent)."""
+    def bound_tail(self, n_coordinates: int, *, exponent: float) -> NoiseTail:
+        """Bound the noise on the features; each bound fails with probability exp(-exponent).
+
+        ``n_coordinates`` is their number of integers, without a number of records.
+        """
         ...
 
     def add_noise(self, sums: NDArray[np.int64], source: RandomSource) -> NDArray[np.int64]:

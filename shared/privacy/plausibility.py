@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from shared.core import AMPLITUDE
 from shared.privacy.mechanism import Mechanism, NoiseTail
 from shared.privacy.target import PrivacyTarget
 
@@ -25,8 +24,9 @@ def bound_squared_norm(
 ) -> float:
     """Bound ``|S + Y|_2^2`` of the features of a release of at most ``n_records`` records.
 
-    With ``R = n A sqrt(r)``, the largest norm of n records, it is ``R^2 + 2 <S, Y> + |Y|_2^2`` with
-    the last two terms at their bounds. Clipping only makes a release shorter.
+    With R the largest norm of n records, ``n A sqrt(r)`` for Fourier features, it is
+    ``R^2 + 2 <S, Y> + |Y|_2^2`` with the last two terms at their bounds. Clipping only makes a
+    release shorter.
 
     Parameters
     ----------
@@ -40,9 +40,10 @@ def bound_squared_norm(
     float
         In squared units of the sum. The released count is not included.
     """
-    tail = bound_noise(mechanism, target.n_frequencies, bits=bits)
-    largest = float(n_records * AMPLITUDE)
-    norm = largest * math.sqrt(target.measurements_per_record)
+    shape = target.shape
+    tail = bound_noise(mechanism, shape.n_coordinates, bits=bits)
+    largest = float(n_records * shape.record_largest)
+    norm = n_records * math.sqrt(shape.record_squared_norm)
     # The second bound is the triangle inequality's.
     cross = min(
         tail.bound_projection(norm=norm, largest=largest), norm * math.sqrt(tail.squared_norm)
@@ -53,15 +54,16 @@ def bound_squared_norm(
 def compute_influence(target: PrivacyTarget, mechanism: Mechanism, *, n_records: int) -> float:
     """Compute how many equal records move a sum as far as one sketch can.
 
-    This limits what a lying device can do with a sketch that claims ``n_records``. The L2 norm of W
-    equal records is ``W A sqrt(r)`` up to a share of 2e-4, because the features of the table have
-    modulus A up to that share. So W bounds the sketch's contribution in the direction of any point.
+    This limits what a lying device can do with a sketch that claims ``n_records``. W equal records
+    of the largest norm are as long as the longest sketch. Every record has that norm: in Fourier
+    features up to a share of 2e-4, because the features of the table have modulus A up to that
+    share; in histograms and grids exactly. In moments it is that of a record on the sphere.
     """
     limit = bound_squared_norm(target, mechanism, n_records=n_records)
-    return math.sqrt(limit / target.measurements_per_record) / AMPLITUDE
+    return math.sqrt(limit / target.shape.record_squared_norm)
 
 
 @lru_cache(maxsize=256)
-def bound_noise(mechanism: Mechanism, n_frequencies: int, *, bits: int = HONEST_BITS) -> NoiseTail:
-    """Bound the noise of a mechanism on m complex features; at most four bounds may fail."""
-    return mechanism.bound_tail(n_frequencies, exponent=(bits + 2) * math.log(2.0))
+def bound_noise(mechanism: Mechanism, n_coordinates: int, *, bits: int = HONEST_BITS) -> NoiseTail:
+    """Bound the noise of a mechanism on the features; at most four bounds may fail."""
+    return mechanism.bound_tail(n_coordinates, exponent=(bits + 2) * math.log(2.0))

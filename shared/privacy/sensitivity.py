@@ -1,15 +1,24 @@
-"""Sensitivity of a sum to one record: integers, from the enumerated feature table."""
+"""Sensitivity of a sum to one record: integers, by enumeration or by proof."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core.statistics.interface import NEIGHBOURINGS, require_neighbouring
 from shared.errors import PrivacyError
 
-NEIGHBOURINGS = ("replace-one", "add-remove-one")
+__all__ = [
+    "NEIGHBOURINGS",
+    "MeasuredStatistic",
+    "Sensitivity",
+    "compute_sensitivity",
+    "measure_sensitivity",
+    "require_neighbouring",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +37,31 @@ class Sensitivity:
     l2_squared: int
 
 
-def require_neighbouring(neighbouring: str) -> None:
-    """Refuse a relation that is not one of ``NEIGHBOURINGS`` with a ``PrivacyError``."""
-    if neighbouring not in NEIGHBOURINGS:
-        raise PrivacyError(
-            f"must be one of {', '.join(NEIGHBOURINGS)}",
-            field="neighbouring",
-            fix="use replace-one to hide values, add-remove-one to hide presence too",
-        )
+class MeasuredStatistic(Protocol):
+    """A statistic whose sensitivities follow from its public numbers."""
+
+    def measure_l1(self, neighbouring: str) -> int:
+        """Bound the L1 distance of the sums of neighbours, without the number of records."""
+        ...
+
+    def measure_l2_squared(self, neighbouring: str) -> int:
+        """Bound the squared L2 distance of the sums of neighbours, without their number."""
+        ...
+
+
+def measure_sensitivity(statistic: MeasuredStatistic, *, neighbouring: str) -> Sensitivity:
+    """Return the sensitivity of a statistic's sum, without the released number of records.
+
+    Raises
+    ------
+    PrivacyError
+        Unknown neighbouring relation.
+    """
+    require_neighbouring(neighbouring)
+    return Sensitivity(
+        l1=statistic.measure_l1(neighbouring),
+        l2_squared=statistic.measure_l2_squared(neighbouring),
+    )
 
 
 def compute_sensitivity(

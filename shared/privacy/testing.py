@@ -1,7 +1,7 @@
-"""A seeded random source, for tests only.
+"""A seeded random source, for tests, benchmarks and simulated devices.
 
-The import rules forbid this module to every package of the product, so no setting can make privacy
-noise predictable.
+The import rules forbid this module to every package that releases anything, so no setting can make
+privacy noise predictable.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from shared.core import Columns, Records
 from shared.errors import RecordError
 from shared.reading.intact import split_intact
 from shared.reading.lines import BOM, MAX_LINE_BYTES, Block
-from shared.reading.parquet import find_pyarrow
+from shared.reading.parquet import find_arrow_levels, find_pyarrow
 from shared.reading.records import (
     Fields,
     RecordTable,
@@ -160,6 +160,11 @@ class CsvParser:
         assert self._arrow_csv is not None
         names = [str(i) for i in range(self._n_fields)]
         wanted = [names[i] for i in self._places[: len(self._fields.values)]]
+        columns = list(zip(wanted, self._fields.columns, strict=True))
+        # Of a column that two dimensions read one way each, only lines can give both.
+        types = {name: bool(levels) for name, (_, levels) in columns}
+        if any(types[name] != bool(levels) for name, (_, levels) in columns):
+            return None
         try:
             table = self._arrow_csv.read_csv(
                 self._arrow.BufferReader(data),
@@ -170,14 +175,24 @@ class CsvParser:
                     newlines_in_values=False, ignore_empty_lines=False
                 ),
                 convert_options=self._arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(wanted, self._arrow.float64()),
+                    column_types={
+                        name: self._arrow.string() if is_text else self._arrow.float64()
+                        for name, is_text in types.items()
+                    },
                     include_columns=list(dict.fromkeys(wanted)),
                     null_values=_MISSING,
                 ),
             )
         except self._arrow.ArrowInvalid:
             return None
-        return Columns(tuple(table.column(name).to_numpy() for name in wanted))
+        return Columns(
+            tuple(
+                find_arrow_levels(table.column(name), levels)
+                if levels
+                else table.column(name).to_numpy()
+                for name, (_, levels) in columns
+            )
+        )
 
     def _parse_plain(self, block: Block) -> RecordTable | None:
         """Return the records of a block that has nothing odd, else None."""
@@ -193,7 +208,8 @@ class CsvParser:
         octets = data if data.isascii() else text.encode()
         if b'"' in octets or b"\r" in octets or not self._is_regular(octets, block.n_lines):
             return None
-        is_numeric = self._fields.time is None or self._fields.time.parse is None
+        has_text = self._fields.time is not None and self._fields.time.parse is not None
+        is_numeric = not (has_text or self._fields.has_levels)
         if is_numeric and not octets.isspace() and not octets.translate(None, self._numeric):
             table = self._parse_numbers(text, block.n_lines)
             if table is not None:
@@ -252,6 +268,13 @@ class CsvParser:
             public = [fields[k] if k < len(fields) else "" for k in self._places[d:]]
             rows.append([""] * d + public)
         return self._fields.make_table(list(zip(*rows, strict=True)), damaged, read=read_numbers)
+
+    def read_texts(self, line: bytes) -> list[str] | None:
+        """See ``LineParser``."""
+        fields = self._split(line[:MAX_LINE_BYTES].decode(self._encoding, "replace"))
+        if fields is None or len(fields) != self._n_fields:
+            return None
+        return [fields[k] for k in self._places]
 
     def _split(self, text: str) -> list[str] | None:
         return split_line(_strip_end(text), self._delimiter)

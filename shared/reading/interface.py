@@ -39,6 +39,13 @@ class LineParser(Protocol):
         """Return as many records as there are lines."""
         ...
 
+    def read_texts(self, line: bytes) -> Sequence[str] | None:
+        """Return what a line spells for each of ``Fields.names``, to show it to a person.
+
+        None if it cannot be split into fields.
+        """
+        ...
+
     def parse_values(self, block: Block) -> Records:
         """Return the values of ``parse``, perhaps faster; an infinite one may stand for NaN."""
         ...

@@ -81,6 +81,14 @@ class JsonLinesParser:
                 column[i] = NAN
         return self._fields.make_table(columns, damaged)
 
+    def read_texts(self, line: bytes) -> list[str] | None:
+        """See ``LineParser``; a member that is absent is empty."""
+        item = _read_item(line[:MAX_LINE_BYTES].decode(self._encoding, "replace"))
+        if type(item) is _BrokenRecord:
+            return None
+        found = [_find(item, name, name.split(".")) for name in self._fields.names]
+        return [_show(value) for value in found]
+
     def _is_plain(self, text: str, n_records: int) -> bool:
         """Return whether each public field is spelled at most once a record, on the average."""
         if any("." in name for name in self._fields.public):
@@ -99,6 +107,12 @@ def _read_item(text: str) -> dict[str, Any]:
     except SCAN_ERRORS:
         return _BrokenRecord()
     return item if end == len(text) and type(item) is dict else _BrokenRecord()
+
+
+def _show(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
 def _take_column(items: Sequence[dict[str, Any]], name: str) -> list[Any]:

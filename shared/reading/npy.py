@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns, Records
+from shared.core import Columns
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import RecordError
 from shared.reading.files import WatchedFile, naming
@@ -21,6 +21,7 @@ from shared.reading.records import (
     TimeField,
     keep_plausible,
     make_table,
+    match_levels,
 )
 
 _SKETCHED = (np.dtype(np.float64), np.dtype(np.float32))
@@ -30,8 +31,8 @@ _SAVE_AGAIN = "write it with numpy.save and copy it whole"
 class NpyRows:
     """The rows of an ``.npy`` file: shape ``(n, d)`` in either order, or structured ``(n,)``.
 
-    Values that are neither float64 nor float32 are converted to float64; a time is a number or a
-    ``datetime64``. See ``RowFile``.
+    Values that are neither float64 nor float32 are converted to float64; a level is text, a number
+    or a truth value; a time is a number or a ``datetime64``. See ``RowFile``.
 
     Raises
     ------
@@ -44,7 +45,8 @@ class NpyRows:
         self._read_header()
         if self._type.names is None:
             self._require_matrix()
-            self._require_numbers(self._type, "the array")
+            for _, levels in fields.columns:
+                self._require_type(self._type, "the array", has_levels=bool(levels))
         else:
             self._require_fields(self._type.names)
         self.n_records: int = self._shape[0]
@@ -60,18 +62,24 @@ class NpyRows:
     def _read_table(self, start: int, count: int) -> RecordTable:
         if self._type.names is not None:
             rows: NDArray[np.void] = self._read_values(count, start * self._type.itemsize)
-            columns = Columns(tuple(_to_float(rows[name]) for name in self._fields.values))
+            columns = Columns(
+                tuple(_read(rows[name], levels) for name, levels in self._fields.columns)
+            )
             time = self._fields.time
             return make_table(columns, None if time is None else _to_times(rows[time.name], time))
         n, d = self._shape
-        values: Records
         if self._is_fortran:
             places = [(j * n + start) * self._type.itemsize for j in range(d)]
-            values = Columns(tuple(_to_float(self._read_values(count, p)) for p in places))
-        else:
-            place = start * d * self._type.itemsize
-            values = _to_float(self._read_values(count * d, place)).reshape(count, d)
-        return make_table(values)
+            return make_table(self._read_columns([self._read_values(count, p) for p in places]))
+        place = start * d * self._type.itemsize
+        matrix = self._read_values(count * d, place).reshape(count, d)
+        if self._fields.has_levels:
+            return make_table(self._read_columns(list(matrix.T)))
+        return make_table(_to_float(matrix))
+
+    def _read_columns(self, columns: list[NDArray[Any]]) -> Columns:
+        found = zip(columns, self._fields.columns, strict=True)
+        return Columns(tuple(_read(column, levels) for column, (_, levels) in found))
 
     def _read_values(self, count: int, place: int) -> NDArray[Any]:
         values: NDArray[Any] = np.empty(count, dtype=self._type)
@@ -123,19 +131,21 @@ class NpyRows:
                 "save one element a record",
             )
         self._fields.find(header, str(self._file.path))
-        for name in self._fields.values:
-            self._require_numbers(self._type[name], f"the field {name}")
+        for name, levels in self._fields.columns:
+            self._require_type(self._type[name], f"the field {name}", has_levels=bool(levels))
         if self._fields.time is not None:
             name = self._fields.time.name
             kind = self._type[name]
             if kind.kind != "M" or np.datetime_data(kind) not in {(u, 1) for u in PER_SECOND}:
-                self._require_numbers(kind, f"the field {name}")
+                self._require_type(kind, f"the field {name}", has_levels=False)
 
-    def _require_numbers(self, kind: np.dtype[np.generic], what: str) -> None:
-        if kind.kind not in "iuf" or kind.shape:
+    def _require_type(self, kind: np.dtype[np.generic], what: str, *, has_levels: bool) -> None:
+        if kind.kind not in ("iufbUS" if has_levels else "iuf") or kind.shape:
             raise self._refuse(
-                f"{what} must hold one number a value and holds {kind}",
-                "convert it to float64 or float32 before saving",
+                f"{what} must hold one {'text' if has_levels else 'number'} a value and holds "
+                f"{kind}",
+                "convert it to "
+                f"{'text of fixed length' if has_levels else 'float64 or float32'} before saving",
             )
 
     def _refuse(self, rule: str, fix: str) -> RecordError:
@@ -149,6 +159,10 @@ def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
     ticks = column.astype(np.int64)
     seconds = keep_plausible((ticks // 1000 if unit == "ns" else ticks) / PER_SECOND[unit])
     return np.where(np.isnat(column), NAN, seconds)
+
+
+def _read(column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.floating]:
+    return match_levels(column, levels) if levels else _to_float(column)
 
 
 def _to_float(values: NDArray[Any]) -> NDArray[np.floating]:

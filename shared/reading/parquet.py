@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from shared.reading.records import (
     TimeField,
     keep_plausible,
     make_table,
+    match_levels,
+    read_levels,
 )
 
 _BUFFER_BYTES = 1 << 20
@@ -35,11 +37,25 @@ def find_pyarrow(module: str) -> Any | None:
         return None
 
 
+def find_arrow_levels(texts: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+    """Return ``read_levels`` of an array of pyarrow that holds text."""
+    arrow, compute = find_pyarrow("pyarrow"), find_pyarrow("pyarrow.compute")
+    assert arrow is not None
+    assert compute is not None
+    known = arrow.array(levels, type=texts.type)
+    places = compute.index_in(compute.ascii_trim_whitespace(texts), value_set=known)
+    found: NDArray[np.float64] = compute.cast(places, arrow.float64()).to_numpy(
+        **({} if isinstance(places, arrow.ChunkedArray) else {"zero_copy_only": False})
+    )
+    return found
+
+
 class ParquetRows:
     """The rows of a Parquet file; only the columns that are needed are read. See ``RowFile``.
 
-    Integers, floating-point numbers and decimals are values; times may be timestamps, text or
-    numbers.
+    Integers, floating-point numbers and decimals are values; levels may be text, also in
+    dictionaries, whole or floating-point numbers, and truth values; times may be timestamps, text
+    or numbers.
 
     Raises
     ------
@@ -65,8 +81,8 @@ class ParquetRows:
         file.require_unchanged()
         self.n_records: int = self._parquet.metadata.num_rows
         fields.find(list(schema.names), str(file.path))
-        for name in fields.values:
-            self._require_numbers(name, schema.field(name).type)
+        for name, levels in fields.columns:
+            self._require_type(name, schema.field(name).type, has_levels=bool(levels))
 
     def tables(
         self, *, first: int = 0, most_rows: int = BLOCK_RECORDS, n_threads: int = 1
@@ -101,7 +117,14 @@ class ParquetRows:
             )
 
     def _make_table(self, batch: Any) -> RecordTable:
-        values = Columns(tuple(self._to_numbers(batch.column(n)) for n in self._fields.values))
+        values = Columns(
+            tuple(
+                self._to_levels(batch.column(name), levels)
+                if levels
+                else self._to_numbers(batch.column(name))
+                for name, levels in self._fields.columns
+            )
+        )
         time = self._fields.time
         return make_table(
             values, None if time is None else self._to_times(batch.column(time.name), time)
@@ -114,6 +137,31 @@ class ParquetRows:
         numbers: NDArray[np.floating] = column.to_numpy(zero_copy_only=False)
         return numbers
 
+    def _to_levels(self, column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+        """Return the levels of a column; NaN for a null."""
+        types = self._arrow.types
+        if types.is_dictionary(column.type):
+            # Each word by itself: what cannot be used is for its own records alone.
+            words = self._to_levels(column.dictionary, levels)
+            places = self._to_numbers(column.indices)
+            present = np.isfinite(places)
+            found = np.full(len(places), np.nan)
+            found[present] = words[places[present].astype(np.int64)]
+            return found
+        if self._is_text(column.type):
+            # As bytes: not every writer sees to it that text is text.
+            raw = column.cast(self._arrow.large_binary()).to_pylist()
+            return read_levels([(text or b"").decode("utf-8", "replace") for text in raw], levels)
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        numbers = column.fill_null(False if types.is_boolean(column.type) else 0)
+        found = match_levels(numbers.to_numpy(zero_copy_only=False), levels)
+        found[null] = np.nan
+        return found
+
+    def _is_text(self, kind: Any) -> bool:
+        types = self._arrow.types
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+
     def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
         kind, types = column.type, self._arrow.types
         if types.is_timestamp(kind):
@@ -122,7 +170,7 @@ class ParquetRows:
             if kind.unit == "ns":
                 whole = self._compute.divide(whole, 1000)
             return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
-        if types.is_string(kind) or types.is_large_string(kind):
+        if self._is_text(kind):
             # As bytes: not every writer sees to it that text is text.
             raw = column.cast(self._arrow.large_binary()).to_pylist()
             return time.read_all([(text or b"").decode("utf-8", "replace") for text in raw])
@@ -134,12 +182,29 @@ class ParquetRows:
         types = self._arrow.types
         return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
-    def _require_numbers(self, name: str, kind: Any) -> None:
-        if not self._is_number(kind):
+    def _require_type(self, name: str, kind: Any, *, has_levels: bool) -> None:
+        if has_levels:
+            self._require_levels(name, kind)
+        elif not self._is_number(kind):
             raise RecordError(
                 f"must hold numbers and holds {kind}",
                 field=name,
                 fix="convert the column to a floating-point type",
+            )
+
+    def _require_levels(self, name: str, kind: Any) -> None:
+        types = self._arrow.types
+        word = kind.value_type if types.is_dictionary(kind) else kind
+        if not (
+            self._is_text(word)
+            or types.is_boolean(word)
+            or types.is_integer(word)
+            or types.is_floating(word)
+        ):
+            raise RecordError(
+                f"must hold text, numbers or truth values and holds {kind}",
+                field=name,
+                fix="convert the column to text",
             )
 
     @contextmanager

@@ -1,9 +1,9 @@
-"""The definition of a record: which fields are read, and what is a number or a time in them."""
+"""The definition of a record: which fields are read, and their values, levels and times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -63,6 +63,68 @@ def read_values(values: Sequence[object]) -> NDArray[np.float64]:
         with suppress(OverflowError):
             return _keep_finite(np.array(values, dtype=np.float64))
     return np.fromiter(map(read_value, values), np.float64, len(values))
+
+
+_WHITE_SPACE = " \t\n\r\v\f"
+_MOST_EXACT = 1 << 53
+
+
+def spell_value(value: object) -> str | None:
+    """Return the text that a value is compared with levels by; None if it is like no level.
+
+    Text is itself without white space around it; truth values are ``true`` and ``false``; a whole
+    number is its decimal digits, also where it is stored in floating point; any other number is the
+    shortest decimal text that gives it back.
+    """
+    if isinstance(value, str):
+        return value.strip(_WHITE_SPACE)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value.is_integer() and abs(value) <= _MOST_EXACT else repr(value)
+    return str(value) if isinstance(value, int) else None
+
+
+def read_levels(values: Sequence[object], levels: Sequence[str]) -> NDArray[np.float64]:
+    """Return the number of each value's level, from 0 on; NaN for what is no level."""
+    numbers = {level: float(i) for i, level in enumerate(levels)}
+    found = (numbers.get(spell_value(value) or "", NAN) for value in values)
+    return np.fromiter(found, np.float64, len(values))
+
+
+def match_levels(column: NDArray[Any], levels: Sequence[str]) -> NDArray[np.float64]:
+    """Return ``read_levels`` of an array of numbers, truth values or text.
+
+    Numbers of 32 bits are compared as such: they are alike a level whose number they round.
+    """
+    if column.dtype.kind not in "biuf":
+        texts = column.tolist()
+        if column.dtype.kind == "S":
+            texts = [text.decode("utf-8", "replace") for text in texts]
+        return read_levels(texts, levels)
+    found = np.full(len(column), NAN)
+    for i, level in enumerate(levels):
+        number = _find_number(level, column.dtype)
+        if number is not None:
+            found[column == number] = i
+    return found
+
+
+def _find_number(level: str, kind: np.dtype[Any]) -> Any:
+    """Return the value of a type that a level spells, or None."""
+    if kind.kind == "b":
+        return {"true": np.True_, "false": np.False_}.get(level)
+    try:
+        number: int | float = int(level) if kind.kind in "iu" else float(level)
+    except ValueError:
+        return None
+    if spell_value(number) != level:
+        return None
+    if kind.kind == "f":
+        with np.errstate(over="ignore"):
+            return kind.type(number)
+    limits = np.iinfo(kind)
+    return kind.type(number) if limits.min <= number <= limits.max else None
 
 
 def _keep_finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,8 +189,8 @@ class RecordTable:
     Parameters
     ----------
     values
-        n records of d values, in the units of the source; a record that has a NaN or an infinite
-        value cannot be sketched.
+        n records of d values, in the units of the source, or numbers of levels; one that is NaN or
+        infinite is missing.
     timestamps
         Shape ``(n,)``, seconds since 1970-01-01 UTC; NaN when unreadable.
     ids
@@ -178,6 +240,8 @@ class Fields:
     ----------
     values
         The field of each dimension, in the plan's order.
+    levels
+        The levels of each dimension, none for a number; empty where all are numbers.
     time, identity
         The fields that hold its time and its id, which are public; None if there is none.
     are_chosen
@@ -189,11 +253,22 @@ class Fields:
     """
 
     values: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...] = ()
     time: TimeField | None = None
     identity: str | None = None
     are_chosen: bool = False
     advice: str = "correct the header"
     shows_header: bool = False
+
+    @property
+    def columns(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The field of each dimension, and its levels."""
+        return zip(self.values, self.levels or ((),) * len(self.values), strict=True)
+
+    @property
+    def has_levels(self) -> bool:
+        """True if a dimension has levels."""
+        return any(self.levels)
 
     @property
     def public(self) -> tuple[str, ...]:
@@ -229,11 +304,15 @@ class Fields:
         *,
         read: Callable[[Sequence[Any]], NDArray[np.float64]] = read_values,
     ) -> RecordTable:
-        """Return records from the columns of ``names``; ``read`` turns one into values."""
+        """Return records from the columns of ``names``; ``read`` turns one into numbers."""
         d = len(self.values)
+        values = [
+            read_levels(column, levels) if levels else read(column)
+            for column, (_, levels) in zip(columns[:d], self.columns, strict=True)
+        ]
         times = self.time.read_all(columns[d]) if self.time else None
         ids = read(columns[-1]) if self.identity else None
-        return make_table(np.column_stack([read(c) for c in columns[:d]]), times, ids, damaged)
+        return make_table(np.column_stack(values), times, ids, damaged)
 
 
 def make_table(

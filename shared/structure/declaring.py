@@ -124,19 +124,25 @@ Seconds = Annotated[
 
 
 @overload
-def member(meaning: str, sample: Any = ..., *, default: T) -> T: ...
+def member(meaning: str, sample: Any = ..., *, default: T, optional: bool = ...) -> T: ...
 @overload
 def member(meaning: str, sample: Any = ..., *, default_factory: Callable[[], T]) -> T: ...
 @overload
 def member(meaning: str, sample: Any = ...) -> Any: ...
 def member(
-    meaning: str, sample: Any = MISSING, *, default: Any = MISSING, default_factory: Any = MISSING
+    meaning: str,
+    sample: Any = MISSING,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    optional: bool = False,
 ) -> Any:
     """Declare a key: its meaning, and its value in an example of the document.
 
-    The sample is left out where the member is a table itself, which has samples of its own.
+    The sample is left out where the member is a table itself, which has samples of its own. An
+    optional key is absent from a whole document too where its value is the default.
     """
-    metadata = {"description": meaning, "sample": sample}
+    metadata = {"description": meaning, "sample": sample, "optional": optional}
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -118,10 +118,10 @@ class _Reader:
                 fix=_suggest(str(others[0]), list(known)),
             )
         values = dict(given)
-        for name, (hint, is_needed) in known.items():
+        for name, (hint, is_needed, is_optional) in known.items():
             if name in document:
                 values[name] = self.read(hint, document[name], _join(path, name))
-            elif is_needed or self.complete:
+            elif is_needed or (self.complete and not is_optional):
                 raise self.error("is missing", field=_join(path, name), fix=_show(name, path, hint))
         with self._inside(path):
             return kind(**values)
@@ -226,10 +226,14 @@ class _Reader:
 
 
 @cache
-def _list_fields(kind: type) -> dict[str, tuple[Any, bool]]:
+def _list_fields(kind: type) -> dict[str, tuple[Any, bool, bool]]:
     hints = read_hints(kind)
     return {
-        f.name: (hints[f.name], f.default is MISSING and f.default_factory is MISSING)
+        f.name: (
+            hints[f.name],
+            f.default is MISSING and f.default_factory is MISSING,
+            f.metadata.get("optional", False),
+        )
         for f in fields(kind)
         if f.init
     }

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from shared.core import feature_table
 from shared.errors import MalformedMessageError, WireError
 from shared.plan import SketchPlan
+from shared.privacy.mechanisms.bins import BinCircle
 from shared.privacy.mechanisms.phase import find_phases
 
 
@@ -26,11 +27,14 @@ class PayloadForm:
     holds_phases
         Whether a payload holds phases, of two bytes each, little-endian; row p of the feature table
         stands for phase p in the released vector.
+    circle
+        If it is not None, phases are places of bins on this circle, and 1 in a bin stands for one.
     """
 
     width: int
     n_coordinates: int
     holds_phases: bool = False
+    circle: BinCircle | None = None
 
     @classmethod
     def of(cls, plan: SketchPlan) -> PayloadForm:
@@ -39,12 +43,16 @@ class PayloadForm:
             width=plan.payload_width,
             n_coordinates=plan.n_coordinates,
             holds_phases=plan.reports_phases,
+            circle=plan.bin_circle if plan.reports_phases else None,
         )
 
     @property
     def length(self) -> int:
         """Bytes of a payload."""
-        return self.width * (self.n_coordinates // 2 if self.holds_phases else self.n_coordinates)
+        per_phase = 1
+        if self.holds_phases:
+            per_phase = 2 if self.circle is None else self.circle.n_bins
+        return self.width * (self.n_coordinates // per_phase)
 
     def encode(self, released: NDArray[np.int64]) -> bytes:
         """Encode a released vector, shape ``(D,)``: real parts, imaginary parts, count.
@@ -52,8 +60,11 @@ class PayloadForm:
         Raises
         ------
         WireError, PrivacyError
-            A coordinate does not fit the width, or a feature is no row of the table.
+            A coordinate does not fit the width, or a feature is no row of the table, or a
+            dimension has not 1 in a single bin.
         """
+        if self.circle is not None:
+            return self.circle.find_places(released).astype("<u2").tobytes()
         if self.holds_phases:
             return find_phases(released.reshape(2, -1)).astype("<u2").tobytes()
         return encode_payload(released, self.width)
@@ -64,7 +75,7 @@ class PayloadForm:
         Raises
         ------
         MalformedMessageError
-            They have another length.
+            They have another length, or a place that is none of the circle.
         """
         if not self.holds_phases:
             n = n_payloads * self.n_coordinates
@@ -72,6 +83,14 @@ class PayloadForm:
             return decoded.reshape(n_payloads, -1)
         _require_length(payloads, n_payloads * self.length)
         phases = np.frombuffer(payloads, dtype="<u2").reshape(n_payloads, -1)
+        if self.circle is not None:
+            if phases.size and int(phases.max()) >= self.circle.n_bins:
+                raise MalformedMessageError(
+                    f"must have numbers below {self.circle.n_bins} and has {phases.max()}",
+                    field="payload",
+                    fix="send the places of bins, as the plan's bins_log2 count them",
+                )
+            return self.circle.make_counts(phases)
         rows = feature_table()[phases].astype(np.int64)
         vectors: NDArray[np.int64] = rows.transpose(0, 2, 1).reshape(n_payloads, -1)
         return vectors

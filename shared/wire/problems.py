@@ -117,6 +117,11 @@ plan-mismatch | 422 | shelve | PlanMismatchError | The plan is not the study's
 The plan digest in the sketch is not the digest of the study's plan, or a derived field of a plan
 differs from what the server derives. Fetch the study's plan again.
 
+wrong-statistic | 409 | shelve | WrongStatisticError | The study has another statistic
+What the devices of this study sum does not answer the request: centroids are decoded from Fourier
+features and grids, marginals are read from histograms, principal components from moments. The
+answer names the statistic that the request needs.
+
 plan-invalid | 422 | shelve | PlanError | The plan is not valid
 A field of the plan is missing, unknown or breaks its rule; the answer names it.
 

@@ -27,7 +27,8 @@ from shared.core import (
     feature_table,
 )
 from shared.core.masks import BLOCK_RECORDS
-from shared.privacy.circle import CircularLaw, choose_law
+from shared.privacy.circle import CircularLaw, choose_bin_law, choose_law
+from tests.vectors.kind_vectors import make_kind_vectors
 from tests.vectors.wire_vectors import (
     make_enrolment_vector,
     make_message_vectors,
@@ -211,7 +212,28 @@ def make_report_vectors() -> dict[str, Any]:
                 "draws": _list_draws(law),
             }
         )
-    return {"laws": laws}
+    bins = []
+    for epsilon, n_reports, circle, is_ordered in (
+        ("1", 1, 259, True),
+        ("3", 1, 259, True),
+        ("2", 2, 19, True),
+        ("1", 1, 4, False),
+    ):
+        law = choose_bin_law(Fraction(epsilon), n_reports, circle=circle, is_ordered=is_ordered)
+        bins.append(
+            {
+                "epsilon": epsilon,
+                "n_reports": n_reports,
+                "n_bins": circle,
+                "are_levels": not is_ordered,
+                "arc": law.arc,
+                "weight": str(law.weight),
+                "bits": law.bits,
+                "draws_below": str(law.circle * law.mass),
+                "draws": _list_draws(law),
+            }
+        )
+    return {"laws": laws, "bins": bins}
 
 
 def make_public_key_vectors() -> list[dict[str, Any]]:
@@ -250,6 +272,7 @@ def main() -> None:
         ("frequencies", make_frequency_vectors()),
         ("sketches", make_sketch_vectors()),
         ("blocks", make_block_vectors()),
+        ("kinds", make_kind_vectors()),
         ("reports", make_report_vectors()),
         ("enrolment", make_enrolment_vector()),
         ("messages", make_message_vectors()),

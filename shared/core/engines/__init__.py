@@ -12,6 +12,9 @@ from shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from shared.core.engines.numpy_engine import NumpyEngine
 from shared.core.records import Records
 from shared.core.statistics.fourier import FourierStatistic
+from shared.core.statistics.grid import GridStatistic
+from shared.core.statistics.histogram import HistogramStatistic
+from shared.core.statistics.moments import MomentsStatistic
 from shared.errors import ConfigError
 
 ENGINE_VARIABLE = "SFUMATO_ENGINE"
@@ -43,6 +46,24 @@ class SketchEngine(Protocol):
         first_record
             The counter of the first record, which determines its mask.
         """
+        ...
+
+    def add_histogram(
+        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record, given in data units, in a bin of each carried dimension."""
+        ...
+
+    def add_grid(
+        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record, given as coordinates, in its cell."""
+        ...
+
+    def add_moments(
+        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add the moments of each record, given as coordinates; return how many add zero."""
         ...
 
 

@@ -20,6 +20,9 @@ from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
 from shared.core.quantise import STEPS, Quantiser
 from shared.core.records import Columns, Records, require_records
 from shared.core.statistics.fourier import FourierStatistic
+from shared.core.statistics.grid import GridStatistic
+from shared.core.statistics.histogram import HistogramStatistic
+from shared.core.statistics.moments import WEIGHT, MomentsStatistic
 from shared.errors import ConfigError
 
 _CACHE_LINE = 64
@@ -127,6 +130,59 @@ class NativeEngine:
             sums[m + order] += by_place[m:]
         return n_unsketchable
 
+    def add_histogram(
+        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record in a bin of each carried dimension; see ``SketchEngine``."""
+        assert _native is not None
+        require_records(records, statistic.n_dimensions)
+        integers, doubles = _rules_of(statistic)
+        _native.add_histogram(
+            _as_argument(records),
+            statistic.n_dimensions,
+            len(statistic.carried),
+            integers,
+            doubles,
+            sums,
+        )
+
+    def add_grid(
+        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record in its cell; see ``SketchEngine``."""
+        assert _native is not None
+        quantiser = statistic.quantiser
+        require_records(records, quantiser.n_dimensions)
+        _native.add_grid(
+            _as_argument(records),
+            quantiser.n_dimensions,
+            quantiser.centre,
+            STEPS / quantiser.half_width,
+            np.array(statistic.cells, dtype=np.int64),
+            sums,
+        )
+
+    def add_moments(
+        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add the moments of each record; see ``SketchEngine``."""
+        assert _native is not None
+        quantiser = statistic.quantiser
+        require_records(records, quantiser.n_dimensions)
+        unsketchable: int = _native.add_moments(
+            _as_argument(records),
+            quantiser.n_dimensions,
+            quantiser.centre,
+            STEPS / quantiser.half_width,
+            statistic.norm_steps,
+            statistic.constant,
+            statistic.mean_weight,
+            statistic.diagonal_weight,
+            WEIGHT,
+            sums,
+        )
+        return unsketchable
+
     def _pack_once(self, frequencies: FrequencyMatrix) -> NDArray[np.int16]:
         """Cache the packed form as long as the matrix: packing costs more than one record."""
         known = _packed.setdefault(self.level, WeakKeyDictionary())
@@ -162,7 +218,7 @@ class NativeEngine:
         assert _native is not None
         unsketchable: int = _native.add_records(
             self.level,
-            records.columns if isinstance(records, Columns) else records,
+            _as_argument(records),
             quantiser.n_dimensions,
             quantiser.centre,
             STEPS / quantiser.half_width,
@@ -174,6 +230,30 @@ class NativeEngine:
             sums,
         )
         return unsketchable
+
+
+def _as_argument(
+    records: Records,
+) -> tuple[NDArray[np.floating], ...] | NDArray[np.floating]:
+    return records.columns if isinstance(records, Columns) else records
+
+
+_LINEAR, _LOGARITHMIC, _LEVELS = range(3)
+
+
+def _rules_of(statistic: HistogramStatistic) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows (dimension, kind of scale, size) and (centre, scale, resolution), as in ``sketch.h``."""
+    quantiser = statistic.quantiser
+    scale = STEPS / quantiser.half_width
+    integers, doubles = [], []
+    for i in statistic.carried:
+        encoding, size = statistic.encodings[i], statistic.bins_log2[i]
+        kind = _LINEAR if encoding.resolution is None else _LOGARITHMIC
+        if encoding.n_levels is not None:
+            kind, size = _LEVELS, encoding.n_levels
+        integers.append((i, kind, size))
+        doubles.append((quantiser.centre[i], scale[i], encoding.resolution or 1.0))
+    return np.array(integers, dtype=np.int64), np.array(doubles, dtype=np.float64)
 
 
 def _group_shape(frequencies: FrequencyMatrix, masks: MaskSchedule | None) -> tuple[int, int]:

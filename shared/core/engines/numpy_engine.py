@@ -1,7 +1,11 @@
-"""The NumPy engine: an exact integer product in float64, and a lookup in the feature table."""
+"""The NumPy engine: the definitions, on arrays.
+
+Features are an exact integer product in float64 and a lookup in the feature table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,8 +14,12 @@ from numpy.typing import NDArray
 
 from shared.core.features import feature_table
 from shared.core.masks import BLOCK_RECORDS, split_at_blocks
+from shared.core.quantise import Quantiser
 from shared.core.records import Columns, Records, require_records
 from shared.core.statistics.fourier import FourierStatistic
+from shared.core.statistics.grid import GridStatistic
+from shared.core.statistics.histogram import HistogramStatistic
+from shared.core.statistics.moments import MomentsStatistic
 
 _CHUNK_PHASES = 1 << 16
 """Phases computed at a time; they fit the second-level cache."""
@@ -63,6 +71,52 @@ class NumpyEngine:
                 sums[features] += of_group[: features.size]
                 sums[features + frequencies.n_frequencies] += of_group[features.size :]
         return n_unsketchable
+
+    def add_histogram(
+        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record in a bin of each carried dimension; see ``SketchEngine``."""
+        require_records(records, statistic.n_dimensions)
+        for start, stop in split_at_blocks(0, len(records)):
+            part = records[start:stop]
+            columns = part.columns if isinstance(part, Columns) else part.T
+            for dimension, place in statistic.bins.items():
+                bins = statistic.find_bins(columns[dimension], dimension)
+                sums[place] += np.bincount(bins, minlength=statistic.count_bins(dimension))
+
+    def add_grid(
+        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
+    ) -> None:
+        """Count each record in its cell; see ``SketchEngine``."""
+        for steps, sketchable in _quantise_parts(records, statistic.quantiser):
+            cells = statistic.find_cells(steps, sketchable)
+            sums += np.bincount(cells, minlength=statistic.n_coordinates)
+
+    def add_moments(
+        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add the moments of each record; see ``SketchEngine``."""
+        d, n_unsketchable = statistic.n_dimensions, 0
+        upper = np.triu_indices(d)
+        for steps, sketchable in _quantise_parts(records, statistic.quantiser):
+            u = statistic.clip(steps[sketchable])
+            n_unsketchable += len(steps) - len(u)
+            sums[0] += statistic.constant * len(u)
+            sums[1 : 1 + d] += statistic.mean_weight * u.sum(axis=0)
+            # Exact: at most 2^16 products below 2^22.
+            exact = u.astype(np.float64)
+            products = (exact.T @ exact)[upper].astype(np.int64)
+            sums[1 + d :] += statistic.product_weights * products
+        return n_unsketchable
+
+
+def _quantise_parts(
+    records: Records, quantiser: Quantiser
+) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
+    require_records(records, quantiser.n_dimensions)
+    for start, stop in split_at_blocks(0, len(records)):
+        part = records[start:stop]
+        yield quantiser.quantise(part.to_array() if isinstance(part, Columns) else part)
 
 
 def _add_features(

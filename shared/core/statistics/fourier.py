@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.core.encoder import RecordEncoder, encode_parts
+from shared.core.features import AMPLITUDE
 from shared.core.frequencies import FrequencyMatrix
 from shared.core.masks import MaskSchedule
 from shared.core.quantise import Quantiser
@@ -21,12 +23,22 @@ if TYPE_CHECKING:
 class FourierStatistic:
     """Integer features ``b_j (c_j + i s_j)`` of a record: real parts, then imaginary parts.
 
-    ``masks`` is None if every record adds to every feature (r = m).
+    Parameters
+    ----------
+    quantiser
+        Of the coordinates of a record.
+    frequencies
+        The matrix W.
+    masks
+        None if every record adds to every feature (r = m).
+    encoder
+        Columns to coordinates; None if they are the same.
     """
 
     quantiser: Quantiser
     frequencies: FrequencyMatrix
     masks: MaskSchedule | None = None
+    encoder: RecordEncoder | None = None
 
     @property
     def n_coordinates(self) -> int:
@@ -38,6 +50,16 @@ class FourierStatistic:
         """SHA-256 of the frequency matrix; masks do not change what is summed."""
         return self.frequencies.digest
 
+    @property
+    def lowest(self) -> int:
+        """The least value of a feature, -A."""
+        return -AMPLITUDE
+
+    @property
+    def highest(self) -> int:
+        """The largest value of a feature, A."""
+        return AMPLITUDE
+
     def add_records(
         self,
         records: Records,
@@ -47,4 +69,7 @@ class FourierStatistic:
         engine: SketchEngine,
     ) -> int:
         """Add each record's masked features to ``sums`` in place; see ``Statistic``."""
-        return engine.add_fourier(records, self, first_record=first_record, sums=sums)
+        return sum(
+            engine.add_fourier(part, self, first_record=counter, sums=sums)
+            for counter, part in encode_parts(self.encoder, records, first_record)
+        )

@@ -8,9 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.core.records import Records
+from shared.errors import PrivacyError
 
 if TYPE_CHECKING:
     from shared.core.engines import SketchEngine
+
+NEIGHBOURINGS = ("replace-one", "add-remove-one")
+
+
+def require_neighbouring(neighbouring: str) -> None:
+    """Refuse a relation that is not one of ``NEIGHBOURINGS`` with a ``PrivacyError``."""
+    if neighbouring not in NEIGHBOURINGS:
+        raise PrivacyError(
+            f"must be one of {', '.join(NEIGHBOURINGS)}",
+            field="neighbouring",
+            fix="use replace-one to hide values, add-remove-one to hide presence too",
+        )
+
+
+def count_records_moved(neighbouring: str) -> int:
+    """Return how many records differ between neighbours that both hold all other records.
+
+    Two under ``replace-one``: one goes, another comes. One under ``add-remove-one``.
+    """
+    require_neighbouring(neighbouring)
+    return 2 if neighbouring == "replace-one" else 1
 
 
 class Statistic(Protocol):
@@ -29,6 +51,16 @@ class Statistic(Protocol):
     @property
     def identity(self) -> bytes:
         """A digest that two statistics share only if their sums can be merged."""
+        ...
+
+    @property
+    def lowest(self) -> int:
+        """No record adds less than this to a coordinate; at most 0."""
+        ...
+
+    @property
+    def highest(self) -> int:
+        """No record adds more than this to a coordinate; at least 1."""
         ...
 
     def add_records(

@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
@@ -177,9 +176,9 @@ class DiscreteGaussian:
         """Compute the noise variance of a released number of records, in records squared."""
         return self.variance / count_scale**2
 
-    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+    def bound_tail(self, n_coordinates: int, *, exponent: float) -> NoiseTail:
         """Bound the noise by chi-square's tail: no moment exceeds the continuous Gaussian's."""
-        variance, n, x = float(self.sigma) ** 2, 2 * n_frequencies, exponent
+        variance, n, x = float(self.sigma) ** 2, n_coordinates, exponent
         return NoiseTail(
             exponent=x,
             squared_norm=variance * (n + 2 * math.sqrt(n * x) + 2 * x),
@@ -304,12 +303,12 @@ def sigma_for_rho(sensitivity_l2_squared: int, rho: Fraction) -> int:
 
 
 def _measure(target: PrivacyTarget) -> int:
-    return target.sensitivity.l2_squared + int(target.releases_count) * AMPLITUDE**2
+    return target.sensitivity.l2_squared + int(target.releases_count) * target.shape.count_unit**2
 
 
 def _calibrate(target: PrivacyTarget) -> DiscreteGaussian:
     return DiscreteGaussian.calibrate(
-        n_coordinates=2 * target.n_frequencies + int(target.releases_count),
+        n_coordinates=target.n_coordinates,
         sensitivity_l2_squared=_measure(target),
         epsilon=target.epsilon,
         delta=target.delta,
@@ -324,6 +323,6 @@ GAUSSIAN: Final = MechanismKind(
     needs_delta=True,
     allows_masks=False,
     measure=_measure,
-    scale_count=lambda _: AMPLITUDE,
+    scale_count=lambda target: target.shape.count_unit,
     calibrate=_calibrate,
 )

@@ -24,6 +24,8 @@ class MechanismKind:
     allows_masks
         Whether r < m is allowed. With masks, noise that covers all features costs at least
         ``m / r`` times the variance.
+    needs_pairs
+        Whether coordinates must come in pairs, as the parts of Fourier features do.
     measure
         Computes the sensitivity of the whole release in its norm: an integer, with the count where
         it is released.
@@ -39,6 +41,7 @@ class MechanismKind:
     norm: str
     needs_delta: bool
     allows_masks: bool
+    needs_pairs: bool = False
     measure: Callable[[PrivacyTarget], int]
     scale_count: Callable[[PrivacyTarget], int]
     calibrate: Callable[[PrivacyTarget], Mechanism]

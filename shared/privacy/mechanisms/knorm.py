@@ -182,9 +182,9 @@ class DiscreteKNorm:
         """Bound delta at an epsilon for q records in each of w windows: 0 from q w epsilon on."""
         return bound_pure_delta(self.guarantee, epsilon, n_records=n_records, n_windows=n_windows)
 
-    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+    def bound_tail(self, n_coordinates: int, *, exponent: float) -> NoiseTail:
         """Bound the Gamma radius; given it, the features are independent on one bounded body."""
-        m, x, n = n_frequencies, exponent, self.n_coordinates + 1
+        m, x, n = n_coordinates // 2, exponent, self.n_coordinates + 1
         gamma = n + math.sqrt(2 * n * x) + x
         margin = _compute_margin(self.polygon)
         radius = self.shift + float(self.scale) * gamma + margin
@@ -255,10 +255,21 @@ def _wrap(values: NDArray[Any]) -> NDArray[np.int64]:
     return np.array(residues, dtype=np.uint64).view(np.int64)
 
 
+def _measure(target: PrivacyTarget) -> int:
+    sensitivity = target.shape.measure_polygon(target.neighbouring)
+    if sensitivity is None:
+        raise PrivacyError(
+            "cannot be discrete-knorm: it is made for Fourier features and gains nothing here",
+            field="mechanism",
+            fix="use discrete-laplace, or discrete-gaussian with a delta",
+        )
+    return sensitivity
+
+
 def _calibrate(target: PrivacyTarget) -> DiscreteKNorm:
     return DiscreteKNorm.calibrate(
-        n_frequencies=target.n_frequencies,
-        norm_sensitivity=target.polygon_sensitivity,
+        n_frequencies=target.shape.n_coordinates // 2,
+        norm_sensitivity=_measure(target),
         epsilon=target.epsilon,
         neighbouring=target.neighbouring,
         n_counts=int(target.releases_count),
@@ -296,7 +307,8 @@ KNORM: Final = MechanismKind(
     norm="gon24",
     needs_delta=False,
     allows_masks=False,
-    measure=lambda target: target.polygon_sensitivity,
-    scale_count=lambda target: target.polygon_sensitivity,
+    needs_pairs=True,
+    measure=_measure,
+    scale_count=_measure,
     calibrate=_calibrate,
 )

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
@@ -67,7 +66,7 @@ class DiscreteLaplace:
             raise PrivacyError(
                 "is so small that the noise would not fit 64-bit sums",
                 field="epsilon",
-                fix="use a larger epsilon or fewer measurements per record",
+                fix="use a larger epsilon, or a plan whose sum one record changes less",
             )
         return cls(
             sensitivity_l1=sensitivity_l1,
@@ -113,9 +112,9 @@ class DiscreteLaplace:
         """Compute the noise variance of a released number of records, in records squared."""
         return self.variance / count_scale**2
 
-    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+    def bound_tail(self, n_coordinates: int, *, exponent: float) -> NoiseTail:
         """Bound the truncated noise: without a cut-off its squares have no exponential moment."""
-        b, n, x = float(self.scale), 2 * n_frequencies, exponent
+        b, n, x = float(self.scale), n_coordinates, exponent
         furthest = math.floor(b * (math.log(2 * n) + x))
         edges = np.unique(np.linspace(0, furthest + 1, _CELLS + 1).astype(np.int64))
         # P(|y| >= k) = 2 q^k / (1 + q) for k >= 1; all the mass of a cell counts as at its end.
@@ -153,7 +152,7 @@ def draw_laplace(source: RandomSource, rate: int, count: int) -> NDArray[np.int6
 
 
 def _measure(target: PrivacyTarget) -> int:
-    return target.sensitivity.l1 + int(target.releases_count) * AMPLITUDE
+    return target.sensitivity.l1 + int(target.releases_count) * target.shape.count_unit
 
 
 def _calibrate(target: PrivacyTarget) -> DiscreteLaplace:
@@ -169,6 +168,6 @@ LAPLACE: Final = MechanismKind(
     needs_delta=False,
     allows_masks=True,
     measure=_measure,
-    scale_count=lambda _: AMPLITUDE,
+    scale_count=lambda target: target.shape.count_unit,
     calibrate=_calibrate,
 )

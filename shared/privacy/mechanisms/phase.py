@@ -22,24 +22,15 @@ _SOME_ROW: Final = feature_table()[0].astype(np.int64)[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhaseReports:
-    """Moves the phase of each feature of one record by a random offset.
-
-    A released feature is the row of a reported phase, so its modulus is A whatever the record is,
-    and its mean is ``gain`` times the record's feature. What this leaves of it,
-    ``A^2 (1 - gain^2)``, is the noise energy of a feature.
-
-    Guarantees
-    ----------
-    The reports of one record on ``n_reports`` features are epsilon differentially private
-    (``proofs.md``, section 9): ``certify_odds`` proves it when an object is made.
+class CircularReports:
+    """Base of the reports of one record on a circle.
 
     Parameters
     ----------
     law
         The law of the offsets.
     n_reports
-        r, the features of one record.
+        r, the reports of one record.
     epsilon
         Of all reports of a record together.
 
@@ -55,7 +46,7 @@ class PhaseReports:
 
     def __post_init__(self) -> None:
         certify_odds(self.law, self.epsilon, self.n_reports)
-        if self.law.gain == 0.0:
+        if self.law.weight == 1 << self.law.bits:
             raise PrivacyError(
                 "must be greater than 2^bits, or a report says nothing",
                 field="weight",
@@ -63,18 +54,8 @@ class PhaseReports:
             )
 
     @property
-    def gain(self) -> float:
-        """Return eta, by which the mean of a released feature is shorter than the record's."""
-        return self.law.gain
-
-    @property
-    def variance(self) -> float:
-        """Noise variance of one real coordinate of a report, ``A^2 (1 - gain^2) / 2``."""
-        return AMPLITUDE**2 * (1.0 - self.gain**2) / 2.0
-
-    @property
     def noise_bound(self) -> int:
-        """0: a released feature is no longer than a record's."""
+        """0: what is released is no larger than a record's."""
         return 0
 
     @property
@@ -95,11 +76,36 @@ class PhaseReports:
         """Return 0: the number of records is public, one."""
         return 0.0
 
-    def bound_tail(self, n_frequencies: int, *, exponent: float) -> NoiseTail:
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseReports(CircularReports):
+    """Moves the phase of each feature of one record by a random offset.
+
+    A released feature is the row of a reported phase, so its modulus is A whatever the record is,
+    and its mean is ``gain`` times the record's feature. What this leaves of it,
+    ``A^2 (1 - gain^2)``, is the noise energy of a feature.
+
+    Guarantees
+    ----------
+    The reports of one record on ``n_reports`` features are epsilon differentially private
+    (``proofs.md``, section 9): ``certify_odds`` proves it when an object is made.
+    """
+
+    @property
+    def gain(self) -> float:
+        """Return eta, by which the mean of a released feature is shorter than the record's."""
+        return self.law.gain
+
+    @property
+    def variance(self) -> float:
+        """Noise variance of one real coordinate of a report, ``A^2 (1 - gain^2) / 2``."""
+        return AMPLITUDE**2 * (1.0 - self.gain**2) / 2.0
+
+    def bound_tail(self, n_coordinates: int, *, exponent: float) -> NoiseTail:
         """Bound the noise for certain: a report and its mean are both at most A long."""
         return NoiseTail(
             exponent=exponent,
-            squared_norm=n_frequencies * (AMPLITUDE * (1.0 + self.gain)) ** 2,
+            squared_norm=n_coordinates / 2 * (AMPLITUDE * (1.0 + self.gain)) ** 2,
             spread=0.0,
             reach=0.0,
         )

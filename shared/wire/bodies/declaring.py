@@ -48,12 +48,15 @@ Signature = Annotated[str, Rule(pattern=HEX_128)]
 """64 bytes in hexadecimal digits."""
 SmallText = Annotated[str, plain_text(max_length=200)]
 Labels = dict[SmallText, SmallText]
+SearchBox = dict[SmallText, Annotated[list[float], Rule(min_length=2, max_length=2)]]
+"""Lower and upper bound by the name of a dimension."""
 Time = Annotated[
     str,
     Rule(_has_zone, "must be a time of RFC 3339 with its time zone", max_length=40),
     Rule(_is_near, "must be in the years 1970 to 9000"),
 ]
 SAMPLE_ID = "5f" * 32
+SAMPLE_BOX = {"pressure": [1.0, 8.5]}
 SAMPLE_TIME = "2026-03-01T12:00:00.000000Z"
 
 

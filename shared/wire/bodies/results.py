@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from shared.plan import SketchPlan, make_statement
 from shared.structure import Rule, member
 from shared.wire.bodies.declaring import (
+    SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
     Labels,
+    SearchBox,
     SmallText,
     Time,
     body,
@@ -147,6 +150,12 @@ class DecodeRequest:
     )
     seed: Annotated[int, Rule(ge=0, lt=1 << 63)] = member(
         "Seed of the decoder's randomness.", 0, default=0
+    )
+    search_box: SearchBox | None = member(
+        "Where to search for clusters: lower and upper bound by dimension; null for the study's "
+        "search box, `{}` for the plan's bounds.",
+        SAMPLE_BOX,
+        default=None,
     )
 
 
@@ -305,6 +314,12 @@ class ResultBody:
 
     verdict: VerdictBody | None = member("The trust that the result deserves.", default=None)
     dimensions: list[DimensionBody] = member("Columns of the centroids.")
+    search_box: SearchBox = member(
+        "Where clusters were searched for: lower and upper bound of the dimensions where that was "
+        "narrower than the plan's bounds.",
+        SAMPLE_BOX,
+        default_factory=dict,
+    )
     centroids: list[list[float]] = member("Centroids, by falling weight.", [[1.2], [3.4]])
     weights: list[float] = member("Share of the records at each centroid.", [0.7, 0.3])
     spreads: list[list[float]] | None = member(
@@ -324,8 +339,13 @@ class ResultBody:
         "Share of the starts that reached the lowest residual.", 1.0, default=None
     )
     warnings: list[str] = member("Warnings of the decoder.", [])
-    snr: float = member("Signal-to-noise ratio of the global sketch.", 152.0)
-    quality: QualityBody = member("Predicted quality by the rule of thumb.")
+    snr: float = member(
+        "Signal-to-noise ratio of the global sketch; 0 for statistics other than Fourier features.",
+        152.0,
+    )
+    quality: QualityBody | None = member(
+        "Predicted quality by the rule of thumb; null for a grid.", default=None
+    )
     band: BandBody | None = member(
         "Expected range of this result's relative SSE, derived from its evidence.", default=None
     )
@@ -351,6 +371,12 @@ class DecodeBody:
     decoder: str = member("Name of the decoder.", "mixture")
     decoder_version: int = member("Version of the decoder.", 2)
     seed: int = member("Seed of the decoder's randomness.", 0)
+    search_box: SearchBox = member(
+        "The search box, its own or the study's at the time of the request; empty for the plan's "
+        "bounds.",
+        SAMPLE_BOX,
+        default_factory=dict,
+    )
     created: Time = member("When the decode was queued.", SAMPLE_TIME)
     started: Time | None = member("When the decode began.", SAMPLE_TIME)
     finished: Time | None = member("When the decode ended.", None)
@@ -394,3 +420,19 @@ class HealthBody:
     """A server in good health."""
 
     status: str = member("Always `ok`.", "ok", default="ok")
+
+
+def describe_promise(plan: SketchPlan) -> PromiseBody:
+    """Return the guarantee of a plan, which goes with every result."""
+    statement = make_statement(plan)
+    most = plan.max_records_per_person
+    return PromiseBody(
+        epsilon=str(plan.release.epsilon),
+        delta=str(plan.release.delta),
+        neighbouring=plan.release.neighbouring,
+        mechanism=plan.release.mechanism,
+        scale=str(plan.release.scale),
+        statement=statement.describe(),
+        max_records_per_person="unknown" if most is None else most,
+        people=[PersonBody(**person) for person in statement.people_to_json()],
+    )

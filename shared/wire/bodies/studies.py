@@ -6,10 +6,12 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from shared.structure import Rule, member
 from shared.wire.bodies.declaring import (
+    SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
     Labels,
+    SearchBox,
     SmallText,
     Time,
     body,
@@ -43,17 +45,26 @@ class StudyRequest:
     allow_same_plan: bool = member(
         "Create the study even if a study of another name has the plan.", False, default=False
     )
+    search_box: SearchBox | None = member(
+        "Where decodes search for clusters: lower and upper bound by dimension, in its unit, "
+        "inside the plan's bounds, which hold for dimensions without. No part of the plan.",
+        SAMPLE_BOX,
+        default=None,
+    )
 
 
 @request
-class StateRequest:
-    """A study's next state."""
+class ChangeRequest:
+    """A change of a study; what is null stays."""
 
-    state: Literal["open", "closed"] = member("The next state.", "closed")
+    state: Literal["open", "closed"] | None = member("The next state.", "closed", default=None)
     accept_until: Time | None = member(
         "Until when a closed study still takes sketches that are on their way.",
         SAMPLE_TIME,
         default=None,
+    )
+    search_box: SearchBox | None = member(
+        "The search box of later decodes; `{}` for the plan's bounds.", SAMPLE_BOX, default=None
     )
 
 
@@ -75,6 +86,12 @@ class StudyBody:
     n_records: int | None = member("Number of records in them; null if it is secret.", 240000)
     n_devices: int = member("Number of enrolled devices.", 40)
     last_arrival: Time | None = member("When the latest sketch arrived.", SAMPLE_TIME)
+    search_box: SearchBox = member(
+        "The search box of decodes that state none: lower and upper bound of the dimensions where "
+        "it is narrower than the plan's.",
+        SAMPLE_BOX,
+        default_factory=dict,
+    )
 
 
 @body

@@ -1,4 +1,3 @@
-import decimal
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ from shared.core.frequencies import (
     _draw_scaled,
     _draw_sigmas,
     _gaussians,
-    _log,
     _log_uniform,
     _take,
 )
@@ -63,13 +61,6 @@ def test_scales_set_the_units_of_each_dimension() -> None:
 def test_a_wider_matrix_starts_with_the_directions_of_a_narrower_one() -> None:
     narrow, wide = _draw_scaled(SEED, 2, 16, RadiusLaw()), _draw_scaled(SEED, 2, 64, RadiusLaw())
     assert np.array_equal(narrow, wide[:, :16])
-
-
-def test_the_logarithm_agrees_with_a_thousand_exact_values() -> None:
-    x = np.random.default_rng(1).random(1000) ** 8
-    with decimal.localcontext(prec=40):
-        exact = np.array([float(decimal.Decimal(float(value)).ln()) for value in x])
-    assert np.max(np.abs(_log(x) - exact) / np.maximum(1.0, np.abs(exact))) < 3e-16
 
 
 def test_gaussians_have_the_moments_of_a_gaussian() -> None:

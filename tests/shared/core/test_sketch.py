@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE, FourierStatistic, SketchAccumulator, feature_table
+from shared.core import (
+    AMPLITUDE,
+    FourierStatistic,
+    SketchAccumulator,
+    count_most_records,
+    feature_table,
+)
 from shared.core.masks import BLOCK_RECORDS
-from shared.core.sketch import MAX_RECORDS
 from shared.errors import RecordError
 from tests.shared.core.strategies import N_FREQUENCIES, make_statistic, record_arrays
 
@@ -164,7 +169,7 @@ def test_the_sketch_approximates_the_average_of_exact_fourier_features() -> None
 
 def test_more_records_than_64_bits_can_sum_are_refused_before_anything_is_added() -> None:
     accumulator = sketch(WHOLE, np.zeros((1, 3)))
-    accumulator.n_records = MAX_RECORDS
+    accumulator.n_records = count_most_records(WHOLE)
     before = accumulator.sums.copy()
     with pytest.raises(RecordError, match="at most"):
         accumulator.add(np.zeros((1, 3)))

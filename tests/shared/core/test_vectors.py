@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from shared.core.engines import choose_engine, list_engines
 from tests.vectors import make_vectors
+from tests.vectors.kind_vectors import make_kind_vectors
 
 
 def stored(name: str) -> Any:
@@ -29,3 +31,8 @@ def test_blocks_of_a_seed_are_those_published(index: int) -> None:
 @pytest.mark.parametrize("index", range(2))
 def test_sums_of_records_are_those_published(index: int) -> None:
     assert stored("sketches")[index] == make_vectors.make_sketch_vectors()[index]
+
+
+@pytest.mark.parametrize("engine", list(dict.fromkeys((list_engines()[0], "numpy"))))
+def test_bins_cells_and_moments_are_those_published_in_every_engine(engine: str) -> None:
+    assert make_kind_vectors(choose_engine(engine)) == stored("kinds")

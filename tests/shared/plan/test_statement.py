@@ -6,6 +6,7 @@ import inspect
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from device_agent.server.messages import KeyOffer
 from device_agent.server.transport import ServerClient
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan, make_statement
-from shared.plan.statement import PublicFact, list_public_facts
+from shared.plan.statement import PublicFact, describe_release, list_public_facts
 from shared.privacy.group import format_upper
 from shared.wire import RequestSignature, SketchHeader
 from shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
@@ -143,3 +144,27 @@ def test_the_page_of_public_facts_lists_the_same() -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     shown = [line for line in lines if line.startswith("| ")]
     assert shown[1:] == make_rows(), "\n".join(make_rows())
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"statistic": "histogram"}, "counts of the records in the bins of each dimension, with"),
+        (
+            {"statistic": "histogram", "dimensions_per_sketch": 1},
+            "with noise; of 1 of 2 dimensions in each sketch; epsilon 1 for each record",
+        ),
+        ({"statistic": "grid", "cells": (2, 4)}, "in the cells of a grid, with noise; epsilon 1"),
+        ({"statistic": "moments"}, "second moments of the records, summed, with noise; epsilon 1"),
+        (
+            {"statistic": "histogram", "unit": "device", "most_records": 1},
+            "of the first record of each slot alone; epsilon 1 for all records of a window",
+        ),
+    ],
+)
+def test_it_says_what_a_device_sends_of_each_statistic(choices: dict[str, Any], words: str) -> None:
+    dimensions = tuple(Dimension(name=n, unit="1", lower=0.0, upper=1.0) for n in "ab")
+    window = WindowRule(kind="time", origin=0, length_s=3600)
+    settings: dict[str, Any] = {"epsilon": Fraction(1), "most_records": 10}
+    spec = PlanSpec(dimensions=dimensions, window=window, **(settings | choices))
+    assert words in describe_release(create_plan(spec))

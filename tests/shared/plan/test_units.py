@@ -47,7 +47,7 @@ def test_bytes_and_json_carry_the_plan_exactly(plan: SketchPlan) -> None:
 def test_a_plan_of_phase_reports_has_the_law_that_epsilon_allows() -> None:
     plan = make_phases(epsilon="6", frequencies_per_sketch=2)
     assert isinstance(plan.release, PhaseRelease)
-    certify_odds(plan.release.law, Fraction(6), 2)
+    certify_odds(plan.release.make_law(), Fraction(6), 2)
     assert plan.payload_bytes == 4
     assert plan.size_limits == (1, 1)
     assert (plan.most_sketches_per_device, plan.most_streams_per_device) == (1, 1)

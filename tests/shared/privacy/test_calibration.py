@@ -4,12 +4,12 @@ from fractions import Fraction
 import pytest
 
 from shared.errors import PrivacyError
-from shared.privacy import MECHANISMS, PrivacyTarget, calibrate_mechanism
+from shared.privacy import MECHANISMS, FourierShape, PrivacyTarget, calibrate_mechanism
 
+MASKED = FourierShape(n_frequencies=200, measurements_per_record=50)
 TARGET = PrivacyTarget(
     mechanism="discrete-knorm",
-    n_frequencies=200,
-    measurements_per_record=200,
+    shape=FourierShape(n_frequencies=200, measurements_per_record=200),
     epsilon=Fraction(1),
     delta=Fraction(0),
     neighbouring="replace-one",
@@ -48,7 +48,7 @@ def test_hiding_presence_needs_about_a_quarter_of_the_variance_of_hiding_values(
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"measurements_per_record": 50}, "measurements_per_record"),
+        ({"shape": MASKED}, "measurements_per_record"),
         ({"mechanism": "discrete-laplace", "delta": Fraction(1, 10)}, "delta"),
         ({"mechanism": "discrete-gaussian"}, "delta"),
         ({"mechanism": "exponential"}, "mechanism"),
@@ -56,7 +56,7 @@ def test_hiding_presence_needs_about_a_quarter_of_the_variance_of_hiding_values(
         (
             {
                 "mechanism": "discrete-laplace",
-                "measurements_per_record": 50,
+                "shape": MASKED,
                 "neighbouring": "add-remove-one",
             },
             "measurements_per_record",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
 from shared.privacy.mechanisms.gaussian import draw_gaussian
 from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.mechanisms.laplace import draw_laplace
@@ -80,8 +80,7 @@ def calibrate(mechanism: str, neighbouring: str) -> Mechanism:
     return calibrate_mechanism(
         PrivacyTarget(
             mechanism=mechanism,
-            n_frequencies=6,
-            measurements_per_record=6,
+            shape=FourierShape(n_frequencies=6, measurements_per_record=6),
             epsilon=Fraction(1),
             delta=Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0),
             neighbouring=neighbouring,

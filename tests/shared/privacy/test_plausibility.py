@@ -20,6 +20,7 @@ from shared.privacy import (
     DiscreteGaussian,
     DiscreteKNorm,
     DiscreteLaplace,
+    FourierShape,
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
@@ -45,8 +46,7 @@ def make_target(
 ) -> tuple[PrivacyTarget, Mechanism]:
     target = PrivacyTarget(
         mechanism=mechanism,
-        n_frequencies=m,
-        measurements_per_record=r or m,
+        shape=FourierShape(n_frequencies=m, measurements_per_record=r or m),
         epsilon=Fraction(1),
         delta=Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0),
         neighbouring=neighbouring,
@@ -108,7 +108,7 @@ def count_outside(t: int, squared: float) -> int:
 @pytest.mark.parametrize("bits", [20, 40])
 def test_the_exact_probability_of_longer_knorm_noise_is_below_the_stated_one(bits: int) -> None:
     """Only where the radius is too large can noise be too long, so few radii have to be counted."""
-    tail = bound_noise(KNORM, 1, bits=bits)
+    tail = bound_noise(KNORM, 2, bits=bits)
     q = math.exp(-KNORM.rate / UNIT)
     degree = KNORM.n_coordinates + 1
     longer, shorter = 0.0, 0.0

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from shared.core import AMPLITUDE, feature_table
+from shared.core import AMPLITUDE, GridStatistic, Quantiser, feature_table
 from shared.errors import PrivacyError
-from shared.privacy import compute_sensitivity
+from shared.privacy import Sensitivity, compute_sensitivity, measure_sensitivity
 
 
 def test_enumeration_agrees_with_a_search_over_every_pair_of_a_coarser_table() -> None:
@@ -68,3 +68,11 @@ def test_a_table_without_half_turn_symmetry_is_refused() -> None:
     broken[5] = 0
     with pytest.raises(PrivacyError, match="half a turn"):
         compute_sensitivity(broken, measurements_per_record=1, neighbouring="replace-one")
+
+
+def test_a_statistic_states_its_sensitivity_under_both_relations() -> None:
+    grid = GridStatistic(quantiser=Quantiser.from_bounds([0.0], [1.0]), cells=(5,))
+    assert measure_sensitivity(grid, neighbouring="replace-one") == Sensitivity(l1=2, l2_squared=2)
+    assert measure_sensitivity(grid, neighbouring="add-remove-one").l1 == 1
+    with pytest.raises(PrivacyError, match="replace-one, add-remove-one"):
+        measure_sensitivity(grid, neighbouring="both")

@@ -17,7 +17,7 @@ from shared.core import Columns, Records
 from shared.reading import WatchedFile
 from tests.analyst.sketching.samples import make_plan, sum_of
 from tests.device_agent.sources.raw_sources import collect
-from tests.device_agent.sources.streams import Reader, make_stream
+from tests.device_agent.sources.streams import Reader, make_dimensions, make_stream
 from tests.device_agent.sources.test_records_apart import json_bytes, raw_bytes
 
 NAMES = ("a", "b", "c")
@@ -54,7 +54,7 @@ def to_rows(records: Records) -> NDArray[np.float64]:
 def read_as_sketch(path: Path, block_bytes: int = 1 << 22) -> NDArray[np.float64]:
     with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
         patch.setattr("analyst.sketching.reader.BLOCK_BYTES", block_bytes)
-        batches = RecordReader(file, choose_fields(NAMES)).batches(2)
+        batches = RecordReader(file, choose_fields(make_dimensions(*NAMES))).batches(2)
         return np.concatenate([np.empty((0, 3)), *map(to_rows, batches)])
 
 

@@ -245,6 +245,151 @@ close_records_:
     return result;
 }
 
+/* ---- statistics without frequencies ---- */
+
+/* Rules from rows of {dimension, kind of scale, size} and of {centre, scale, resolution}; NULL if a
+ * number is out of range. `size` becomes the bytes of their bins. */
+static struct bin_rule *make_rules(const int64_t *integers, const double *doubles, Py_ssize_t count,
+                                   Py_ssize_t d, size_t *size) {
+    struct bin_rule *rules = PyMem_Calloc((size_t)count, sizeof *rules);
+    if (!rules) return (struct bin_rule *)PyErr_NoMemory();
+    *size = 0;
+    for (Py_ssize_t i = 0; i < count; i++, integers += 3, doubles += 3) {
+        const int64_t kind = integers[1], most = kind == LEVELS ? INT32_MAX : 12;
+        if (integers[0] < 0 || integers[0] >= d || kind < LINEAR || kind > LEVELS ||
+            integers[2] < 1 || integers[2] > most) {
+            PyErr_Format(PyExc_ValueError, "rules[%zd]: a number is out of range", i);
+            PyMem_Free(rules);
+            return NULL;
+        }
+        struct bin_rule rule = {(size_t)integers[0], (int)kind,  (uint32_t)integers[2],
+                                doubles[0],          doubles[1], doubles[2]};
+        rules[i] = rule;
+        *size += sketch_count_bins(&rule) * sizeof(int64_t);
+    }
+    return rules;
+}
+
+static PyObject *add_histogram(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *records_object, *integers_object, *doubles_object, *sums_object;
+    Py_ssize_t d, count;
+    if (!PyArg_ParseTuple(args, "OnnOOO", &records_object, &d, &count, &integers_object,
+                          &doubles_object, &sums_object)) {
+        return NULL;
+    }
+    if (check_shape(d, 1, 1) < 0 || check_shape(count, 1, 1) < 0) return NULL;
+    PyObject *result = NULL;
+    struct opened opened;
+    struct bin_rule *rules = NULL;
+    Py_buffer integers, doubles, sums;
+    size_t size = 0;
+    if (open_records(&opened, records_object, d) < 0) goto close_records_;
+    if (get_exactly(integers_object, &integers, 0, "lq", (size_t)count * 24, "integers") < 0)
+        goto close_records_;
+    if (get_exactly(doubles_object, &doubles, 0, "d", (size_t)count * 24, "doubles") < 0)
+        goto release_integers;
+    rules = make_rules(integers.buf, doubles.buf, count, d, &size);
+    if (!rules || get_exactly(sums_object, &sums, 1, "lq", size, "sums") < 0) goto release_doubles;
+    Py_BEGIN_ALLOW_THREADS
+    sketch_add_histogram(&opened.records, rules, (size_t)count, sums.buf);
+    Py_END_ALLOW_THREADS
+    result = Py_NewRef(Py_None);
+    PyBuffer_Release(&sums);
+release_doubles:
+    PyMem_Free(rules);
+    PyBuffer_Release(&doubles);
+release_integers:
+    PyBuffer_Release(&integers);
+close_records_:
+    close_records(&opened);
+    return result;
+}
+
+/* Records, the box of their d coordinates, and sums of as many integers as the caller says. */
+struct boxed {
+    struct opened opened;
+    Py_buffer centre, scale, sums;
+};
+
+static void close_boxed(struct boxed *boxed) {
+    if (boxed->sums.obj) PyBuffer_Release(&boxed->sums);
+    if (boxed->scale.obj) PyBuffer_Release(&boxed->scale);
+    if (boxed->centre.obj) PyBuffer_Release(&boxed->centre);
+    close_records(&boxed->opened);
+}
+
+static int open_boxed(struct boxed *boxed, PyObject *records, Py_ssize_t d, PyObject *centre,
+                      PyObject *scale, PyObject *sums, size_t count) {
+    const size_t size = (size_t)d * sizeof(double);
+    if (open_records(&boxed->opened, records, d) < 0) return -1;
+    if (get_exactly(centre, &boxed->centre, 0, "d", size, "centre") < 0) return -1;
+    if (get_exactly(scale, &boxed->scale, 0, "d", size, "scale") < 0) return -1;
+    return get_exactly(sums, &boxed->sums, 1, "lq", count * sizeof(int64_t), "sums");
+}
+
+static PyObject *add_grid(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *records, *centre, *scale, *cells_object, *sums;
+    Py_ssize_t d;
+    if (!PyArg_ParseTuple(args, "OnOOOO", &records, &d, &centre, &scale, &cells_object, &sums))
+        return NULL;
+    if (check_shape(d, 1, 1) < 0) return NULL;
+    PyObject *result = NULL;
+    struct boxed boxed = {0};
+    Py_buffer cells;
+    if (get_exactly(cells_object, &cells, 0, "lq", (size_t)d * 8, "cells") < 0) return NULL;
+    int64_t count = 1;
+    for (Py_ssize_t i = 0; i < d && count >= 1; i++) {
+        const int64_t m = ((const int64_t *)cells.buf)[i];
+        count = m >= 1 && m <= INT32_MAX / count ? count * m : 0;
+    }
+    if (count < 1) {
+        PyErr_SetString(PyExc_ValueError, "cells: must be positive, with a product below 2^31");
+    } else if (open_boxed(&boxed, records, d, centre, scale, sums, (size_t)count + 1) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        sketch_add_grid(&boxed.opened.records, boxed.centre.buf, boxed.scale.buf, cells.buf,
+                        boxed.sums.buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    close_boxed(&boxed);
+    PyBuffer_Release(&cells);
+    return result;
+}
+
+static PyObject *add_moments(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *records, *centre, *scale, *sums;
+    Py_ssize_t d;
+    long long radius, constant, mean_weight, diagonal_weight, weight;
+    if (!PyArg_ParseTuple(args, "OnOOLLLLLO", &records, &d, &centre, &scale, &radius, &constant,
+                          &mean_weight, &diagonal_weight, &weight, &sums)) {
+        return NULL;
+    }
+    if (check_shape(d, d, 1) < 0) return NULL;
+    if (radius < 1 || radius > 1 << 20) {
+        PyErr_SetString(PyExc_ValueError, "radius: must be 1 to 2^20");
+        return NULL;
+    }
+    PyObject *result = NULL;
+    struct boxed boxed = {0};
+    const size_t count = 1 + (size_t)d + (size_t)d * ((size_t)d + 1) / 2;
+    if (open_boxed(&boxed, records, d, centre, scale, sums, count) == 0) {
+        const struct moment_rule rule = {
+            (uint32_t)radius, constant, mean_weight, diagonal_weight, weight,
+        };
+        int64_t unsketchable;
+        Py_BEGIN_ALLOW_THREADS
+        unsketchable = sketch_add_moments(&boxed.opened.records, boxed.centre.buf,
+                                          boxed.scale.buf, &rule, boxed.sums.buf);
+        Py_END_ALLOW_THREADS
+        result = unsketchable < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(unsketchable);
+    }
+    close_boxed(&boxed);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"levels", list_levels, METH_NOARGS,
      "levels()\n--\n\nNames of the levels that this processor supports, fastest first."},
@@ -257,6 +402,17 @@ static PyMethodDef methods[] = {
      "add_records(level, records, d, centre, scale, packed, r, groups, bits, assignment_key,\n"
      "            first_record, sums)\n--\n\n"
      "Add the features of records to `sums`, by place; return how many cannot be sketched."},
+    {"add_histogram", add_histogram, METH_VARARGS,
+     "add_histogram(records, d, count, integers, doubles, sums)\n--\n\n"
+     "Count records in the bins of `count` rules: rows {dimension, scale, size} of integers and\n"
+     "{centre, scale, resolution} of doubles."},
+    {"add_grid", add_grid, METH_VARARGS,
+     "add_grid(records, d, centre, scale, cells, sums)\n--\n\n"
+     "Count records in cells; what cannot be sketched in the place after the last."},
+    {"add_moments", add_moments, METH_VARARGS,
+     "add_moments(records, d, centre, scale, radius, constant, mean_weight, diagonal_weight,\n"
+     "            weight, sums)\n--\n\n"
+     "Add the moments of clipped records; return how many cannot be sketched."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -77,4 +77,38 @@ int64_t sketch_add(const struct level *level, const struct records *records,
 /* The feature of one phase: step 3 of the definition, once, in plain C. */
 void sketch_feature(uint16_t phase, int32_t *cosine, int32_t *sine);
 
+/* ---- statistics without frequencies ---- */
+
+enum { LINEAR, LOGARITHMIC, LEVELS };
+
+/* How a value of one dimension finds its bin: section 11 of the definition. */
+struct bin_rule {
+    size_t dimension;
+    int scale_kind;
+    uint32_t size; /* log2 of the inner bins, 1..12; of a categorical dimension its levels */
+    double centre, scale, resolution;
+};
+
+/* Bins of one dimension, with those beyond the box and the missing. */
+size_t sketch_count_bins(const struct bin_rule *rule);
+
+/* Count each record in one bin of each rule; the bins of the rules lie one after the other. */
+void sketch_add_histogram(const struct records *records, const struct bin_rule *rules,
+                          size_t n_rules, int64_t *sums);
+
+/* Count each record in a cell, or in the place after the last. The product of the d numbers of
+ * cells is below 2^31. */
+void sketch_add_grid(const struct records *records, const double *centre, const double *scale,
+                     const int64_t *cells, int64_t *sums);
+
+struct moment_rule {
+    uint32_t radius; /* at most 2^20 */
+    int64_t constant, mean_weight, diagonal_weight, weight;
+};
+
+/* Add constant, means and products; returns the number of records that cannot be sketched, or -1
+ * when memory is short, in which case nothing has been added. */
+int64_t sketch_add_moments(const struct records *records, const double *centre,
+                           const double *scale, const struct moment_rule *rule, int64_t *sums);
+
 #endif

@@ -14,7 +14,7 @@ from shared.core.engines.source_digest import compute_source_digest
 ROOT = Path(__file__).parents[4]
 NATIVE = ROOT / "shared/core/engines/native"
 FUZZ = Path(__file__).parent / "fuzz.c"
-KERNEL = [NATIVE / "sketch.c", *sorted(NATIVE.glob("level_*.c"))]
+KERNEL = [NATIVE / "sketch.c", NATIVE / "statistics.c", *sorted(NATIVE.glob("level_*.c"))]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
 COMMON = ["-std=gnu11", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}"]
 
@@ -52,13 +52,20 @@ def test_each_level_agrees_with_the_definition_under_sanitizers(
 
 
 @needs_compiler
-def test_a_wrong_kernel_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("kernel.h", "REPEAT_16(-1871)", "REPEAT_16(-1870)"),
+        ("statistics.c", "p = p * w + 1.0 / 3.0", "p = p * w + 1.0 / 4.0"),
+    ],
+)
+def test_a_wrong_kernel_is_noticed(tmp_path: Path, name: str, right: str, wrong: str) -> None:
     copy = tmp_path / "native"
     shutil.copytree(NATIVE, copy)
-    kernel = copy / "kernel.h"
+    kernel = copy / name
     text = kernel.read_text()
-    assert "REPEAT_16(-1871)" in text
-    kernel.write_text(text.replace("REPEAT_16(-1871)", "REPEAT_16(-1870)"))
+    assert right in text
+    kernel.write_text(text.replace(right, wrong))
     program = tmp_path / "fuzz"
     sources = [copy / source.name for source in KERNEL]
     run(COMPILERS[0], "-O1", *COMMON[:2], f"-I{copy}", FUZZ, *sources, "-lm", "-o", program)
@@ -98,7 +105,8 @@ def test_the_python_module_passes_the_same_tests_under_sanitizers(tmp_path: Path
     options = ["-O1", "-shared", "-fPIC", f"-I{include.strip()}", digest, *COMMON, *SANITIZERS]
     run("gcc", *options, NATIVE / "module.c", *KERNEL, "-o", module)
     library = run("gcc", "-print-file-name=libasan.so").strip()
-    tests = [Path(__file__).parent / name for name in ("test_engines.py", "test_module.py")]
+    names = ("test_engines.py", "test_statistics.py", "test_module.py")
+    tests = [Path(__file__).parent / name for name in names]
     output = run(
         sys.executable,
         "-c",

@@ -1,0 +1,142 @@
+"""Counts of the cells of a grid: the statistic for clusters in few dimensions."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core.encoder import RecordEncoder, encode_parts
+from shared.core.quantise import STEPS, Quantiser
+from shared.core.records import Records
+from shared.core.statistics.interface import count_records_moved
+from shared.errors import PlanError
+
+if TYPE_CHECKING:
+    from shared.core.engines import SketchEngine
+
+MOST_GRID_DIMENSIONS = 4
+MOST_CELLS = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GridStatistic:
+    """Counts of records in the joint cells of all coordinates, then of unsketchable records.
+
+    With quantised coordinates u the cell of coordinate i is ``((u_i + 32767) m_i) div 65535``, from
+    0 to ``m_i - 1``. Cells are numbered row by row: the last coordinate varies fastest. Values
+    outside the box count in the outermost cells. Every record adds 1 to exactly one number: a
+    record with a missing value to the last one.
+
+    Parameters
+    ----------
+    quantiser
+        Of the coordinates of a record.
+    cells
+        m_i of each coordinate: 1 to 4 of them, with a product of at most 2^18.
+    encoder
+        Columns to coordinates; None if they are the same.
+
+    Raises
+    ------
+    PlanError
+        Too many coordinates or cells, or not one number of cells a coordinate.
+    """
+
+    quantiser: Quantiser
+    cells: tuple[int, ...]
+    encoder: RecordEncoder | None = None
+
+    def __post_init__(self) -> None:
+        d = self.quantiser.n_dimensions
+        if d > MOST_GRID_DIMENSIONS:
+            raise PlanError(
+                f"must have at most {MOST_GRID_DIMENSIONS} coordinates and has {d}",
+                field="dimensions",
+                fix="use the statistic 'fourier'; each level of a category is a coordinate",
+            )
+        if len(self.cells) != d or min(self.cells) < 1:
+            raise PlanError(
+                f"must be one positive number for each of the {d} coordinates",
+                field="statistic.cells",
+            )
+        if math.prod(self.cells) > MOST_CELLS:
+            raise PlanError(
+                f"must have a product of at most {MOST_CELLS}",
+                field="statistic.cells",
+                fix="use fewer cells: empty ones cost noise",
+            )
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells, without the place of unsketchable records."""
+        return math.prod(self.cells)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Cells, and the place of unsketchable records."""
+        return self.n_cells + 1
+
+    @cached_property
+    def identity(self) -> bytes:
+        """SHA-256 of all that decides the cell of a record."""
+        box = self.quantiser.centre.tolist(), self.quantiser.half_width.tolist()
+        encodings = self.encoder.dimensions if self.encoder else None
+        return hashlib.sha256(repr(("grid", *box, self.cells, encodings)).encode()).digest()
+
+    @property
+    def lowest(self) -> int:
+        """The least count of a record in a cell, 0."""
+        return 0
+
+    @property
+    def highest(self) -> int:
+        """The largest count of a record in a cell, 1."""
+        return 1
+
+    def measure_l1(self, neighbouring: str) -> int:
+        """Return the L1 sensitivity: one cell a record that comes or goes."""
+        return count_records_moved(neighbouring)
+
+    def measure_l2_squared(self, neighbouring: str) -> int:
+        """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
+        return self.measure_l1(neighbouring)
+
+    def find_cells(
+        self, steps: NDArray[np.int16], sketchable: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Return the cell of each quantised record: the definition in NumPy.
+
+        Parameters
+        ----------
+        steps, sketchable
+            Shape ``(n, d)`` and ``(n,)``, of ``Quantiser.quantise``.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(n,)``, from 0 to ``n_cells``.
+        """
+        place = np.zeros(len(steps), dtype=np.int64)
+        for i, m in enumerate(self.cells):
+            place = place * m + (steps[:, i].astype(np.int64) + STEPS) * m // (2 * STEPS + 1)
+        place[~sketchable] = self.n_cells
+        return place
+
+    def add_records(
+        self,
+        records: Records,
+        *,
+        first_record: int,
+        sums: NDArray[np.int64],
+        engine: SketchEngine,
+    ) -> int:
+        """Count each record in its cell; see ``Statistic``."""
+        for _, part in encode_parts(self.encoder, records, first_record):
+            engine.add_grid(part, self, sums=sums)
+        return 0
