@@ -5,15 +5,24 @@ from __future__ import annotations
 import bisect
 import errno
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from device_agent.agent.device import Clock, Device, make_event, open_device
+from device_agent.agent.dry_run import DryRun, Sampler, without_lock
+from device_agent.agent.dry_run_limits import find_problems
 from device_agent.agent.enrol import verify_plan
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
+from device_agent.agent.joining import (
+    describe_unseen,
+    examine_joining,
+    find_unjoined,
+    require_joined,
+)
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import (
     describe_budget,
@@ -26,10 +35,12 @@ from device_agent.agent.reading.windows import open_stream_source
 from device_agent.server.connection import make_context
 from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
-from device_agent.sources import RecordBatch
-from device_agent.sources.settings import LocalSettings, StreamSettings
+from device_agent.sources import KnownPosition
+from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import DATABASE_NAME, open_database
 from device_agent.store.identity import load_identity
+from device_agent.store.key import DIGEST_KEY_NAME, key_folder, load_digest_key
+from device_agent.store.positions import load_positions
 from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
@@ -37,8 +48,11 @@ from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError
 from shared.plan import SketchPlan, compute_plan_digest, describe_release, find_cautions
 from shared.privacy import require_within_budget
 
-_SHOWN_RECORDS = 3
 _ENVELOPE_BYTES = 400
+
+Audience = Literal["anyone", "terminal", "asked"]
+"""``terminal``: depends on values, and is for whoever sits here, or asks. ``asked``: also tells how
+many records there are under a plan that hides it, and is for whoever asks alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +65,35 @@ class Finding:
         Description of what is in order.
     error
         The fault.
-    values
-        Records to show on a terminal; never logged or stored.
-    depends_on_values
-        Whether the text depends on values, so that it too is for a terminal only.
+    run
+        What was found in a stream's first records; never logged or stored.
+    warns
+        Whether the text is a warning.
+    audience
+        Who may see text and run. An error is for anyone.
     """
 
     text: str = ""
     error: SketchError | None = None
-    values: tuple[str, ...] = field(default=(), repr=False)
-    depends_on_values: bool = False
+    run: DryRun | None = field(default=None, repr=False)
+    warns: bool = False
+    audience: Audience = "anyone"
+
+    def is_for(self, *, is_terminal: bool, is_asked: bool) -> bool:
+        """Return whether it may be shown: on a terminal, or to an owner who has asked."""
+        allowed = {"anyone", *(("terminal",) if is_terminal else ())}
+        return is_asked or self.audience in allowed
 
 
 def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
-    """Examine state, server, plan and sources in turn, and yield the findings."""
+    """Examine state, server, plan and sources in turn, and yield the findings.
+
+    What speaks against a stream is an error until it has joined, and a warning afterwards: the exit
+    status of a command must not depend on values of records that are being released.
+    """
     yield Finding(text=f"engine: {describe_engine(settings.engine)}")
     if warning := settings.describe_server():
-        yield Finding(text=warning)
+        yield Finding(text=warning, warns=True)
     yield _check_disk(settings.state_dir)
     if not _has_enrolled(settings.state_dir, settings.study):
         yield from _check_before_enrolling(settings, clock)
@@ -84,7 +110,8 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
         yield from _describe_limits(settings, device.plan)
         if device.next_key is not None:
             yield Finding(
-                text="key: a change was begun and is not finished; the next run does that"
+                text="key: a change was begun and is not finished; the next run does that",
+                warns=True,
             )
         clocks = ServerClock(device.connection).read(clock())
         try:
@@ -92,8 +119,17 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             yield Finding(text=text)
         except SketchError as error:
             yield Finding(error=error)
+        yield from _check_joining(
+            settings,
+            device.plan,
+            known=load_positions(device.connection),
+            now=clocks.latest_believable,
+        )
+        unjoined = find_unjoined(settings)
         for stream in settings.streams:
             try:
+                if stream in unjoined:
+                    require_joined(settings, stream)
                 yield from _check_stream(device, stream, clocks)
             except SketchError as error:
                 yield Finding(error=error)
@@ -148,20 +184,49 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
     yield Finding(text=f"plan: {names}; {describe_release(plan)}")
     yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
     yield from _describe_limits(settings, plan)
-    yield Finding(
-        error=ConfigError(
-            f"{settings.state_dir} must hold an enrolled device",
-            field="state_dir",
-            fix="run `sfumato-agent init`, then check again",
-        )
-    )
+    known: list[KnownPosition] = []
+    if (settings.state_dir / DATABASE_NAME).exists():
+        # Of a device that was forgotten, and of other studies.
+        with closing(open_database(settings.state_dir, settings.study)) as connection:
+            known = load_positions(connection)
+    yield from _check_joining(settings, plan, known=known, now=clock())
+    yield Finding(text=f"{settings.state_dir} holds no device yet: run `sfumato-agent init`")
+
+
+def _check_joining(
+    settings: Settings, plan: SketchPlan, *, known: Iterable[KnownPosition], now: float
+) -> Iterator[Finding]:
+    """Look at the streams that have not joined; what speaks against them is an error."""
+    folder = key_folder(settings.state_dir, settings.study)
+    # None is made here: without it a file is known by its identity alone.
+    key = load_digest_key(folder) if (folder / DIGEST_KEY_NAME).exists() else bytes(32)
+    known = list(known)
+    for stream in find_unjoined(settings):
+        what = f"stream {stream.name}"
+        try:
+            run, problems = examine_joining(
+                settings, plan, stream, known=known, digest_key=key, now=now
+            )
+        except SketchError as error:
+            yield Finding(error=error)
+            continue
+        if run.unseen:
+            yield Finding(text=f"{what}: {describe_unseen(run, plan)}", warns=True)
+        else:
+            yield Finding(text=f"{what}: looked at its records", run=run, audience="terminal")
+        for note in run.notes:
+            yield Finding(text=f"{what}: {note}", warns=True)
+        for problem in problems:
+            yield Finding(error=problem)
+        if not problems:
+            yield Finding(text=f"{what}: may join")
 
 
 def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
     yield Finding(text=describe_policy(settings))
     yield Finding(text=describe_budget(settings.limits))
     for caution in find_cautions(plan):
-        yield Finding(text=f"plan: warning: {caution}")
+        yield Finding(text=f"plan: {caution}", warns=True)
 
 
 def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
@@ -187,63 +252,71 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     if device.plan.releases_count:
         yield from _check_slots(device, stream, clocks)
         return
-    cutter = WindowCutter.of_plan(device.plan)
+    plan = device.plan
+    cutter = WindowCutter.of_plan(plan)
     state = load_stream(device.connection, stream.name)
     if state.suspended:
         raise StoreError(f"is suspended: {state.suspended}", field=f"stream {stream.name}")
     window, n_records, n_sketches = state.window, 0, 0
-    shown: tuple[str, ...] = ()
-    with closing(open_stream_source(device, _without_lock(stream))) as source:
-        guarantee = source.guarantee
+    sampler = Sampler(stream, plan, device.settings.check, now=clocks.latest_believable)
+    with closing(open_stream_source(device, without_lock(stream))) as source:
+        guarantee, keeper = source.guarantee, source.keep_rows()
         # A dry run takes nothing away.
         for batch in () if guarantee.consumes else source.read():
-            shown = shown or _show_records(batch, device)
+            sampler.add(batch)
             n_records += len(batch.timestamps)
             for cut in cutter.cut(window, batch.timestamps, now=clocks.latest_believable):
                 n_sketches += cut.closed is not None
                 window = cut.state
-        notes = [*source.report.describe_reading(), *source.caveats]
-        value_notes = source.report.describe_values()
+        notes = [*source.report.describe_reading(hides_counts=plan.hides_counts), *source.caveats]
+        value_notes = source.report.describe_values(hides_counts=plan.hides_counts)
+        run = sampler.finish(source, keeper.rows)
     window = cutter.settle(window, now=clocks.latest_believable)
     over = cutter.close_over(window, clocks=clocks.closing) if clocks.agree else None
     if over is not None:
         n_sketches, window = n_sketches + 1, over[1]
-    size = device.plan.payload_bytes + _ENVELOPE_BYTES
+    size = plan.payload_bytes + _ENVELOPE_BYTES
     counted = f"{n_records} new record(s); "
     left = f"; {window.n_records} record(s) stay in the open window"
-    if device.plan.hides_counts:
+    if plan.hides_counts:
         counted, left = "", "; how many records there are is secret under this plan"
     yield Finding(
         text=f"stream {stream.name}: {counted}would release {n_sketches} sketch(es) of about "
-        f"{size} bytes{left}",
-        values=shown,
+        f"{size} bytes{left}"
     )
     yield Finding(text=f"stream {stream.name}: {guarantee.describe()}")
     for note in notes:
-        yield Finding(text=f"stream {stream.name}: {note}")
-    for note in value_notes:
-        yield Finding(text=f"stream {stream.name}: {note}", depends_on_values=True)
+        yield Finding(text=f"stream {stream.name}: {note}", warns=True)
+    yield from _describe_values(device, run, value_notes)
     yield _check_budget(device, stream.name, state.next_sequence, n_sketches)
 
 
-def _without_lock(stream: StreamSettings) -> StreamSettings:
-    source = stream.source
-    if isinstance(source, LocalSettings):
-        source = replace(source, lock=False)
-    return replace(stream, source=source)
+def _describe_values(device: Device, run: DryRun, notes: Iterable[str] = ()) -> Iterator[Finding]:
+    """List notes about values for the owner of a stream that has joined; they change nothing.
+
+    Where the plan hides how many records there are, only on request: all of this tells it.
+    """
+    audience: Audience = "asked" if device.plan.hides_counts else "terminal"
+    what = f"stream {run.stream}"
+    for note in notes:
+        yield Finding(text=f"{what}: {note}", warns=True, audience=audience)
+    if run.unseen is None:
+        yield Finding(text=f"{what}: looked at its records", run=run, audience=audience)
+    for problem in find_problems(run, device.settings.check, field=what):
+        yield Finding(text=str(problem), warns=True, audience=audience)
 
 
 def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
-    """Read a source without telling how many records are in it.
-
-    No record is shown: of a source with one record or none, even that would tell.
-    """
+    """Read a source without telling how many records are in it, unless the owner asks."""
     load_stream(device.connection, stream.name).require_not_suspended()
     due, _ = plan_slots(device, stream.name, clocks=clocks)
-    with closing(open_stream_source(device, _without_lock(stream))) as source:
-        for _ in source.read():
-            pass
+    sampler = Sampler(stream, device.plan, device.settings.check, now=clocks.latest_believable)
+    with closing(open_stream_source(device, without_lock(stream))) as source:
+        keeper = source.keep_rows()
+        for batch in () if source.guarantee.consumes else source.read():
+            sampler.add(batch)
         caveats = source.caveats
+        run = sampler.finish(source, keeper.rows)
     size = device.plan.payload_bytes + _ENVELOPE_BYTES
     yield Finding(
         text=f"stream {stream.name}: can be read; would release {len(due)} sketch(es) of about "
@@ -251,7 +324,8 @@ def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iter
         "this plan",
     )
     for caveat in caveats:
-        yield Finding(text=f"stream {stream.name}: {caveat}")
+        yield Finding(text=f"stream {stream.name}: {caveat}", warns=True)
+    yield from _describe_values(device, run)
     epsilon = device.plan.release.epsilon
     yield Finding(
         text=f"stream {stream.name}: cost epsilon {epsilon if due else 0} for each record, "
@@ -275,12 +349,4 @@ def _check_budget(device: Device, stream: str, next_sequence: int, n_sketches: i
         text=f"stream {stream}: cost epsilon {epsilon if n_sketches else 0} for "
         f"{'a window' if device.plan.protects_devices else 'each record'}, "
         f"{epsilon * n_sketches} for someone in every window; the budget allows it"
-    )
-
-
-def _show_records(batch: RecordBatch, device: Device) -> tuple[str, ...]:
-    names = [dimension.name for dimension in device.plan.dimensions]
-    return tuple(
-        ", ".join(f"{name}={value:g}" for name, value in zip(names, record, strict=True))
-        for record in batch.values[:_SHOWN_RECORDS].tolist()
     )

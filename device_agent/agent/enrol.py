@@ -20,6 +20,7 @@ from device_agent.agent.device import (
 )
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import require_no_copy
+from device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from device_agent.server.messages import DeviceAnswer, PlanAnswer
@@ -39,8 +40,15 @@ from device_agent.store.identity import (
     load_identity,
     save_identity,
 )
-from device_agent.store.key import DeviceKey, create_key, key_folder, load_key
+from device_agent.store.key import (
+    DeviceKey,
+    create_key,
+    key_folder,
+    load_digest_key,
+    load_key,
+)
 from device_agent.store.key_change import load_keys
+from device_agent.store.positions import load_positions
 from device_agent.store.repair import holding
 from device_agent.store.streams import load_stream
 from shared.errors import (
@@ -68,17 +76,29 @@ class EnrolReport:
     was_enrolled: bool
 
 
-def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
-    """Enrol this device in its study.
+def enrol_device(
+    settings: Settings, *, token: str | None, clock: Clock, show: Show = lambda run, plan: None
+) -> EnrolReport:
+    """Enrol this device in its study, and let its streams join.
+
+    Streams that have not joined are looked at before anything but the plan is asked of the server;
+    those that have are left alone, whatever their records say.
 
     The key is saved before anything is sent, so the next attempt completes one that broke off. If
     the server certainly did not take the key, what was made for it is removed. If that is not
     known, it stays, and the error says so.
 
+    Parameters
+    ----------
+    token
+        Of the enrolment; None for a device that has enrolled.
+    show
+        Shows the owner what was found in a stream that would join.
+
     Raises
     ------
-    ConfigError, PlanError, PrivacyError
-        Settings, policy, plan or budget do not allow it; nothing was sent.
+    ConfigError, PlanError, PrivacyError, RecordError
+        Settings, policy, plan, budget or the records of a source do not allow it; nothing was sent.
     AccessError, TransportError
         The server does not accept the token, or did not answer.
     LedgerError
@@ -91,7 +111,7 @@ def enrol_device(settings: Settings, *, token: str, clock: Clock) -> EnrolReport
     before = set() if made else set(folder.iterdir())
     check_folder(folder, create=True)
     with holding(folder), _removing_what_is_refused(settings, before, made):
-        return _enrol_in(settings, token=token, clock=clock)
+        return _enrol_in(settings, token=token, clock=clock, show=show)
 
 
 class _MaybeKnownError(TransportError):
@@ -132,9 +152,11 @@ def _holds_device(settings: Settings) -> bool:
         return False
 
 
-def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
+def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show) -> EnrolReport:
     with closing(create_database(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
+        if identity is None and token is None:
+            raise _describe_missing_code()
         device = identity.device if identity else key.key_id
         with connect(settings, device, key, clock) as client:
             answer = client.fetch_plan(settings.study)
@@ -144,8 +166,19 @@ def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
             require_suitable(settings, plan)
             if identity is None:
                 _require_allowed(settings, plan, connection)
+            # The owner's look at the records comes before the device is known to anyone.
+            runs = examine_unjoined(
+                settings,
+                plan,
+                known=load_positions(connection),
+                digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
+                now=clock(),
+            )
+            joining = require_fit(runs, lambda run: show(run, plan))
             was_enrolled = identity is not None and _is_known(client)
             if not was_enrolled:
+                if token is None:
+                    raise _describe_missing_code()
                 known = _enrol(client, settings, key, token)
             else:
                 known = client.fetch_device()
@@ -160,10 +193,19 @@ def _enrol_in(settings: Settings, *, token: str, clock: Clock) -> EnrolReport:
                 keys=KeyState(present=key.public_bytes),
             )
             save_identity(connection, identity)
+        note_joined(settings, joining)
         ServerClock(connection).note(known.server_time, clock())
         # The key was here before, and what it had released is not in this ledger.
         require_no_copy(connection, settings, plan, known, now=clock())
     return EnrolReport(device=device, study=settings.study, plan=plan, was_enrolled=was_enrolled)
+
+
+def _describe_missing_code() -> ConfigError:
+    return ConfigError(
+        "is missing, and this device has not enrolled yet",
+        field="--code",
+        fix="give the line that `sfumato study token --code` printed, or --token",
+    )
 
 
 def verify_plan(answer: PlanAnswer, study: bytes) -> SketchPlan:

@@ -49,6 +49,11 @@ class OnceReport:
         ends = [*(stream.error for stream in self.streams), self.sending.error]
         return [error for error in ends if error is not None]
 
+    @property
+    def hides_counts(self) -> bool:
+        """True if the plan hides how many records there are."""
+        return any(stream.counts is None for stream in self.streams)
+
     def total(self, name: str) -> int | None:
         """Sum one of the counts over the streams; None where it is secret."""
         counts = [stream.count(name) for stream in self.streams]

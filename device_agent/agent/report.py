@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
+from device_agent.agent.joining import find_unjoined
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
 from device_agent.store.identity import Identity, load_identity, require_identity
@@ -39,6 +40,8 @@ from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 class StatusReport:
     """Plan, streams and outbox; ``sketches`` are those that wait or were set aside.
 
+    ``unjoined`` names the configured streams that are not read before their owner lets them join.
+
     Where the plan hides the number of records, it is shown nowhere.
     """
 
@@ -49,6 +52,7 @@ class StatusReport:
     counts: OutboxCounts
     sketches: tuple[OutboxSketch, ...]
     notice: StudyNotice
+    unjoined: tuple[str, ...]
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
         """Return JSON values, without any sum; figures that depend on values only on request."""
@@ -59,6 +63,7 @@ class StatusReport:
             "study_state": self.notice.state,
             "releases": describe_release(self.plan),
             "ordinal": self.identity.ordinal,
+            "unjoined": list(self.unjoined),
             "key_change_open": self.identity.keys.following is not None,
             "streams": [
                 _stream_to_json(stream, self.plan.hides_counts, value_counts)
@@ -162,6 +167,7 @@ def report_status(settings: Settings) -> StatusReport:
             counts=count_sketches(connection),
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
             notice=load_notice(connection),
+            unjoined=tuple(stream.name for stream in find_unjoined(settings)),
         )
 
 

@@ -17,6 +17,12 @@ from types import FrameType
 from device_agent.agent.device import Clock, Device, open_device, require_suitable
 from device_agent.agent.exchange.network import BackgroundNetwork, Call
 from device_agent.agent.exchange.study import Study
+from device_agent.agent.joining import (
+    describe_unseen,
+    examine_unjoined,
+    note_joined,
+    require_fit,
+)
 from device_agent.agent.monitoring import (
     LOG,
     Metric,
@@ -31,7 +37,9 @@ from device_agent.server.connection import make_context
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources.settings import StreamSettings
 from device_agent.store.database import check_folder
+from device_agent.store.key import key_folder, load_digest_key
 from device_agent.store.outbox import count_sketches
+from device_agent.store.positions import load_positions
 from device_agent.store.repair import holding
 from shared.core.features import feature_table
 from shared.errors import ConfigError, SketchError
@@ -286,6 +294,23 @@ class _RunningStudy(Study):
         require_server_allowed(settings)
         require_plan_allowed(settings, self.device.plan)
         require_suitable(settings, self.device.plan)
+        self._let_join(settings)
+
+    def _let_join(self, settings: Settings) -> None:
+        """Let streams join that were added or changed: to reload is the owner's decision."""
+        device, plan = self.device, self.device.plan
+        runs = examine_unjoined(
+            settings,
+            plan,
+            known=load_positions(device.connection),
+            digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
+            now=self.read_clocks().latest_believable,
+        )
+        joining = require_fit(runs, lambda run: None)
+        note_joined(settings, joining)
+        for run in joining.values():
+            if run.unseen:
+                LOG.warning(describe_unseen(run, plan), extra={"stream": run.stream})
 
     def use(self, device: Device) -> None:
         """Go on under other settings or another key; streams as they were keep their place."""

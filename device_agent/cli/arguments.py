@@ -99,11 +99,7 @@ def create_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_init(commands)
-    _add(
-        commands,
-        "check",
-        "look at settings, source, plan, server, clock and disk; draw no noise and send nothing",
-    )
+    _add_check(commands)
     _add_once(commands)
     _add_run(commands)
     for name, text in (
@@ -161,11 +157,13 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
     init = _add(
         commands,
         "init",
-        "make a key and enrol this device in its study; doing it again is harmless",
+        "look at the records, make a key and enrol this device in its study; doing it again is "
+        "harmless",
         "Examples:\n"
         "  sfumato-agent init --print-config --code SFUMATO:... --csv records.csv > agent.toml\n"
         "  sfumato-agent init --code SFUMATO:...\n"
-        "  sfumato-agent init --config agent.toml --token sfe_...\n\n"
+        "  sfumato-agent init --config agent.toml --token sfe_...\n"
+        "  sfumato-agent init                       let a stream join that was added or changed\n\n"
         f"{_CONFIG}\nA code names server, study and token; `init` adds the first two to a\n"
         "configuration that lacks them. A token is as secret as a code: - hides it from others.",
     )
@@ -206,8 +204,6 @@ def _require_consistent(options: argparse.Namespace) -> None:
         if options.token is not None:
             raise UsageError("--print-config takes --code, not --token")
         return
-    if options.code is None and options.token is None:
-        raise UsageError("init needs --code or --token. Try `sfumato-agent init --help`")
     for name in ("csv", "timestamp", "label", "column"):
         if getattr(options, name):
             raise UsageError(f"--{name} is only for --print-config; edit the configuration")
@@ -218,6 +214,26 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and separator and value):
         raise ValueError
     return name, value
+
+
+def _add_check(commands: argparse._SubParsersAction[_Parser]) -> None:
+    check = _add(
+        commands,
+        "check",
+        "look at settings, source, plan, server, clock and disk; draw no noise and send nothing",
+        "Examples:\n  sfumato-agent check\n  sfumato-agent check --json --values\n\n"
+        "Before a stream joins, its first records are looked at as they will be sketched. Then\n"
+        "more unreadable or clipped ones than [check] allows are an error. Once it has joined\n"
+        "they are a warning, and change no exit status.",
+    )
+    check.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    check.add_argument(
+        "--values",
+        action="store_true",
+        help="also show rows and figures that depend on values, exact and without noise: do not "
+        "pass them on. A terminal shows them anyway, unless the plan hides how many records there "
+        "are and the stream has joined",
+    )
 
 
 def _add_once(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from device_agent.cli import EXIT_WAITING, worst_status
 from device_agent.settings.agent_settings import Settings, load_settings
 from shared.errors import ConfigError, SketchError
+
+if TYPE_CHECKING:
+    from device_agent.agent.check import Finding
+    from device_agent.agent.dry_run import DryRun
+    from shared.plan import SketchPlan
 
 
 def run(options: SimpleNamespace) -> int:
@@ -55,15 +62,16 @@ def _init(options: SimpleNamespace) -> int:
     from shared.plan import make_statement
     from shared.wire import decode_enrolment_code, is_enrolment_code
 
-    token = _read_secret(options.code or options.token)
-    if options.code is None and not is_enrolment_code(token):
+    secret = options.code or options.token
+    token = None if secret is None else _read_secret(secret)
+    if token is None or (options.code is None and not is_enrolment_code(token)):
         settings, written = load_settings(options.config), []
     else:
         code = decode_enrolment_code(token)
         written = find_absent(options.config, ("server", "study"))
         settings, token = load_settings_with_code(options.config, code), code.token
     try:
-        report = enrol_device(settings, token=token, clock=time.time)
+        report = enrol_device(settings, token=token, clock=time.time, show=_show_joining)
     except SketchError:
         if written:
             print(
@@ -82,28 +90,65 @@ def _init(options: SimpleNamespace) -> int:
     return 0
 
 
+def _show_joining(run: DryRun, plan: SketchPlan) -> None:
+    """Show the owner the records of a stream that would join."""
+    from device_agent.agent.joining import describe_unseen
+    from device_agent.cli.dry_run import show_dry_run
+
+    if run.unseen:
+        print(f"stream {run.stream}: {describe_unseen(run, plan)}")
+    elif sys.stdout.isatty():
+        print(f"stream {run.stream}: looked at its records")
+        print(show_dry_run(run))
+    else:
+        print(f"stream {run.stream}: looked at its records; `sfumato-agent check` shows them")
+
+
 def _read_secret(text: str) -> str:
     """Return an argument; - is a line of standard input, which no list of processes shows."""
     return sys.stdin.readline().strip() if text == "-" else text
 
 
-def _check(settings: Settings, _: SimpleNamespace) -> int:
+def _check(settings: Settings, options: SimpleNamespace) -> int:
     from device_agent.agent.check import check_device
 
+    found = check_device(settings, clock=time.time)
+    if options.json:
+        return _check_as_json(found, values=options.values)
+    from device_agent.cli.dry_run import show_dry_run
+
     errors = []
-    for finding in check_device(settings, clock=time.time):
+    for finding in found:
         if finding.error is not None:
             print(f"FAIL  {finding.error}")
             print(f"sfumato-agent: error: {finding.error}", file=sys.stderr)
             errors.append(finding.error)
-            continue
         # Values are for whoever sits here; a file or pipe may be kept or sent on.
-        is_seen_here = sys.stdout.isatty()
-        if is_seen_here or not finding.depends_on_values:
-            print(f"ok    {finding.text}")
-        if is_seen_here:
-            for i, record in enumerate(finding.values, start=1):
-                print(f"      record {i}: {record}")
+        elif finding.is_for(is_terminal=sys.stdout.isatty(), is_asked=options.values):
+            print(f"{'note' if finding.warns else 'ok':<4}  {finding.text}")
+            if finding.run is not None:
+                print(show_dry_run(finding.run))
+    return worst_status(errors)
+
+
+def _check_as_json(found: Iterable[Finding], *, values: bool) -> int:
+    findings = [f for f in found if f.is_for(is_terminal=False, is_asked=values)]
+    errors = [f.error for f in findings if f.error is not None]
+    document = {
+        "ok": not errors,
+        "findings": [
+            {"state": "note" if f.warns else "ok", "text": f.text}
+            for f in findings
+            if f.error is None
+        ],
+        "errors": [
+            {"field": error.field, "rule": error.rule, "fix": error.fix} for error in errors
+        ],
+        "streams": [f.run.to_json() for f in findings if f.run is not None],
+    }
+    print(json.dumps(document))
+    for error in errors:
+        print(f"sfumato-agent: error: {error}", file=sys.stderr)
     return worst_status(errors)
 
 
@@ -115,7 +160,7 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
         settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
     )
     # A terminal shows values to whoever sits here; a file or pipe may be kept or sent on.
-    shown = options.value_counts or sys.stdout.isatty()
+    shown = options.value_counts or (sys.stdout.isatty() and not report.hides_counts)
     print(
         json.dumps(report.to_json(value_counts=options.value_counts))
         if options.json

@@ -26,6 +26,13 @@ epsilon_per_window = "1"
 # plan_digests = ["64 hexadecimal digits"]    # `sfumato-agent check` shows the plan's
 # servers = ["https://sketches.example.org"]
 
+# [check]                                 # of the records, before a stream joins
+# records = 10000                         # the most that are looked at
+# unreadable_times = 0.1                  # shares: more keep the stream from joining, and so does
+# times_outside = 0.1                     # a time before the study or in the future,
+# unreadable_values = 0.1                 # a value that is no number,
+# clipped = 0.1                           # or one outside the plan's bounds
+
 # [outbox]
 # most_megabytes = 256                    # then no window is closed until some were sent
 

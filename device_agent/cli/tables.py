@@ -92,6 +92,11 @@ def show_status(report: StatusReport) -> str:
             f"study  {document['study_id']} at {document['server']}",
             f"sends  {document['releases']}",
             *([] if report.notice.may_release else [f"note   {report.notice.describe()}"]),
+            *(
+                f"note   stream {name} has not joined, or was set otherwise since: "
+                "`sfumato-agent init` looks at its records and lets it join"
+                for name in report.unjoined
+            ),
             *([_KEY_CHANGE] if document["key_change_open"] else []),
             "",
             *_table(("stream", "released", "open records", "open slots", "suspended"), streams),

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from device_agent.settings.owner_tables import (
     BudgetTable,
+    CheckTable,
     Digest,
     LogTable,
     MetricsTable,
@@ -65,6 +66,9 @@ class Settings:
         "The owner's limits on the loss of privacy.", default_factory=BudgetTable
     )
     policy: Policy = member("Conditions on plans and servers.", default_factory=Policy)
+    check: CheckTable = member(
+        "The limits of the dry run before a stream joins.", default_factory=CheckTable
+    )
     outbox: OutboxTable = member("The limit of the outbox.", default_factory=OutboxTable)
     log: LogTable = member("The log.", default_factory=LogTable)
     metrics: MetricsTable = member("The metrics.", default_factory=MetricsTable)

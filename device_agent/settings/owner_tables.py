@@ -87,6 +87,41 @@ class Policy:
     )
 
 
+Share = Annotated[
+    float,
+    Rule(None, "must be a number from 0 to 1", "write a tenth as 0.1", ge=0, le=1),
+]
+
+
+@declared
+class CheckTable:
+    """The limits of the dry run before a stream joins; none holds anything up afterwards."""
+
+    records: Annotated[
+        int, Rule(None, "must be a whole number above zero", "write records, such as 10000", gt=0)
+    ] = member("The most records of each source that are looked at.", default=10_000)
+    unreadable_times: Share = member(
+        "The largest share of them whose time cannot be read, for windows by time.", default=0.1
+    )
+    times_outside: Share = member(
+        "The largest share whose time lies before the study's first window, or in the future, for "
+        "windows by time.",
+        default=0.1,
+    )
+    unreadable_values: Share = member(
+        "The largest share, in each dimension, whose value cannot be read.", default=0.1
+    )
+    clipped: Share = member(
+        "The largest share, in each dimension, whose value lies outside the plan's bounds.",
+        default=0.1,
+    )
+    unseen: bool = member(
+        "Whether a stream may join though there is no record to look at, where the plan does not "
+        "let the agent wait for readable times either.",
+        default=False,
+    )
+
+
 @declared
 class OutboxTable:
     """Limit of the outbox."""

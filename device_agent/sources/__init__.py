@@ -12,6 +12,7 @@ from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
 from device_agent.sources.mapping import ReadingReport
 from device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from device_agent.sources.settings import StreamSettings, find_source
+from shared.plan import Dimension
 
 __all__ = [
     "Guarantee",
@@ -27,7 +28,7 @@ __all__ = [
 
 def open_source(
     stream: StreamSettings,
-    dimensions: Sequence[str],
+    dimensions: Sequence[Dimension],
     known: Sequence[KnownPosition],
     digest_key: bytes,
 ) -> RecordSource:
@@ -52,6 +53,6 @@ def open_source(
         It is not the source that was read before, or another agent reads it, so that its records
         could be counted twice.
     ConfigError
-        What it needs is not installed.
+        What it needs is not installed, or a dimension with levels is converted.
     """
     return find_source(stream.source.kind)(stream, dimensions, known, digest_key)

@@ -237,7 +237,11 @@ class HttpSource(RecordSource):
             place = self._n_read + sum(len(table.values) for table in tables) + 1
             places = range(place, place + len(waiting))
             table = self._parser.parse_records(waiting)
-            tables.append(self._mapping.convert(table, report, places))
+            tables.append(
+                self._mapping.convert(
+                    table, report, places, lambda i: self._parser.read_texts(waiting[i])
+                )
+            )
             waiting.clear()
 
         for chunk in chunks:

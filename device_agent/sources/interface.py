@@ -46,7 +46,9 @@ from numpy.typing import NDArray
 from device_agent.sources.mapping import ReadingReport, RecordMapping
 from device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
 from device_agent.sources.settings import SourceSettings, StreamSettings
+from device_agent.sources.shown_rows import RowKeeper
 from shared.errors import LedgerError
+from shared.plan import Dimension
 from shared.reading import LineParser, RecordTable
 
 
@@ -57,8 +59,8 @@ class RecordBatch:
     Parameters
     ----------
     values
-        Shape ``(n, d)``, float64, data units, in the order of the plan's dimensions; NaN where a
-        value cannot be used. Such a record keeps its place.
+        Shape ``(n, d)``, float64, in the order of the plan's dimensions: data units, or the number
+        of a level; NaN where a value cannot be used. Such a record keeps its place.
     timestamps
         Shape ``(n,)``, float64, seconds since 1970-01-01 UTC; NaN when unreadable.
     position_after
@@ -128,7 +130,7 @@ class RecordSource(ABC):
     def __init__(
         self,
         stream: StreamSettings,
-        dimensions: Sequence[str],
+        dimensions: Sequence[Dimension],
         known: Sequence[KnownPosition],
         digest_key: bytes,
     ) -> None:
@@ -184,6 +186,11 @@ class RecordSource(ABC):
         """Yield the new records; ends where the source ends now."""
         while (batch := self.read_batch()) is not None:
             yield batch
+
+    def keep_rows(self) -> RowKeeper:
+        """Keep the first rows that are read from now on, to show them to the owner."""
+        self._mapping.rows = RowKeeper(has_times=self._mapping.fields.time is not None)
+        return self._mapping.rows
 
     def released(self, positions: Iterable[Position]) -> None:  # noqa: B027
         """Clean up behind a release: the records up to these positions are in released sketches.

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
-from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings, find_zone
+from device_agent.sources.settings import (
+    FieldSettings,
+    SourceSettings,
+    StreamSettings,
+    TextSettings,
+    find_zone,
+)
+from device_agent.sources.shown_rows import RowKeeper
+from device_agent.sources.units import Conversion
+from shared.errors import ConfigError
+from shared.plan import Dimension
 from shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
 from shared.reading.records import NAN
 
@@ -24,7 +34,8 @@ class ReadingReport:
     Parameters
     ----------
     n_unusable, unusable
-        The number of records that cannot be sketched, and the first few as (line, field).
+        The number of records with a missing or unreadable value, and the first few as (line,
+        field). What they add is for the plan to say.
     n_untimed, untimed
         The same of records whose time cannot be read.
     bytes_read
@@ -44,7 +55,7 @@ class ReadingReport:
     notes: list[str] = field(default_factory=list)
 
     def add_unusable(self, line: int, name: str) -> None:
-        """Note a record that cannot be sketched."""
+        """Note a record of which a value is missing or cannot be read."""
         self.n_unusable += 1
         if len(self.unusable) < SHOWN_LINES:
             self.unusable.append((line, name))
@@ -73,18 +84,25 @@ class ReadingReport:
         """Return messages for the owner; they name lines and fields, never a value."""
         return [*self.describe_reading(), *self.describe_values()]
 
-    def describe_values(self) -> list[str]:
-        """Return messages that depend on values: for the owner's eyes, never for a log."""
-        if not self.n_unusable:
-            return []
-        return [
-            f"{self.n_unusable} record(s) could not be sketched and count as zero: "
-            + _show_places(self.unusable, self.n_unusable)
-        ]
+    def describe_values(self, *, hides_counts: bool = False) -> list[str]:
+        """Return messages that depend on values: for the owner's eyes, never for a log.
 
-    def describe_reading(self) -> list[str]:
-        """Return messages that depend on no value."""
-        messages = list(self.notes)
+        Where counts are hidden they stand here too, for they tell them.
+        """
+        messages = self._describe_lines() if hides_counts else []
+        if self.n_unusable:
+            messages.append(
+                f"{self.n_unusable} record(s) have a value that is missing or cannot be read: "
+                + _show_places(self.unusable, self.n_unusable)
+            )
+        return messages
+
+    def describe_reading(self, *, hides_counts: bool = False) -> list[str]:
+        """Return messages that depend on no value; without any line where counts are hidden."""
+        return [*self.notes, *([] if hides_counts else self._describe_lines())]
+
+    def _describe_lines(self) -> list[str]:
+        messages = []
         if self.n_untimed:
             messages.append(
                 f"{self.n_untimed} record(s) have no readable time; they join the open window, or "
@@ -112,21 +130,32 @@ class RecordMapping:
         The stream's settings.
     dimensions
         The plan's dimensions, in order.
+
+    Raises
+    ------
+    ConfigError
+        The settings convert a dimension that has levels.
     """
 
-    def __init__(self, stream: StreamSettings, dimensions: Sequence[str]) -> None:
-        columns = [stream.find_field(name) for name in dimensions]
+    def __init__(self, stream: StreamSettings, dimensions: Sequence[Dimension]) -> None:
+        names = [dimension.name for dimension in dimensions]
+        columns = [stream.find_field(name) for name in names]
+        for dimension, column in zip(dimensions, columns, strict=True):
+            _require_unconverted(dimension, column)
         self.fields = Fields(
             values=tuple(column.name for column in columns),
+            levels=tuple(dimension.levels for dimension in dimensions),
             time=_make_time_field(stream.source),
             identity=stream.source.identity,
-            are_chosen=[column.name for column in columns] != list(dimensions),
+            are_chosen=[column.name for column in columns] != names,
             advice="correct the header, or name the column in [streams.columns] or "
             "[streams.source]; check encoding and delimiter too",
         )
         self._scale = np.array([column.conversion.scale for column in columns])
         self._offset = np.array([column.conversion.offset for column in columns])
         self._converts = bool((self._scale != 1).any() or (self._offset != 0).any())
+        self.rows: RowKeeper | None = None
+        """Keeps the rows that a dry run shows, if any."""
 
     def make_parser(self, settings: TextSettings) -> LineParser:
         """Return a new parser of the configured format; one for each file."""
@@ -140,17 +169,30 @@ class RecordMapping:
 
     def parse(self, parser: LineParser, block: Block, report: ReadingReport) -> RecordTable:
         """Return the records of a block, in the plan's units; see ``convert``."""
-        return self.convert(parser.parse(block), report, block.places)
+
+        def read_texts(i: int) -> Sequence[str] | None:
+            return parser.read_texts(block.part(i, i + 1).data)
+
+        return self.convert(parser.parse(block), report, block.places, read_texts)
 
     def convert(
-        self, table: RecordTable, report: ReadingReport, places: Sequence[int]
+        self,
+        table: RecordTable,
+        report: ReadingReport,
+        places: Sequence[int],
+        read_texts: Callable[[int], Sequence[str] | None] | None = None,
     ) -> RecordTable:
-        """Return records in the plan's units, as a matrix, and count those that are unusable."""
-        values = table.to_matrix()
+        """Return records in the plan's units, as a matrix, and count those that are unusable.
+
+        ``read_texts`` gives the texts of a record, for the rows that a dry run shows.
+        """
+        raw = values = table.to_matrix()
         if self._converts:
             with np.errstate(over="ignore"):
                 values = values * self._scale + self._offset
             values[~np.isfinite(values)] = NAN
+        if self.rows is not None:
+            self.rows.add(raw, values, table.timestamps, places, read_texts)
         bad = np.isnan(values)
         for i in np.flatnonzero(bad.any(axis=1)).tolist():
             what = table.damaged.get(i) or self.fields.values[int(bad[i].argmax())]
@@ -159,6 +201,15 @@ class RecordMapping:
             for i in np.flatnonzero(np.isnan(table.timestamps)).tolist():
                 report.add_untimed(places[i], self.fields.time.name)
         return replace(table, values=values)
+
+
+def _require_unconverted(dimension: Dimension, column: FieldSettings) -> None:
+    if dimension.is_categorical and column.conversion != Conversion():
+        raise ConfigError(
+            "cannot be converted: the plan has levels for it, not numbers",
+            field=f"streams.columns.{dimension.name}",
+            fix="remove convert, scale and offset",
+        )
 
 
 def _make_time_field(settings: SourceSettings) -> TimeField | None:

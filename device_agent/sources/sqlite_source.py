@@ -108,7 +108,12 @@ class SqliteSource(LocalSource):
             return None
         self._check_keys(keys)
         places = range(self._n_read + 1, self._n_read + len(keys) + 1)
-        table = self._mapping.convert(self._mapping.fields.make_table(fields), self.report, places)
+        table = self._mapping.convert(
+            self._mapping.fields.make_table(fields),
+            self.report,
+            places,
+            lambda i: ["" if column[i] is None else str(column[i]) for column in fields],
+        )
         self._last = keys[-1]
         self._n_read += len(keys)
         return RecordBatch.of_table(

@@ -17,6 +17,7 @@ from device_agent.store.database import (
     transaction,
     truncate_log,
 )
+from device_agent.store.joined import JOINED_NAME
 from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import DIGEST_KEY_NAME, KEY_NAME
 from device_agent.store.ledger import study_of
@@ -263,8 +264,11 @@ def is_forgotten(connection: sqlite3.Connection) -> bool:
 
 
 def erase_key(folder: Path) -> None:
-    """Overwrite and remove every key and the digest secret; flash memory may keep old cells."""
-    for name in (KEY_NAME, DIGEST_KEY_NAME):
+    """Overwrite and remove every key and the digest secret; flash memory may keep old cells.
+
+    With them goes how streams have joined: who enrols again looks at their records again.
+    """
+    for name in (KEY_NAME, DIGEST_KEY_NAME, JOINED_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)
     if folder.is_dir() and not any(folder.iterdir()):

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from device_agent.agent.joining import digest_reading
 from device_agent.cli import main
+from device_agent.settings.agent_settings import load_settings
+from device_agent.store.joined import Joined, save_joined
 from device_agent.store.key import key_folder
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from tests.device_agent.serving import TOKEN, Server, running
@@ -19,6 +22,9 @@ BASE = 1_700_000_000 // HOUR * HOUR
 
 def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
     settings: dict[str, Any] = {
+        "dimensions": tuple(
+            Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=1.0) for name in "xy"
+        ),
         "n_frequencies": 8,
         "seed": bytes(range(32)).hex(),
         "epsilon": Fraction(1),
@@ -27,10 +33,6 @@ def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan
     }
     return create_plan(
         PlanSpec(
-            dimensions=(
-                Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0),
-                Dimension(name="y", unit="1", lower=-10.0, upper=10.0, scale=1.0),
-            ),
             window=window or WindowRule(kind="time", origin=0, length_s=HOUR),
             **{**settings, **choices},
         )
@@ -70,10 +72,13 @@ class Agent:
         lifetime: str | None = None,
         delta: str | None = None,
         path: str = "records.csv",
+        unseen: bool = True,
         **top: str,
     ) -> None:
         settings = {"state_dir": "state", "server": self.server.url, "study": self.study, **top}
         lines = [f'{key} = "{value}"' for key, value in settings.items()]
+        # There is no record yet when most of these devices enrol.
+        lines += ["[check]", f"unseen = {'true' if unseen else 'false'}"]
         lines += ["[budget]", f'per_record = "{per_record}"']
         lines += [f'lifetime = "{lifetime}"'] if lifetime else []
         lines += [f'delta = "{delta}"'] if delta else []
@@ -96,6 +101,19 @@ class Agent:
 
     def init(self) -> None:
         assert self.run("init", "--token", TOKEN) == 0, self.err
+
+    def rejoin(self) -> None:
+        """Let streams join whose settings were changed."""
+        assert self.run("init") == 0, self.err
+
+    def join_as_it_stands(self) -> None:
+        """Note that all streams have joined, where no source answers a dry run."""
+        settings = load_settings(self.config, {})
+        joined = {
+            stream.name: Joined(digest=digest_reading(stream), is_seen=True)
+            for stream in settings.streams
+        }
+        save_joined(key_folder(self.state, settings.study), joined)
 
     def once(self, *arguments: str, status: int = 0) -> dict[str, Any]:
         assert self.run("once", "--json", "--value-counts", *arguments) == status, (

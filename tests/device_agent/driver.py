@@ -34,7 +34,8 @@ class Driver:
         self.config = folder / "agent.toml"
         self.config.write_text(
             f'state_dir = "state"\nserver = "{server.url}"\nstudy = "{server.study.hex()}"\n'
-            f'[budget]\n{budget}\n[[streams]]\nname = "meter"\n[streams.source]\n'
+            f"[check]\nunseen = true\n[budget]\n{budget}\n"
+            '[[streams]]\nname = "meter"\n[streams.source]\n'
             f'kind = "csv"\npath = "records.csv"\ntimestamp = "time"\n'
             f'timestamp_format = "unix"\n{source}\n'
         )

@@ -123,7 +123,8 @@ def test_check_shows_records_on_a_terminal_only(enrolled: Agent) -> None:
     except OSError:  # how Linux says that a terminal has closed
         pass
     os.close(ours)
-    assert f"x={float(SECRET):g}".encode() in shown
+    assert f"{float(SECRET):g}".encode() in shown
+    assert SECRET in run("check", "--values", "--config", str(enrolled.config)).stdout
 
 
 @pytest.mark.parametrize("trouble", ["server", "column", "budget", "clock", "ahead"])
@@ -153,9 +154,9 @@ def test_check_finds_what_would_go_wrong(enrolled: Agent, trouble: str) -> None:
 
 
 def test_check_before_enrolling_looks_at_the_plan_and_leaves_no_trace(agent: Agent) -> None:
-    assert agent.run("check") == 2
-    assert "plan: x, y; a sum with noise; epsilon 1 for each record" in agent.out
-    assert "run `sfumato-agent init`" in agent.err.replace("Run", "run")
+    assert agent.run("check") == 0
+    assert "plan: x, y; random Fourier features of the records, summed, with noise" in agent.out
+    assert "holds no device yet: run `sfumato-agent init`" in agent.out
     assert not agent.state.exists()
 
 

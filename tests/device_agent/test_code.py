@@ -126,7 +126,7 @@ def test_the_printed_configuration_can_be_filled_in_whole(agent: Agent) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "init needs --code or --token"),
+        ((), "--code: is missing, and this device has not enrolled"),
         (("--code", "a", "--token", "b"), "not allowed with"),
         (("--print-config", "--token", "b"), "takes --code, not --token"),
         (("--code", "a", "--csv", "b"), "--csv is only for --print-config"),

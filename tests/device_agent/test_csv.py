@@ -15,6 +15,7 @@ from shared.core import SketchAccumulator
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.serving import Server, running
+from tests.device_agent.sources.streams import make_dimensions
 
 SECRET = "987654.321"
 
@@ -93,8 +94,8 @@ def test_common_forms_of_csv_are_read(content: str, enrolled: Agent) -> None:
 
 
 def test_a_blank_line_is_a_record_that_adds_zero(enrolled: Agent) -> None:
-    report = once_with(enrolled, f"time,x,y\n\n{BASE},1,2\n\n")
-    assert (report["records_read"], report["unsketchable"]) == (3, 2)
+    report = once_with(enrolled, f"time,x,y\n\n{BASE},1,2\n{BASE},1,2\n\n")
+    assert (report["records_read"], report["unsketchable"]) == (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_what_may_still_be_being_written_is_left_and_said(
 def test_a_missing_file_or_a_folder_is_named(enrolled: Agent) -> None:
     for path in ("absent.csv", "."):
         enrolled.write_config(path=path)
-        enrolled.once(status=2)
+        assert enrolled.run("init") == 2
         assert str((enrolled.folder / path).resolve()) in enrolled.err
 
 
@@ -154,6 +155,7 @@ def test_values_out_of_bounds_are_counted_clipped_and_warned_about(enrolled: Age
 def test_iso_times_are_read_with_and_without_an_offset(enrolled: Agent) -> None:
     text = enrolled.config.read_text().replace('"unix"', '"iso8601"')
     enrolled.config.write_text(text)
+    enrolled.rejoin()
     lines = ["2020-01-01T00:30:00Z", "2020-01-01T01:45:00+01:00", "2020-01-01 00:50:00", "noon"]
     content = "time,x,y\n" + "".join(f"{line},1,1\n" for line in lines)
     once_with(enrolled, content)
@@ -165,6 +167,8 @@ def test_iso_times_are_read_with_and_without_an_offset(enrolled: Agent) -> None:
 def test_columns_may_have_other_names_than_dimensions(enrolled: Agent) -> None:
     with enrolled.config.open("a") as file:
         file.write('\n[streams.columns]\nx = "temp c"\n')
+    enrolled.records.write_text("time,temp c,y\n")
+    enrolled.rejoin()
     assert once_with(enrolled, f"time,temp c,y\n{BASE},1,1\n")["records_read"] == 1
 
 
@@ -184,7 +188,7 @@ def read_all(path: Path, known: list[KnownPosition]) -> list[RecordBatch]:
         name="meter",
         source=FileSettings(kind="csv", path=path, timestamp="t", timestamp_format="unix"),
     )
-    source = open_source(settings, ["x", "y"], known, bytes(32))
+    source = open_source(settings, make_dimensions("x", "y"), known, bytes(32))
     try:
         batches = []
         for batch in source.read():

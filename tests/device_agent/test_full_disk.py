@@ -157,6 +157,7 @@ def test_a_full_disk_ends_no_standard_input(cramped: Agent, small_disk: Path) ->
     text = cramped.config.read_text()
     text = text.replace('kind = "csv"', 'kind = "stdin"').replace('path = "records.csv"\n', "")
     cramped.config.write_text(text)
+    cramped.rejoin()
     with daemon(cramped.config) as process:
         assert process.stdin is not None
         process.stdin.write("time,x,y\n1,1,1\n")

@@ -110,7 +110,7 @@ def test_check_shows_limits_defaults_and_what_is_odd_about_a_plan(
         agent.run("check")
     assert "policy: none is set, so every plan within the budget is obeyed" in agent.out
     assert "budget: epsilon at most 20 for each record, epsilon at most 90 for someone" in agent.out
-    assert "plan: warning: epsilon is 20: above 10" in agent.out
+    assert "plan: epsilon is 20: above 10" in agent.out
     assert f"{DEFAULT_DELTA} (by default" in agent.out
 
 

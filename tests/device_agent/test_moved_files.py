@@ -70,6 +70,7 @@ def test_a_file_that_another_study_has_released_is_known_wherever_it_is(
         write_config(second, of_folder(elsewhere))
         second.init()
         write_config(second, move(tmp_path / "in" / "one", tmp_path / "out"))
+        second.rejoin()
         report = second.once(status=3)
         assert "budget.per_record" in report["errors"][0]
         assert count_released(agent, second) == 5

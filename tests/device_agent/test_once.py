@@ -92,11 +92,11 @@ def test_an_open_window_is_carried_from_run_to_run_bit_for_bit(
 
 def test_the_current_slot_stays_open_until_it_is_over(enrolled: Agent) -> None:
     with enrolled.records.open("a") as file:
-        file.write(f"{time.time() + 10 * HOUR},1,1\n")
+        file.write(f"{time.time()},1,1\n{time.time() + 10 * HOUR},1,1\n")
     assert enrolled.once()["released"] == 0
     assert enrolled.run("status", "--json") == 0
     (stream,) = json.loads(enrolled.out)["streams"]
-    assert stream["open_window"]["n_records"] == 1
+    assert stream["open_window"]["n_records"] == 2
     assert stream["open_window"]["slots"][0] <= time.time() // HOUR
 
 
@@ -479,12 +479,14 @@ def test_a_renamed_file_goes_on_where_it_was_left_and_a_copy_is_another(enrolled
     enrolled.once()
     enrolled.records = enrolled.records.rename(enrolled.folder / "renamed.csv")
     enrolled.write_config(path="renamed.csv")
+    enrolled.rejoin()
     report = enrolled.once()
     assert (report["records_read"], report["released"]) == (0, 0)
     enrolled.append(2, lines=5)
     assert enrolled.once()["records_read"] == 5
     shutil.copy(enrolled.records, enrolled.folder / "copy.csv")
     enrolled.write_config(path="copy.csv")
+    enrolled.rejoin()
     assert enrolled.once()["records_read"] == 15
 
 

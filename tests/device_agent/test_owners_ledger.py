@@ -21,7 +21,7 @@ from tests.device_agent.serving import TOKEN, Server, running
 from tests.soak import small_and_soak
 
 
-def name_ledger(agent: Agent, ledger: Path, *, file: str = "records.csv", **choices: str) -> None:
+def name_ledger(agent: Agent, ledger: Path, *, file: str = "records.csv", **choices: Any) -> None:
     agent.write_config(path=file, **choices)
     text = agent.config.read_text().replace("[budget]", f'[budget]\nledger = "{ledger}"')
     agent.config.write_text(text)

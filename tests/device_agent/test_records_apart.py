@@ -198,6 +198,8 @@ def world(
             def put(records: list[Raw]) -> None:
                 write_here(tmp_path, records)
 
+        # A device looks at its source before it joins.
+        put(RECORDS)
         yield World(tmp_path, server, source), put
 
 

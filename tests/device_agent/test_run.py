@@ -204,10 +204,14 @@ def test_a_source_that_is_not_there_holds_up_no_other(enrolled: Agent) -> None:
     stream = text[text.index("[[streams]]") :]
     other = stream.replace('"meter"', '"other"').replace("records.csv", "missing.csv")
     enrolled.config.write_text(text + "\n" + other)
+    missing = enrolled.folder / "missing.csv"
+    missing.write_text("time,x,y\n")
+    enrolled.rejoin()
+    missing.unlink()
     enrolled.append(0, 1, lines=5)
     with daemon(enrolled.config) as process:
         wait_until(lambda: n_stored(enrolled) == 2)
-        (enrolled.folder / "missing.csv").write_text("time,x,y\n0,1,1\n")
+        missing.write_text("time,x,y\n0,1,1\n")
         wait_until(lambda: n_stored(enrolled) == 3)
         assert stop(process) == 0
     assert "missing.csv: cannot be read" in log_of(enrolled)
@@ -217,6 +221,7 @@ def test_standard_input_is_read_as_it_comes(enrolled: Agent) -> None:
     text = enrolled.config.read_text()
     text = text.replace('kind = "csv"', 'kind = "stdin"').replace('path = "records.csv"\n', "")
     enrolled.config.write_text(text)
+    enrolled.rejoin()
     with daemon(enrolled.config) as process:
         assert process.stdin is not None
         process.stdin.write("time,x,y\n1,1,1\n2,1,1\n")
@@ -248,6 +253,7 @@ def test_a_source_that_hangs_holds_up_no_stop(
         text = text.replace('kind = "csv"', f'kind = "{kind}"')
         text = text.replace('path = "records.csv"', f'url = "{url}"\n{more}')
         enrolled.config.write_text(text)
+        enrolled.join_as_it_stands()
         with daemon(enrolled.config) as process:
             connection, _ = silent.accept()
             before = time.monotonic()
@@ -263,6 +269,7 @@ def test_a_source_that_hangs_holds_up_no_other(enrolled: Agent) -> None:
         with enrolled.config.open("a") as file:
             file.write('\n[[streams]]\nname = "slow"\n[streams.source]\nkind = "http"\n')
             file.write(f'url = "{url}"\ntimestamp = "time"\ntimeout_s = 3600\n')
+        enrolled.join_as_it_stands()
         with daemon(enrolled.config) as process:
             connection, _ = silent.accept()
             enrolled.append(0, 1, lines=3)
@@ -327,7 +334,7 @@ def test_a_value_stands_in_no_log_line_and_the_metrics_are_whole(enrolled: Agent
     for secret in ("7.654321", "8.765"):
         assert secret not in log_of(enrolled)
         assert secret not in text
-    assert "could not be sketched" in log_of(enrolled)
+    assert "cannot be read" in log_of(enrolled)
 
 
 def test_nothing_that_depends_on_values_leaves_by_log_or_metrics_unless_asked_for(
@@ -349,7 +356,7 @@ def test_nothing_that_depends_on_values_leaves_by_log_or_metrics_unless_asked_fo
     assert 'sfumato_agent_records_read_total{stream="meter"} 20' in text
     for word in ("unsketchable", "out_of_bounds"):
         assert word not in text
-    for words in ("could not be sketched", "outside the plan's bounds"):
+    for words in ("cannot be read", "outside the plan's bounds"):
         assert words not in log_of(enrolled)
     assert "window(s) released" in log_of(enrolled)
 

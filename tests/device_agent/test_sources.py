@@ -20,6 +20,7 @@ def configure(agent: Agent, **source: Any) -> None:
         head
         + "\n".join(["[streams.source]", 'timestamp = "time"', 'timestamp_format = "unix"', *lines])
     )
+    agent.rejoin()
 
 
 def write(path: Path, *slots: int) -> None:

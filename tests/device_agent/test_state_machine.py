@@ -106,6 +106,7 @@ class Agents(RuleBasedStateMachine):
         self.slot = 0
         self.n_rotated = self.n_writes = self.n_restored = 0
         self.is_up = True
+        self.has_jumped = False  # a clock, to an hour that is past
         self.has_lost = False  # the server, restored from a backup
         self.bodies: dict[int, bytes] = {}
         self.refused: set[int] = set()
@@ -153,6 +154,7 @@ class Agents(RuleBasedStateMachine):
 
     @rule(hours=st.sampled_from([0, 1, 5000, -5000, -1000]), whose=st.sampled_from("dsb"))
     def jump(self, hours: int, whose: str) -> None:
+        self.has_jumped |= hours < 0
         if whose in "db":
             self.offset = hours * HOUR
         if whose in "sb":
@@ -371,7 +373,8 @@ class PersonalAgents(Agents):
     def _find_runs(self, first: int) -> Iterator[tuple[int, list[tuple[float, float]]]]:
         """Yield the end of each run of records, and those that join one window.
 
-        Garbage may come late, and is then left out from between the others.
+        Garbage may come late, and is then left out from between the others. So are records read
+        while all clocks are behind, for no record is believed to be from the future.
         """
         for start in range(first, len(self.values)):
             for stop in range(start + 1, len(self.values) + 1):
@@ -383,6 +386,16 @@ class PersonalAgents(Agents):
                     joined = [*whole, *[(np.nan, np.nan)] * n_garbage]
                     if 0 < len(joined) <= self.plan.most_records:
                         yield stop, joined
+        if self.has_jumped:
+            yield from self._find_runs_with_holes(first)
+
+    def _find_runs_with_holes(self, first: int) -> Iterator[tuple[int, list[tuple[float, float]]]]:
+        for start in range(first, len(self.values)):
+            later = range(start + 1, min(start + 10, len(self.values)))
+            for n_later in range(self.plan.most_records):
+                for chosen in itertools.combinations(later, n_later):
+                    joined = (start, *chosen)
+                    yield joined[-1] + 1, [self.values[i] for i in joined]
 
     def _require_all_counted(self) -> None:
         """Nothing is left to be read; what was left out is nowhere."""

@@ -62,6 +62,7 @@ def device(enrolled: Agent, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]
     text = enrolled.config.read_text()
     text = text.replace('kind = "csv"', 'kind = "breaking"').replace('path = "records.csv"', "")
     enrolled.config.write_text(text)
+    enrolled.rejoin()
     with open_device(load_settings(enrolled.config, {})) as device:
         yield device
 

@@ -209,6 +209,7 @@ def test_another_key_in_one_study_says_nothing_of_the_other_and_loses_nothing_of
     enrolled.append(0, 1, lines=5)
     enrolled.once("--no-send")
     second.config.write_text(second.config.read_text().replace('"meter"', '"secret"'))
+    second.rejoin()
     second.once()
     assert enrolled.run("rotate-key") == 0, enrolled.err
     assert "secret" not in str(enrolled.server.requests)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Device, make_event
+from device_agent.agent.joining import require_joined
 from device_agent.agent.reading.release import release_window
 from device_agent.agent.reading.windows import (
     StreamSummary,
@@ -80,6 +81,7 @@ class SlotReader:
         read in time join a later one.
         """
         self._state.require_not_suspended()
+        require_joined(self._device.settings, self._stream)
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
         try:
             # As a whole or not at all: where a source breaks off among the batches, the number of

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Clock, Device
+from device_agent.agent.joining import FirstTimes, require_joined
 from device_agent.agent.reading.release import release_window
 from device_agent.sources import (
     Position,
@@ -32,7 +33,7 @@ from device_agent.windows import (
     describe_difference,
     format_time,
 )
-from shared.core import FourierStatistic, SketchAccumulator
+from shared.core import SketchAccumulator, Statistic
 from shared.errors import LedgerError, RecordError, SketchError
 from shared.privacy import Origin
 from shared.wire import encode_stream_id
@@ -76,7 +77,7 @@ class StreamSummary:
         return None if self.counts is None else int(getattr(self.counts, name))
 
 
-def make_statistic(device: Device, stream: StreamSettings, *, block: int = 0) -> FourierStatistic:
+def make_statistic(device: Device, stream: StreamSettings, *, block: int = 0) -> Statistic:
     """Return the statistic of a window."""
     stream_id = encode_stream_id(device.identity.device, stream.name)
     return device.plan.statistic_of(stream_id, block=block)
@@ -127,14 +128,16 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
 
     Raises
     ------
-    RecordError, LedgerError
-        As ``open_source``, :func:`require_accepted_stream` and :func:`require_sole_reader`.
+    RecordError, LedgerError, ConfigError
+        As ``open_source``, :func:`require_accepted_stream`, :func:`require_sole_reader` and
+        :func:`~device_agent.agent.joining.require_joined`.
     """
     require_accepted_stream(device, stream)
     require_sole_reader(device, stream)
+    require_joined(device.settings, stream)
     known = load_positions(device.connection)
     key = load_digest_key(key_folder(device.settings.state_dir, device.identity.study))
-    return open_source(stream, [d.name for d in device.plan.dimensions], known, key)
+    return open_source(stream, device.plan.dimensions, known, key)
 
 
 def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:
@@ -148,7 +151,7 @@ def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges
 
 def restore_accumulator(
     device: Device,
-    statistic: FourierStatistic,
+    statistic: Statistic,
     *,
     first_record: int = 0,
     sums: NDArray[np.int64] | None = None,
@@ -206,6 +209,7 @@ class WindowReader:
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
+        self._first_times: FirstTimes | None = None
         # Behind the last record added of each of the source's files, those of this window alone.
         self._positions: dict[str, Position] = {}
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
@@ -227,8 +231,9 @@ class WindowReader:
                 self._add_all()
             finally:
                 self.counts.raw_bytes_read = found.bytes_read
-                self.summary.messages += found.describe_reading()
-                self.summary.value_messages += found.describe_values()
+                hidden = self.device.plan.hides_counts
+                self.summary.messages += found.describe_reading(hides_counts=hidden)
+                self.summary.value_messages += found.describe_values(hides_counts=hidden)
             self.summary.value_messages += self.take_warnings()
             if self.is_outbox_full():
                 self.summary.messages.append(OUTBOX_IS_FULL)
@@ -257,6 +262,7 @@ class WindowReader:
         self._state.require_not_suspended()
         self._require_begun()
         self._source = open_stream_source(self.device, self._stream)
+        self._first_times = FirstTimes(self.device, self._stream)
         self.note_changes()
 
     @property
@@ -314,7 +320,10 @@ class WindowReader:
 
     def add(self, batch: RecordBatch) -> None:
         """Add records to the open window, and release each window that they complete."""
-        now = self._clocks().latest_believable
+        clocks = self._clocks()
+        now = clocks.latest_believable
+        if self._first_times is not None and self._first_times.is_open:
+            self._first_times.require_readable(batch.timestamps, now=max(clocks.known))
         self._count(batch.values)
         for cut in self._cutter.cut(self._state.window, batch.timestamps, now=now):
             self._add_cut(batch, cut, now=now)
@@ -423,16 +432,14 @@ class WindowReader:
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:
-        finite = np.isfinite(values).all(axis=1)
-        dimensions = self.device.plan.dimensions
-        lower = np.array([dimension.lower for dimension in dimensions])
-        upper = np.array([dimension.upper for dimension in dimensions])
-        sketchable = values[finite]
-        outside = (sketchable < lower) | (sketchable > upper)
+        space = self.device.plan.space
+        sketchable = self.device.plan.find_sketchable(values)
+        outside = np.isfinite(values) & ((values < space.lower) | (values > space.upper))
+        outside &= sketchable[:, None]
         self._outside += np.count_nonzero(outside, axis=0)
         self._n_judged += len(values)
         self.counts.records_read += len(values)
-        self.counts.unsketchable += int(np.count_nonzero(~finite))
+        self.counts.unsketchable += int(np.count_nonzero(~sketchable))
         self.counts.out_of_bounds += int(np.count_nonzero(outside.any(axis=1)))
 
     def take_warnings(self) -> list[str]:

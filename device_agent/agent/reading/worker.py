@@ -194,13 +194,15 @@ class StreamWorker:
             return
         self.n_released += released
         LOG.info("%d window(s) released", released, extra=where)
+        if self._device.plan.hides_counts and not self._device.settings.log.value_counts:
+            return
         for warning in reader.take_warnings():
             warn_of_values(warning, self.name)
         if found.n_unusable > self._n_unusable:
             self._n_unusable = found.n_unusable
             warn_of_values(
-                f"{self._n_unusable} record(s) since the start could not be sketched and count as "
-                "zero",
+                f"{self._n_unusable} record(s) since the start have a value that is missing or "
+                "cannot be read",
                 self.name,
             )
 

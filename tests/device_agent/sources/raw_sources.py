@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from device_agent.sources import RecordSource
 from device_agent.sources.mqtt_source import MqttSource
 from device_agent.sources.stdin_source import StdinSource
-from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_stream
+from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_dimensions, make_stream
 
 TIMES: dict[str, Any] = {"timestamp": "t", "timestamp_format": "unix"}
 QUERY = "SELECT k, t, x, note FROM r WHERE k > :last ORDER BY k LIMIT :n"
@@ -117,7 +117,7 @@ def read_stdin(folder: Path, records: Sequence[Raw], *, with_ids: bool) -> Found
     options: dict[str, Any] = {"id": "n"} if with_ids else {}
     stream = make_stream(folder, kind="stdin", **options, **TIMES)
     with path.open("rb") as file:
-        return collect(StdinSource(stream, ["x"], [], DIGEST_KEY, fd=file.fileno()))
+        return collect(StdinSource(stream, make_dimensions("x"), [], DIGEST_KEY, fd=file.fileno()))
 
 
 def read_sqlite(folder: Path, records: Sequence[Raw]) -> Found:
@@ -166,7 +166,7 @@ def read_mqtt(folder: Path, records: Sequence[Raw], *, form: str, with_ids: bool
     if form == "csv":
         options["header"] = ["t", "n", "x", "note"] if with_ids else ["t", "x", "note"]
     stream = make_stream(folder, kind="mqtt", format=form, **options, **TIMES)
-    source = MqttSource(stream, ["x"], [], DIGEST_KEY)
+    source = MqttSource(stream, make_dimensions("x"), [], DIGEST_KEY)
     for record in records:
         message = mqtt.MQTTMessage()
         line = to_csv([record], with_ids=with_ids)[:-1]

@@ -6,6 +6,7 @@ from typing import Any
 
 from device_agent.sources import KnownPosition, RecordSource, open_source
 from device_agent.sources.settings import StreamSettings
+from shared.plan import Dimension
 from shared.structure import structure
 
 
@@ -19,6 +20,14 @@ def make_stream(
 DIGEST_KEY = bytes(range(32))
 
 
+def make_dimensions(*names: str | Dimension) -> list[Dimension]:
+    """Return dimensions that hold any number, for names."""
+    return [
+        Dimension(name=each, unit="1", lower=-1.0, upper=1.0) if isinstance(each, str) else each
+        for each in names
+    ]
+
+
 def _offset_of(known: KnownPosition) -> int:
     return int(known.position.place.get("offset", 0))
 
@@ -26,9 +35,11 @@ def _offset_of(known: KnownPosition) -> int:
 class Reader:
     """Opens a stream's source, reads what is new, and remembers where it stands."""
 
-    def __init__(self, stream: StreamSettings, dimensions: Sequence[str] = ("x",)) -> None:
+    def __init__(
+        self, stream: StreamSettings, dimensions: Sequence[str | Dimension] = ("x",)
+    ) -> None:
         self.stream = stream
-        self.dimensions = dimensions
+        self.dimensions = make_dimensions(*dimensions)
         self.known: dict[tuple[str, str], KnownPosition] = {}
         self.messages: list[str] = []
         self._source: RecordSource | None = None

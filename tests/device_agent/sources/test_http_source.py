@@ -119,7 +119,7 @@ def test_what_cannot_be_used_keeps_its_place(feed: Feed) -> None:
     feed.records = [{"x": 1}, {"y": 1}, 7]
     reader = make_reader(feed)
     assert [str(value) for value in reader.once()] == ["1.0", "nan", "nan"]
-    assert "2 record(s) could not be sketched" in reader.messages[0]
+    assert "2 record(s) have a value" in reader.messages[0]
 
 
 def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:

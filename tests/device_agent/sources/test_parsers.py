@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from device_agent.sources.mapping import ReadingReport, RecordMapping
 from device_agent.sources.settings import StreamSettings, TextSettings
 from shared.reading import Block, LineCutter, LineParser, RecordTable
-from tests.device_agent.sources.streams import make_stream
+from tests.device_agent.sources.streams import make_dimensions, make_stream
 
 number = st.one_of(
     st.floats().map(str),
@@ -40,7 +40,7 @@ def parse(data: bytes, n: int, **source: Any) -> tuple[RecordTable, ReadingRepor
 
 def make_parser(stream: StreamSettings, names: list[str]) -> tuple[RecordMapping, LineParser]:
     assert isinstance(stream.source, TextSettings)
-    mapping = RecordMapping(stream, names)
+    mapping = RecordMapping(stream, make_dimensions(*names))
     return mapping, mapping.make_parser(stream.source)
 
 

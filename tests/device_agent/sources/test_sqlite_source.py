@@ -67,7 +67,8 @@ def test_what_is_no_number_keeps_its_place(database: sqlite3.Connection, tmp_pat
     found = reader.once()
     assert [str(value) for value in found] == ["1.0", "nan", "nan", "nan", "4.0", "2.5"]
     assert reader.messages == [
-        "3 record(s) could not be sketched and count as zero: line 2 (x), line 3 (x), line 4 (x)"
+        "3 record(s) have a value that is missing or cannot be read: line 2 (x), line 3 (x), "
+        "line 4 (x)"
     ]
 
 
@@ -123,7 +124,7 @@ def test_text_that_is_not_utf_8_spoils_its_own_record_alone(
     insert(database, "2")
     reader = make_reader(tmp_path)
     assert [str(value) for value in reader.once()] == ["1.0", "nan", "2.0"]
-    assert "1 record(s) could not be sketched" in reader.messages[0]
+    assert "1 record(s) have a value" in reader.messages[0]
 
 
 def test_a_missing_or_other_file_is_refused(database: sqlite3.Connection, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ class Pipe:
     def __init__(self, reader: Reader) -> None:
         self.read_end, self.write_end = os.pipe()
         known = list(reader.known.values())
-        self.source = StdinSource(reader.stream, ["x"], known, DIGEST_KEY, fd=self.read_end)
+        self.source = StdinSource(
+            reader.stream, reader.dimensions, known, DIGEST_KEY, fd=self.read_end
+        )
 
     def write(self, data: bytes) -> None:
         os.write(self.write_end, data)
@@ -150,9 +152,10 @@ def test_a_header_without_the_column_is_refused() -> None:
 def test_a_real_standard_input_is_read_to_its_end() -> None:
     program = (
         "from pathlib import Path\n"
-        "from tests.device_agent.sources.streams import make_stream\n"
+        "from tests.device_agent.sources.streams import make_dimensions, make_stream\n"
         "from device_agent.sources import open_source\n"
-        "source = open_source(make_stream(Path('/'), kind='stdin'), ['x'], [], bytes(32))\n"
+        "stream = make_stream(Path('/'), kind='stdin')\n"
+        "source = open_source(stream, make_dimensions('x'), [], bytes(32))\n"
         "print(sum(float(batch.values.sum()) for batch in source.read()))\n"
     )
     feed = "x\n" + "1\n" * 10_000

@@ -1,0 +1,109 @@
+"""Limits of the dry run: more unusable records than the owner allows keep a stream from joining."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from device_agent.agent.dry_run import DryRun
+from device_agent.settings.owner_tables import CheckTable
+from shared.errors import ConfigError
+
+
+def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:
+    """Return what keeps a stream from joining: shares beyond the owner's limits.
+
+    Parameters
+    ----------
+    field
+        Path of the stream in the configuration.
+    """
+    if not run.n_records:
+        return []
+    problems = find_time_problems(run, limits, field=field)
+    for column in run.columns:
+        where = f"{field}.columns.{column.dimension}"
+        unreadable = column.n_unreadable / run.n_records
+        # Where a public value stands for missing ones, many may be missing, but not all.
+        most = limits.unreadable_values if column.missing is None else math.nextafter(1.0, 0.0)
+        if unreadable > most:
+            what = "levels of the plan" if column.levels else "numbers"
+            problems.append(
+                _make_problem(
+                    f"must be a column of {what}: {_show_share(unreadable)} of the values of "
+                    f"{column.field!r} cannot be read" + _first_place(run.unreadable),
+                    where,
+                    "name another column, or correct delimiter or encoding",
+                    "unreadable_values",
+                )
+            )
+        clipped = (column.n_below + column.n_above) / run.n_records
+        if clipped > limits.clipped:
+            side = "below" if column.n_above == 0 else "above" if column.n_below == 0 else "outside"
+            problems.append(
+                _make_problem(
+                    f"must mostly lie within the plan's bounds, {column.lower:g} to "
+                    f"{column.upper:g} {column.unit}: {_show_share(clipped)} of the values of "
+                    f"{column.field!r} lie {side}",
+                    where,
+                    "write the column's unit as convert, or ask the study's operator",
+                    "clipped",
+                )
+            )
+    return problems
+
+
+def _show_share(share: float) -> str:
+    return f"{share:.0%}" if share in (0, 1) else f"{min(max(share, 0.001), 0.999):.1%}"
+
+
+def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:
+    """Return the problems of times alone, which are public under replace-one."""
+    times = run.times
+    if times is None or not times.decides or not run.n_records:
+        return []
+    problems = []
+    unreadable = times.n_unreadable / run.n_records
+    if unreadable > limits.unreadable_times:
+        problems.append(
+            _make_problem(
+                f"must be the format of the times: {_show_share(unreadable)} of the values of "
+                f"{times.field!r} cannot be read as {times.format}" + _first_place(run.untimed),
+                f"{field}.source.timestamp_format",
+                "correct it, or name another field as timestamp",
+                "unreadable_times",
+            )
+        )
+    outside = (times.n_before + times.n_future) / run.n_records
+    if outside > limits.times_outside:
+        what = " and ".join(
+            text
+            for text, count in (
+                ("before the study's first window", times.n_before),
+                ("in the future", times.n_future),
+            )
+            if count
+        )
+        problems.append(
+            _make_problem(
+                f"must give times of the study: {_show_share(outside)} of the values of "
+                f"{times.field!r} lie {what}",
+                f"{field}.source.timestamp_format",
+                "correct it, or timestamp_zone, or this machine's clock",
+                "times_outside",
+            )
+        )
+    return problems
+
+
+def _first_place(places: Sequence[tuple[int, str]]) -> str:
+    return f", the first in line {places[0][0]}" if places else ""
+
+
+def _make_problem(rule: str, field: str, fix: str, limit: str) -> ConfigError:
+    return ConfigError(
+        rule,
+        field=field,
+        fix=f"{fix}; look at the rows with `sfumato-agent check`, and where so many are right, "
+        f"raise [check] {limit}",
+    )
