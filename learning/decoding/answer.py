@@ -55,6 +55,9 @@ def assemble_pooled_solution(
     clusters = clusters.sort()
     best, m = candidates[0], problem.n_frequencies
     fitted = best.fitted.atoms
+    centroids = np.clip(
+        problem.centre + problem.unit * clusters.centroids, problem.lower, problem.upper
+    )
     found = Diagnosis(
         atom="clusters",
         n_parameters=best.n_parameters,
@@ -62,6 +65,7 @@ def assemble_pooled_solution(
         replicate_residuals=tuple(fit.misfit / m for fit in fits),
         fitted_weights=fitted.weights,
         centres=problem.centre + problem.unit * fitted.centres,
+        centroids=centroids,
         shares=clusters.shares,
         n_failures=0,
         is_judged=True,
@@ -71,9 +75,7 @@ def assemble_pooled_solution(
         problem, target, candidates, clusters, agreement=agreement, plan_unit=plan_unit
     )
     return Solution(
-        centroids=np.clip(
-            problem.centre + problem.unit * clusters.centroids, problem.lower, problem.upper
-        ),
+        centroids=centroids,
         weights=clusters.shares,
         residual=found.residual,
         noise_floor=best.floor / m,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.problem import Box, DecodingProblem, Vector
 from learning.decoding.weighing import get_factors, weigh_equations
 
 __all__ = [
@@ -33,7 +33,9 @@ class StandardisedProblem:
     frequencies : float64 (d, m)
         W, radians per unit length.
     lower, upper : float64 (d,)
-        The box, unit lengths from the centre.
+        The plan's box, unit lengths from the centre.
+    search_box : Box
+        The search box, likewise; the plan's box if the problem has none.
     n_clusters : int
         k.
     factors : float64 (m,), optional
@@ -44,6 +46,7 @@ class StandardisedProblem:
     frequencies: Vector
     lower: Vector
     upper: Vector
+    search_box: Box
     n_clusters: int
     factors: Vector | None = None
 
@@ -51,11 +54,20 @@ class StandardisedProblem:
 def standardise(problem: DecodingProblem) -> StandardisedProblem:
     """Move the origin to the centre, measure every dimension in its unit, weigh the equations."""
     problem = weigh_equations(problem)
+    stated = Box(lower=problem.lower, upper=problem.upper)
+    box, search_box = (
+        Box(
+            lower=(own.lower - problem.centre) / problem.unit,
+            upper=(own.upper - problem.centre) / problem.unit,
+        )
+        for own in (stated, problem.search_box or stated)
+    )
     return StandardisedProblem(
         target=stack_complex(problem.sketch),
         frequencies=problem.frequencies * problem.unit[:, None],
-        lower=(problem.lower - problem.centre) / problem.unit,
-        upper=(problem.upper - problem.centre) / problem.unit,
+        lower=box.lower,
+        upper=box.upper,
+        search_box=search_box,
         n_clusters=int(problem.n_clusters),
         factors=get_factors(problem),
     )

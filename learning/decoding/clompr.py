@@ -121,7 +121,8 @@ class ClOmpr:
         if problem.factors is not None:
             # <omega A, r> = <A, omega r>
             direction = direction * np.tile(problem.factors, 2)
-        starts = rng.uniform(problem.lower, problem.upper, size=(self.n_starts, len(problem.lower)))
+        box = problem.search_box
+        starts = rng.uniform(box.lower, box.upper, size=(self.n_starts, len(box.lower)))
         objective = partial(_anticorrelation, frequencies=problem.frequencies, direction=direction)
         descents = [
             descend(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learning.decoding.problem import DecodingProblem, Vector
 
@@ -58,6 +59,8 @@ class Diagnosis:
         Weights of the fit's atoms, before scaling.
     centres : float64 (k, d)
         Centres of the fit's atoms, data units.
+    centroids : float64 (k, d)
+        The answer's centroids, data units.
     shares : float64 (k,)
         Weights of the answer's centroids; they sum to 1 or to 0.
     n_failures : int
@@ -72,6 +75,7 @@ class Diagnosis:
     replicate_residuals: tuple[float, ...]
     fitted_weights: Vector
     centres: Vector
+    centroids: Vector
     shares: Vector
     n_failures: int
     is_judged: bool = False
@@ -136,6 +140,7 @@ def diagnose(problem: DecodingProblem, found: Diagnosis) -> tuple[str, ...]:
         _warn_total(found),
         _warn_replicates(problem, found),
         _warn_edge(problem, found),
+        _warn_outside(problem, found),
         _warn_failures(found),
     )
     return tuple(text for text in candidates if text is not None)
@@ -205,15 +210,37 @@ def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
 
 def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     width = 1e-6 * (problem.upper - problem.lower)
-    outside = (found.centres <= problem.lower + width) | (found.centres >= problem.upper - width)
-    weighty = found.fitted_weights > 0.0
-    n_edge = int(np.sum(np.any(outside, axis=1) & weighty))
+    is_beyond = _find_beyond(found.centres, problem.lower + width, problem.upper - width)
+    n_edge = int(np.sum(is_beyond & (found.fitted_weights > 0.0)))
     if n_edge == 0:
         return None
     return (
-        f"{n_edge} of the {found.atom} on the edge of the box: the plan's bounds may be too narrow "
-        "or the fit poor"
+        f"{n_edge} of the {found.atom} {_lie(n_edge)} on the edge of the plan's box: its bounds "
+        "may be too narrow or the fit poor"
     )
+
+
+def _warn_outside(problem: DecodingProblem, found: Diagnosis) -> str | None:
+    box = problem.search_box
+    if box is None:
+        return None
+    is_beyond = _find_beyond(found.centroids, box.lower, box.upper)
+    n_outside = int(np.sum(is_beyond & (found.shares > 0.0)))
+    if n_outside == 0:
+        return None
+    return (
+        f"{n_outside} of the centroids {_lie(n_outside)} outside the search box: there may be "
+        "more; decode with a wider search box"
+    )
+
+
+def _find_beyond(points: Vector, lower: Vector, upper: Vector) -> NDArray[np.bool_]:
+    is_beyond: NDArray[np.bool_] = np.any((points <= lower) | (points >= upper), axis=1)
+    return is_beyond
+
+
+def _lie(number: int) -> str:
+    return "lies" if number == 1 else "lie"
 
 
 def _warn_failures(found: Diagnosis) -> str | None:

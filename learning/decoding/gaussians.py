@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.decoding.atoms import standardise
-from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.problem import Box, DecodingProblem, Vector
 from learning.decoding.weighing import compute_quantile, get_factors, weigh_equations
 
 __all__ = [
@@ -63,7 +63,9 @@ class Target:
     squares : float32 (m,)
         |w_j|^2.
     lower, upper : float64 (d,)
-        The box.
+        The plan's box: the centres of atoms and all records lie in it.
+    search_box : Box
+        The search box: random starts lie in it, and no atom is wider.
     log_variance_bounds : tuple of float
         Least and largest L = ln s.
     noise_variance : float
@@ -83,6 +85,7 @@ class Target:
     squares: Single
     lower: Vector
     upper: Vector
+    search_box: Box
     log_variance_bounds: tuple[float, float]
     noise_variance: float
     sampling_variance: float = 0.0
@@ -217,7 +220,7 @@ def prepare_target(problem: DecodingProblem) -> Target:
     problem = weigh_equations(problem)
     standard = standardise(problem)
     squares = np.sum(standard.frequencies**2, axis=0)
-    width = float(np.max(standard.upper - standard.lower))
+    width = float(np.max(standard.search_box.upper - standard.search_box.lower))
     typical = max(float(compute_quantile(squares, 0.5, standard.factors)), _LEAST_SQUARE)
     largest = math.log(width**2 / 4.0)
     return Target(
@@ -227,6 +230,7 @@ def prepare_target(problem: DecodingProblem) -> Target:
         squares=squares.astype(np.float32),
         lower=standard.lower,
         upper=standard.upper,
+        search_box=standard.search_box,
         # In a box too small for the frequencies the bounds would cross.
         log_variance_bounds=(min(math.log(_LEAST_TURN / typical), largest - 1.0), largest),
         noise_variance=float(problem.noise_variance),

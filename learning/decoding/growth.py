@@ -28,10 +28,12 @@ _RESTLESS: Final = 0.5
 def find_first_atom(target: Target, rng: np.random.Generator, monitor: Monitor) -> Fitted:
     """Find the atom that explains most: the best of many points and variances, refined.
 
-    The centre of the box is always a candidate; the objective is <E, z>+^2 / |E|^2, maximised.
+    The centre of the search box is always a candidate; the objective is <E, z>+^2 / |E|^2,
+    maximised.
     """
-    points = rng.uniform(target.lower, target.upper, size=(_N_FIRST_POINTS, target.n_dimensions))
-    points[0] = (target.lower + target.upper) / 2.0
+    box = target.search_box
+    points = rng.uniform(box.lower, box.upper, size=(_N_FIRST_POINTS, target.n_dimensions))
+    points[0] = (box.lower + box.upper) / 2.0
     best, gain = evaluate(target, _single(points[0], target.log_variance_bounds[1], 0.0)), 0.0
     for share in _FIRST_SHARES:
         monitor.check()

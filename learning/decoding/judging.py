@@ -17,7 +17,14 @@ from learning.decoding.evidence import Evidence
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.verdict import Verdict
 
-__all__ = ["FEATURES", "OFFSET", "compute_features", "judge", "judge_without_evidence"]
+__all__ = [
+    "FEATURES",
+    "LEAST_SNR_PER_PARAMETER",
+    "OFFSET",
+    "compute_features",
+    "judge",
+    "judge_without_evidence",
+]
 
 OFFSET: Final = 0.003
 FEATURES: Final = (
@@ -38,8 +45,8 @@ _SOUND: Final = 1.2
 _ROUGH: Final = 1.4
 _DOUBTFUL: Final = 2.5
 _FARTHEST: Final = 100.0
-# Below this SNR m / (k d), noise determines the direction of a centroid.
-_HOPELESS: Final = 8.0
+LEAST_SNR_PER_PARAMETER: Final = 8.0
+"""SNR m / (k d) below which every verdict is "do not use": noise decides where a centroid is."""
 # Where clusters are this many times as wide as the plan's scale, members agree on the little that
 # the frequencies resolve: of 48 such answers a fifth was good, whatever the other evidence.
 _FARTHEST_SCALE: Final = 8.0
@@ -74,7 +81,7 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     high = max(_predict(_HIGH, features), low)
     is_judged = evidence.features_per_parameter >= _LEAST_FEATURES
     is_explained = evidence.held_out <= _LARGEST_MISFIT
-    if evidence.snr_per_parameter < _HOPELESS or not is_judged or not is_explained:
+    if evidence.snr_per_parameter < LEAST_SNR_PER_PARAMETER or not is_judged or not is_explained:
         high = math.inf
     if evidence.spread_over_scale > _FARTHEST_SCALE:
         is_lone = evidence.agreement < _LEAST_AGREEMENT
@@ -130,7 +137,7 @@ def _describe(
         )
     if evidence.spread_over_scale > _FARTHEST_SCALE:
         return _describe_narrow(problem, evidence)
-    if evidence.snr_per_parameter < _HOPELESS:
+    if evidence.snr_per_parameter < LEAST_SNR_PER_PARAMETER:
         return _DESCRIPTIONS["noise"](problem, evidence)
     if evidence.held_out > _LARGEST_MISFIT:
         return _DESCRIPTIONS["misfit"](problem, evidence)

@@ -31,8 +31,9 @@ _N_NEAR: Final = 24
 _N_ANYWHERE: Final = 24
 _N_ASCENT_STEPS: Final = 16
 _N_WIDE_STEPS: Final = 10
-# Starts for a box this many atoms (or wavelengths / 2 pi) wide. A wider one has more, in proportion
-# to its width in up to three dimensions, up to these numbers of starts and of features of them.
+# Starts for a search box this many atoms (or wavelengths / 2 pi) wide. A wider one has more, in
+# proportion to its width in up to three dimensions, up to these numbers of starts and of features
+# of them.
 _USUAL_WIDTH: Final = 30.0
 _MOST_ANYWHERE: Final = 1000
 _MOST_FEATURES: Final = 100_000
@@ -211,13 +212,14 @@ def propose_adds(
 def _draw_starts(
     target: Target, atoms: Atoms, rng: np.random.Generator, *, thorough: bool
 ) -> tuple[Vector, Vector, Vector]:
-    """Draw points near atoms and anywhere in the box, with initial and final log-variances."""
+    """Draw points near atoms and in the search box, with initial and final log-variances."""
     usual = float(np.median(atoms.log_variances))
     n_anywhere, d = _count_anywhere(target, 0.0 if thorough else usual), target.n_dimensions
     near = rng.integers(len(atoms), size=_N_NEAR)
     spread = 1.5 * np.sqrt(atoms.variances[near])[:, None]
     beside = atoms.centres[near] + spread * rng.normal(size=(_N_NEAR, d))
-    anywhere = rng.uniform(target.lower, target.upper, size=(n_anywhere, d))
+    box = target.search_box
+    anywhere = rng.uniform(box.lower, box.upper, size=(n_anywhere, d))
     centres = np.clip(np.concatenate([beside, anywhere]), target.lower, target.upper)
     least, largest = target.log_variance_bounds
     last = usual + rng.uniform(np.log(0.3), np.log(3.0), size=len(centres))
@@ -231,9 +233,10 @@ def _draw_starts(
 
 
 def _count_anywhere(target: Target, log_variance: float) -> int:
-    """Compute the number of starts that the box needs, for atoms of a typical log-variance."""
+    """Compute the number of starts that the search needs, for atoms of a typical log-variance."""
     length = max(1.0, float(np.exp(log_variance / 2.0)))
-    widths = np.maximum((target.upper - target.lower) / length, 1.0)
+    box = target.search_box
+    widths = np.maximum((box.upper - box.lower) / length, 1.0)
     width = float(np.exp(np.mean(np.log(widths))))
     wanted = _N_ANYWHERE * (width / _USUAL_WIDTH) ** min(target.n_dimensions, _MOST_DIMENSIONS)
     most = min(_MOST_ANYWHERE, _MOST_FEATURES // target.n_frequencies)

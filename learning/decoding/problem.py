@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shared.errors import DecodingError
 
-__all__ = ["DecodingProblem", "Vector", "freeze"]
+__all__ = ["Box", "DecodingProblem", "Vector", "freeze"]
 
 Vector = NDArray[np.float64]
 
@@ -32,6 +32,14 @@ _LARGEST_PHASE: Final = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Box:
+    """An axis-parallel box: the points between `lower` and `upper`, float64 (d,) each."""
+
+    lower: Vector
+    upper: Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DecodingProblem:
     """A global sketch with all public knowledge needed to recover its centroids.
 
@@ -42,7 +50,8 @@ class DecodingProblem:
     frequencies : float64 (d, m)
         Omega, radians per data unit.
     lower, upper : float64 (d,)
-        The plan's public box, data units.
+        The plan's public box, data units: it holds all records, because devices clip them, and all
+        centroids.
     centre : float64 (d,)
         Origin of the phases, data units.
     unit : float64 (d,)
@@ -83,6 +92,7 @@ class DecodingProblem:
     n_clusters: int
     sampling_variance: float = 0.0
     feature_noise: Vector | None = None
+    search_box: Box | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse a problem that cannot be decoded."""
@@ -95,8 +105,15 @@ class DecodingProblem:
         if self.feature_noise is not None:
             noise = freeze("feature_noise", self.feature_noise, np.float64, 1)
             object.__setattr__(self, "feature_noise", noise)
+        if self.search_box is not None:
+            frozen = Box(
+                lower=freeze("search_box.lower", self.search_box.lower, np.float64, 1),
+                upper=freeze("search_box.upper", self.search_box.upper, np.float64, 1),
+            )
+            object.__setattr__(self, "search_box", frozen)
         self._check_shapes()
         self._check_geometry()
+        self._check_search_box()
         self._check_noise()
         self._check_feature_noise()
         self._check_modulus()
@@ -153,6 +170,26 @@ class DecodingProblem:
                 f"turn by at most {_LARGEST_PHASE:g} rad from the centre to a corner of the box",
                 field="frequencies",
                 fix="give bounds and frequencies in the same data unit",
+            )
+
+    def _check_search_box(self) -> None:
+        box = self.search_box
+        if box is None:
+            return
+        for name, bounds in (("lower", box.lower), ("upper", box.upper)):
+            if bounds.size != self.n_dimensions:
+                raise DecodingError(
+                    f"must have one entry per dimension, {self.n_dimensions}, not {bounds.size}",
+                    field=f"search_box.{name}",
+                    fix="give it in the order of the plan's dimensions",
+                )
+        is_inside = (self.lower <= box.lower) & (box.upper <= self.upper)
+        wrong = np.flatnonzero(~(is_inside & (box.lower < box.upper)))
+        if wrong.size:
+            raise DecodingError(
+                f"must have lower < upper inside the plan's box, broken in dimension {wrong[0]}",
+                field="search_box",
+                fix="give bounds inside the plan's, or leave the search box out",
             )
 
     def _check_noise(self) -> None:

@@ -101,7 +101,8 @@ class _Line:
         self._axis = axis
         speeds = np.abs(target.turns[axis])
         fastest = max(float(compute_quantile(speeds, _QUANTILE, target.factors)), 1e-12)
-        low, high = float(target.lower[axis]), float(target.upper[axis])
+        box = target.search_box
+        low, high = float(box.lower[axis]), float(box.upper[axis])
         n_whole = math.ceil(min((high - low) * fastest * _PER_WAVE, 1e6)) + 1
         n_places = min(max(n_whole, _LEAST_PLACES), _MOST_PLACES)
         if n_whole > n_places:

@@ -10,7 +10,7 @@ from learning.decoding.recovery import MixtureDecoder
 from learning.decoding.solver import Solver
 from shared.errors import DecodingError
 
-__all__ = ["create_solver", "default_solver", "solver_factories"]
+__all__ = ["build_solver", "create_solver", "default_solver", "solver_factories"]
 
 default_solver: Final = "mixture"
 
@@ -20,7 +20,7 @@ solver_factories: Final[Mapping[str, type[Any]]] = MappingProxyType(
 
 
 def create_solver(name: str = default_solver, **settings: Any) -> Solver:
-    """Create a solver from its name and settings.
+    """Create a solver of Fourier features from its name and settings.
 
     Parameters
     ----------
@@ -44,7 +44,12 @@ def create_solver(name: str = default_solver, **settings: Any) -> Solver:
         raise DecodingError(
             f"must be one of {known}, not {name!r}", field="solver", fix=f"use {default_solver!r}"
         )
-    factory = solver_factories[name]
+    solver: Solver = build_solver(solver_factories[name], name, settings)
+    return solver
+
+
+def build_solver(factory: type[Any], name: str, settings: Mapping[str, Any]) -> Any:
+    """Build a solver from its class, name and settings; raise ``DecodingError`` for a wrong one."""
     known_settings = [field.name for field in dataclasses.fields(factory)]
     for setting in settings:
         if setting not in known_settings:
@@ -53,5 +58,4 @@ def create_solver(name: str = default_solver, **settings: Any) -> Solver:
                 field=f"settings.{setting}",
                 fix="correct the name or leave it out",
             )
-    solver: Solver = factory(**settings)
-    return solver
+    return factory(**settings)

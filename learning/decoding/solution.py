@@ -137,6 +137,7 @@ def assemble_solution(problem: DecodingProblem, fits: Sequence[Fit], *, solver: 
         replicate_residuals=tuple(residuals.tolist()),
         fitted_weights=best.weights,
         centres=centroids,
+        centroids=centroids,
         shares=best.weights,
         n_failures=sum(fit.n_failures for fit in fits),
     )

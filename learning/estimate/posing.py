@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records
 from learning.estimate.devices import find_difference
+from learning.estimate.search_box import Stated, make_search_box
 from learning.estimate.totals import Totals
 from learning.estimate.utility import form_sketch, measure_noise
 from learning.estimate.weighting import Weights
@@ -21,6 +22,7 @@ def pose_problem(
     *,
     signal_energy: float,
     n_clusters: int,
+    search_box: Stated | None = None,
 ) -> DecodingProblem:
     """Pose the inverse problem of a global sketch; features that no sketch carries are left out.
 
@@ -34,9 +36,13 @@ def pose_problem(
         ``|z|^2`` under these weights, see :func:`learning.estimate.utility.estimate_utility`.
     n_clusters
         k.
+    search_box
+        See :func:`learning.estimate.search_box.check_search_box`; None stands for the plan's box.
 
     Raises
     ------
+    ConfigError
+        The search box does not suit the plan.
     DecodingError
         The number of clusters does not suit the sketch, or the sketch is implausible.
     """
@@ -55,14 +61,15 @@ def pose_problem(
     return DecodingProblem(
         sketch=sketch[is_known],
         frequencies=plan.frequencies.to_angular(plan.quantiser)[:, is_known],
-        lower=np.array([dimension.lower for dimension in plan.dimensions]),
-        upper=np.array([dimension.upper for dimension in plan.dimensions]),
+        lower=np.array([axis.lower for axis in plan.axes]),
+        upper=np.array([axis.upper for axis in plan.axes]),
         centre=plan.quantiser.centre,
         unit=plan.scale,
         noise_variance=float(np.mean(variances)),
         feature_noise=variances if plan.is_split else None,
         n_clusters=n_clusters,
         sampling_variance=_find_common(plan, signal_energy, n_effective),
+        search_box=make_search_box(plan, search_box or {}),
     )
 
 

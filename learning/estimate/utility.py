@@ -31,6 +31,9 @@ class Utility:
         a mean over the known features; None where there is no record, or none distinct from noise.
     n_covered
         Features that some sketch carries, with a number of records distinct from noise.
+
+    Statistics other than Fourier features have no SNR: it is 0, as is the signal energy, and the
+    noise energy is the variance of a coordinate's noise as a share of the records.
     """
 
     n_sketches: int
@@ -40,6 +43,21 @@ class Utility:
     signal_energy: float
     noise_energy: float | None
     n_covered: int
+
+    @classmethod
+    def of_plain(
+        cls, count: RecordCount, n_sketches: int, *, noise_energy: float | None, n_covered: int
+    ) -> Utility:
+        """Return a utility without a signal."""
+        return cls(
+            n_sketches=n_sketches,
+            n_records=count.n_records,
+            n_records_error=count.standard_error,
+            snr=0.0,
+            signal_energy=0.0,
+            noise_energy=noise_energy,
+            n_covered=n_covered,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,11 +132,15 @@ def form_sketch(
 def weigh(plan: SketchPlan, totals: Totals, weighting: str) -> Weights:
     """Choose the weights of a selection with a sketch; post-processing, costs no privacy.
 
+    Statistics other than Fourier features count every record alike.
+
     Raises
     ------
     PrivacyError
         The weighting is unknown.
     """
+    if plan.kind != "fourier":
+        return SIZE_WEIGHTS
     return choose_weights(
         weighting,
         totals.moments,
@@ -140,17 +162,11 @@ def estimate_utility(
     Division by a number of records with relative variance c adds ``c |z|^2`` to the noise.
     """
     moments = put_count(totals, count).moments
+    if plan.kind != "fourier":
+        return _estimate_plain(plan, moments, count)
     noise = measure_noise(plan, moments, count, weights)
     if not (count.is_clear and noise.is_known.any()):
-        return Utility(
-            n_sketches=moments.n_sketches,
-            n_records=count.n_records,
-            n_records_error=count.standard_error,
-            snr=0.0,
-            signal_energy=0.0,
-            noise_energy=None,
-            n_covered=0,
-        )
+        return Utility.of_plain(count, moments.n_sketches, noise_energy=None, n_covered=0)
     # Blocks are of one size, so a mean over blocks is a mean over features.
     known, n_effective = noise.is_known, noise.n_effective[noise.is_known]
     energy = float(np.mean(noise.energy[known]))
@@ -185,6 +201,21 @@ def estimate_utility(
         signal_energy=signal,
         noise_energy=energy,
         n_covered=int(np.count_nonzero(known)) * plan.frequencies_per_sketch,
+    )
+
+
+def _estimate_plain(plan: SketchPlan, moments: SizeMoments, count: RecordCount) -> Utility:
+    n_sketches, n_records, *_ = moments.floats
+    known = count.is_known & (n_sketches > 0)
+    if not (count.is_clear and known.any()):
+        return Utility.of_plain(count, moments.n_sketches, noise_energy=None, n_covered=0)
+    largest = plan.value_range[1] * plan.mechanism.gain * n_records[known]
+    energies = n_sketches[known] * plan.mechanism.variance / largest**2
+    return Utility.of_plain(
+        count,
+        moments.n_sketches,
+        noise_energy=float(np.mean(energies)),
+        n_covered=int(np.count_nonzero(known)) * plan.n_features,
     )
 
 

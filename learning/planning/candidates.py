@@ -20,6 +20,7 @@ from learning.planning.signal import expect_signal_energy
 from shared.core import AMPLITUDE, RadiusLaw
 from shared.errors import PrivacyError
 from shared.privacy import (
+    FourierShape,
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
@@ -169,8 +170,7 @@ def predict_candidate(
     require_carried(outline, m=m, r=r, has_masks=used < m)
     target = PrivacyTarget(
         mechanism=mechanism,
-        n_frequencies=r,
-        measurements_per_record=min(used, r),
+        shape=FourierShape(n_frequencies=r, measurements_per_record=min(used, r)),
         epsilon=epsilon,
         delta=delta if get_mechanism(mechanism).needs_delta else Fraction(0),
         neighbouring=outline.neighbouring,

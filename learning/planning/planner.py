@@ -270,7 +270,7 @@ def find_smallest_epsilon(
     _require_target(target_sse)
 
     def suffices(step: int) -> bool:
-        return _reaches(outline, _epsilon_of(step), delta, target_sse)
+        return can_reach(outline, epsilon=_epsilon_of(step), delta=delta, target_sse=target_sse)
 
     steps = range(900 * (_LARGEST_EXPONENT - _LEAST_EXPONENT) + 1)
     least = bisect.bisect_left(steps, True, key=suffices)
@@ -290,15 +290,18 @@ def _epsilon_of(step: int) -> Fraction:
     return (100 + digits) * Fraction(10) ** (exponent + _LEAST_EXPONENT - 2)
 
 
-def _reaches(outline: StudyOutline, epsilon: Fraction, delta: Fraction, target: float) -> bool:
+def can_reach(
+    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
+) -> bool:
+    """Return whether some candidate reaches a target; parameters as :func:`advise` takes them."""
     for mechanism, m, used in _enumerate_choices(outline, delta):
         if used < m:  # masks are never recommended
             continue
         found, _ = _predict_choice(outline, mechanism, m, used, epsilon, delta)
-        if any(candidate.band.reaches(target) for candidate in found):
+        if any(candidate.band.reaches(target_sse) for candidate in found):
             return True
     return any(
-        candidate.band.reaches(target)
+        candidate.band.reaches(target_sse)
         for m in outline.frequencies
         for candidate in list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
     )

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+
 
 @dataclass(frozen=True, kw_only=True)
 class QualityPrediction:
@@ -65,7 +67,6 @@ def predict_quality(
 
 _LEAST_EXCESS = 3.0
 _LEAST_SATURATION = 3.0
-_LEAST_SNR_SEEN = 8.0
 _LEAST_FEATURES_SEEN = 2.0
 # At m / (k d) = 2 and 5: the cost of misfit alone where clusters are not round; the cost of noise,
 # times SNR m / (k d); and the SNR m / (k d) at which half the decodes miss clusters, which costs up
@@ -100,19 +101,28 @@ class QualityBand:
         """Return whether the whole band lies at or below a relative SSE."""
         return self.high <= relative_sse
 
+    @property
+    def is_hopeless(self) -> bool:
+        """True if the band has no upper end: the decoder's verdict on any answer is "do not use".
+
+        There are too few equations for so many clusters, or noise decides where a centroid is.
+        """
+        return math.isinf(self.high)
+
     def describe(self) -> str:
         """Describe the band in words."""
-        if math.isfinite(self.high):
+        if not self.is_hopeless:
             return f"relative SSE between {self.low:.2f} and {self.high:.2f} is expected"
-        if self.features_per_parameter < _LEAST_FEATURES_SEEN:
-            reason = (
-                f"m / (k d) is {self.features_per_parameter:.3g}, below {_LEAST_FEATURES_SEEN:g}"
-            )
-        else:
-            reason = f"SNR m / (k d) is {self.snr_per_parameter:.3g}, below {_LEAST_SNR_SEEN:g}"
         return (
-            f"relative SSE of {self.low:.2f} or more is expected, without an upper bound: {reason}"
+            f"relative SSE of {self.low:.2f} or more is expected, without an upper bound: "
+            f"{self.describe_limit()}"
         )
+
+    def describe_limit(self) -> str:
+        """Describe the figure that leaves the band without an upper end."""
+        if self.features_per_parameter < _LEAST_FEATURES_SEEN:
+            return f"m / (k d) is {self.features_per_parameter:.3g}, below {_LEAST_FEATURES_SEEN:g}"
+        return f"SNR m / (k d) is {self.snr_per_parameter:.3g}, below {LEAST_SNR_PER_PARAMETER:g}"
 
 
 def predict_relative_sse(
@@ -168,7 +178,7 @@ def predict_relative_sse(
     features = n_frequencies / (n_clusters * n_dimensions)
     x = snr * features
     high = math.inf
-    if features >= _LEAST_FEATURES_SEEN and x >= _LEAST_SNR_SEEN:
+    if features >= _LEAST_FEATURES_SEEN and x >= LEAST_SNR_PER_PARAMETER:
         missed = _MISSED / (1.0 + (x / _interpolate(features, _HALF_MISSED)) ** 3)
         misfit = _interpolate(features, _MISFIT)
         high = 1.0 + misfit + _interpolate(features, _NOISE_EXCESS) / x + missed

@@ -35,7 +35,7 @@ from learning.clustering.reference.unary import (
     choose_unary_law,
     require_reports,
 )
-from learning.clustering.reference.weighted_points import cluster_weighted, project_on_simplex
+from learning.clustering.weighted_points import cluster_weighted, project_on_simplex
 from shared.core import Quantiser
 from shared.core.quantise import STEPS
 from shared.core.seeds import WordStream

@@ -33,7 +33,7 @@ from learning.clustering.reference.unary import (
     UnaryLaw,
     choose_unary_law,
 )
-from learning.clustering.reference.weighted_points import cluster_weighted, project_on_simplex
+from learning.clustering.weighted_points import cluster_weighted, project_on_simplex
 from shared.core import Quantiser
 from shared.core.quantise import STEPS
 from shared.errors import PlanError

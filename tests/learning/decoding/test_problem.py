@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.decoding.problem import DecodingProblem
+from learning.decoding.problem import Box, DecodingProblem
 from shared.errors import DecodingError
 
 
@@ -19,6 +19,10 @@ def valid_fields() -> dict[str, Any]:
         "noise_variance": 0.0,
         "n_clusters": 4,
     }
+
+
+def box_of(lower: list[float], upper: list[float]) -> Box:
+    return Box(lower=np.array(lower), upper=np.array(upper))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +52,12 @@ def valid_fields() -> dict[str, Any]:
         ("feature_noise", np.full(6, np.nan), "feature_noise"),
         ("feature_noise", np.array([0.1, -0.1, 0.0, 0.0, 0.0, 0.0]), "broken at feature 1"),
         ("feature_noise", np.full(6, 0.1), "mean noise_variance, 0, not 0.1"),
+        ("search_box", box_of([-1.0], [1.0]), r"search_box\.lower"),
+        ("search_box", box_of([-1.0, -1.0], [1.0]), r"search_box\.upper"),
+        ("search_box", box_of([-1.0, np.nan], [1.0, 1.0]), r"search_box\.lower"),
+        ("search_box", box_of([-1.0, 1.0], [1.0, 1.0]), "dimension 1"),
+        ("search_box", box_of([-4.5, -1.0], [1.0, 1.0]), "inside the plan's box"),
+        ("search_box", box_of([-1.0, -1.0], [1.0, 5.5]), "dimension 1"),
     ],
 )
 def test_a_field_out_of_its_rule_is_refused_by_name_with_a_fix(
@@ -80,9 +90,13 @@ def test_each_feature_is_as_plausible_as_its_own_noise_makes_it() -> None:
 
 def test_the_arrays_are_frozen_copies() -> None:
     fields = valid_fields()
+    fields["search_box"] = box_of([-1.0, -1.0], [1.0, 1.0])
     problem = DecodingProblem(**fields)
     fields["sketch"][0] = 0.0
+    fields["search_box"].lower[0] = 9.0
     assert problem.sketch[0] == 0.5 + 0.1j
+    assert problem.search_box is not None
+    assert problem.search_box.lower[0] == -1.0
     with pytest.raises(ValueError, match="read-only"):
         problem.sketch[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -281,7 +281,9 @@ def test_bounds_that_exclude_the_data_are_noticed(make_problem: MakeProblem) -> 
     problem = make_problem(records, n_clusters=2, n_frequencies=60, half_width=4.0)
     solution = solve(problem)
     assert_is_whole(solution, problem)
-    assert any("edge of the box" in text or "far above" in text for text in solution.warnings)
+    assert any(
+        "edge of the plan's box" in text or "far above" in text for text in solution.warnings
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])

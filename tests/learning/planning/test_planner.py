@@ -25,6 +25,7 @@ from shared.errors import PlanError, PrivacyError
 from shared.plan import plan_from_spec
 from shared.privacy import (
     MECHANISMS,
+    FourierShape,
     PrivacyTarget,
     calibrate_mechanism,
     certify_odds,
@@ -67,8 +68,10 @@ def test_what_is_recommended_can_be_calibrated_within_the_budget(
     noise = calibrate_mechanism(
         PrivacyTarget(
             mechanism=best.mechanism,
-            n_frequencies=best.frequencies_per_sketch,
-            measurements_per_record=best.frequencies_per_sketch,
+            shape=FourierShape(
+                n_frequencies=best.frequencies_per_sketch,
+                measurements_per_record=best.frequencies_per_sketch,
+            ),
             epsilon=best.epsilon,
             delta=best.delta,
             neighbouring="replace-one",

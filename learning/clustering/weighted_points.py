@@ -5,6 +5,7 @@ Both read released numbers only, so they cost no privacy.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from shared.errors import PlanError
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.intp]
 
 RESTARTS: Final = 15
 _MOST_ITERATIONS: Final = 100
@@ -39,6 +41,22 @@ def project_on_simplex(counts: Floats, total: float) -> Floats:
     return projected
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WeightedRun:
+    """One run of Lloyd's k-means.
+
+    Parameters
+    ----------
+    centroids
+        Shape ``(k, d)``.
+    cost
+        Sum over points of weight times squared distance to the nearest centroid.
+    """
+
+    centroids: Floats
+    cost: float
+
+
 def cluster_weighted(
     points: Floats,
     weights: Floats,
@@ -47,7 +65,20 @@ def cluster_weighted(
     *,
     n_restarts: int = RESTARTS,
 ) -> Floats:
-    """Run Lloyd's k-means on weighted points from k-means++ starts; keep the lowest cost.
+    """Return the centroids of lowest cost: shape ``(k, d)``; see :func:`run_weighted`."""
+    runs = run_weighted(points, weights, n_clusters, rng, n_restarts=n_restarts)
+    return min(runs, key=lambda run: run.cost).centroids
+
+
+def run_weighted(
+    points: Floats,
+    weights: Floats,
+    n_clusters: int,
+    rng: np.random.Generator,
+    *,
+    n_restarts: int = RESTARTS,
+) -> tuple[WeightedRun, ...]:
+    """Run Lloyd's k-means on weighted points from k-means++ starts.
 
     Parameters
     ----------
@@ -64,8 +95,8 @@ def cluster_weighted(
 
     Returns
     -------
-    NDArray[np.float64]
-        Shape ``(k, d)``.
+    tuple of WeightedRun
+        One for each start, in the order run.
 
     Raises
     ------
@@ -76,29 +107,44 @@ def cluster_weighted(
         raise PlanError("must be at least 1", field="n_clusters", fix="ask for 1 or more")
     present = weights > 0
     points, weights = points[present], weights[present]
-    runs = [
+    return tuple(
         _descend(points, weights, _start_plus_plus(points, weights, n_clusters, rng))
         for _ in range(n_restarts)
-    ]
-    return min(runs, key=lambda run: run[1])[0]
+    )
+
+
+def assign_weighted(points: Floats, weights: Floats, centroids: Floats) -> tuple[Labels, float]:
+    """Find the nearest centroid of each point, shape ``(M,)``, and the cost of all."""
+    shift = points.mean(axis=0)
+    moved = points - shift
+    return _assign(moved, np.sum(moved**2, axis=1), weights, centroids - shift)
 
 
 def _start_plus_plus(
     points: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator
 ) -> Floats:
-    """Choose points with probability proportional to weight times squared distance."""
+    """Choose points with probability proportional to weight times squared distance.
+
+    Of some tries for each, the one that leaves the lowest cost is taken, as in scikit-learn.
+    """
     chosen = points[rng.choice(len(points), size=n_clusters, p=weights / weights.sum())]
     squares = np.sum((points - chosen[0]) ** 2, axis=1)
+    n_tries = 2 + int(np.log(n_clusters))
     for i in range(1, n_clusters):
-        shares = weights * squares
-        if shares.sum() <= 0.0:  # fewer distinct points than clusters
+        total = np.cumsum(weights * squares)
+        if total[-1] <= 0.0:  # fewer distinct points than clusters
             break
-        chosen[i] = points[rng.choice(len(points), p=shares / shares.sum())]
-        squares = np.minimum(squares, np.sum((points - chosen[i]) ** 2, axis=1))
+        tries = np.searchsorted(total, rng.uniform(0.0, total[-1], size=n_tries))
+        options = [
+            np.minimum(squares, np.sum((points - points[at]) ** 2, axis=1))
+            for at in np.minimum(tries, len(points) - 1)
+        ]
+        best = int(np.argmin([weights @ option for option in options]))
+        chosen[i], squares = points[min(tries[best], len(points) - 1)], options[best]
     return chosen
 
 
-def _descend(points: Floats, weights: Floats, start: Floats) -> tuple[Floats, float]:
+def _descend(points: Floats, weights: Floats, start: Floats) -> WeightedRun:
     """Run Lloyd's iteration to a constant cost; an empty cluster keeps its centroid."""
     centroids, before = start.copy(), np.inf
     # Relative to the mean, where squares cancel least.
@@ -106,11 +152,7 @@ def _descend(points: Floats, weights: Floats, start: Floats) -> tuple[Floats, fl
     moved = points - shift
     norms = np.sum(moved**2, axis=1)
     for _ in range(_MOST_ITERATIONS):
-        around = centroids - shift
-        scores = np.sum(around**2, axis=1) - 2.0 * (moved @ around.T)
-        labels = np.argmin(scores, axis=1)
-        nearest = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
-        cost = float(np.sum(weights * np.maximum(norms + nearest, 0.0)))
+        labels, cost = _assign(moved, norms, weights, centroids - shift)
         if before - cost <= _TOLERANCE * cost:
             break
         before = cost
@@ -121,4 +163,11 @@ def _descend(points: Floats, weights: Floats, start: Floats) -> tuple[Floats, fl
         )
         full = members > 0
         centroids[full] = shift + sums[full] / members[full, None]
-    return centroids, cost
+    return WeightedRun(centroids=centroids, cost=cost)
+
+
+def _assign(moved: Floats, norms: Floats, weights: Floats, around: Floats) -> tuple[Labels, float]:
+    scores = np.sum(around**2, axis=1) - 2.0 * (moved @ around.T)
+    labels = np.argmin(scores, axis=1)
+    nearest = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
+    return labels, float(np.sum(weights * np.maximum(norms + nearest, 0.0)))

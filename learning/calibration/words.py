@@ -1,0 +1,85 @@
+"""Findings of a calibration in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from learning.calibration.calibration import Calibration
+from learning.calibration.columns import Column, Finding
+from learning.calibration.drift import ColumnDrift
+from learning.calibration.strength import LEAST_STRENGTH, Refusal
+
+_SENTENCES = {
+    "weak": "no values stand out from the noise, so the place is a guess",
+    "outside": "{share:.0%} of the values lie outside the pilot's bounds: run a pilot with wider "
+    "bounds or a logarithmic scale",
+    "beyond": "{share:.0%} of the values lie outside the pilot's bounds",
+    "constant": "all values lie between {lower:.4g} and {upper:.4g}: left out as a constant",
+    "narrow": "nearly all values lie in one or two bins, so the spread is a guess: a second pilot "
+    "with bounds {lower:.4g} and {upper:.4g} would show it",
+    "flag": "two values, near {lower:.4g} and {upper:.4g}, hold nearly all records, {share:.0%} of "
+    "them the larger: k-means on a flag is rarely meant",
+    "missing": "{share:.0%} of the values are missing: give a public value that replaces them, or "
+    "drop the column, else these records are left out",
+    "log": "values spread over octaves from {lower:.4g} to {upper:.4g}: on the logarithmic scale a "
+    "centroid is a typical value, not a mean",
+}
+
+
+def describe_finding(finding: Finding) -> str:
+    """Return one finding as a clause."""
+    share, lower, upper = finding.share, finding.lower, finding.upper
+    return _SENTENCES[finding.code].format(share=share, lower=lower, upper=upper)
+
+
+def describe_column(column: Column) -> str:
+    """Return all that was found about a dimension as one line."""
+    unit = " octaves" if column.resolution is not None else ""
+    found = f"centre {column.centre:.4g}, spread {column.spread:.3g}{unit}"
+    return "; ".join([found, *(describe_finding(finding) for finding in column.findings)])
+
+
+def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return each column with its unit, its scale and its findings in words, by name."""
+    return [
+        {
+            **vars(column),
+            "unit": units[column.name],
+            "scale": calibration.find_scale(column),
+            "findings": [describe_finding(finding) for finding in column.findings],
+        }
+        for column in calibration.columns
+    ]
+
+
+def describe_refusal(refusal: Refusal) -> str:
+    """Return why a pilot is too weak, and what would do."""
+    return (
+        f"too few records for a pilot: n epsilon / (d sqrt L) is {refusal.strength:.3g}, below "
+        f"{LEAST_STRENGTH:g}; {refusal.factor:.2g} times the records or the epsilon would do"
+    )
+
+
+def describe_limits(calibration: Calibration) -> list[str]:
+    """Return what a calibration cannot promise, a sentence each."""
+    sentences = [] if calibration.refusal is None else [describe_refusal(calibration.refusal)]
+    sentences.append(
+        f"a cluster far from the others with less than {calibration.unseen_share:.2g} of the "
+        "records cannot show at this noise: neither bounds nor scale know of it, and it may make "
+        "the answer far worse than k-means"
+    )
+    if calibration.needs_wider_law:
+        sentences.append("some spread is a guess, so a wider law of frequencies is used")
+    return sentences
+
+
+def describe_drift(drift: ColumnDrift) -> str:
+    """Return whether a dimension has moved between two pilots."""
+    if not drift.has_moved:
+        return "no drift stands out from the noise"
+    return (
+        f"has moved: {drift.change:+.1%} of the records between {drift.lower:.4g} and "
+        f"{drift.upper:.4g}, {drift.largest:.0f} standard deviations; "
+        f"{drift.far_share:.0%} of the blocks differ by more than four"
+    )

@@ -1,0 +1,107 @@
+"""Remedies for a study that asks too much: each is the least change that reaches a target."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import can_reach, find_smallest_epsilon
+from shared.errors import PrivacyError
+
+_MOST_DOUBLINGS = 60
+"""Factors up to 2^60 are tried: more records than any study has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedies:
+    """Changes of a study, each of which alone reaches a target; None where none does.
+
+    Parameters
+    ----------
+    target_sse
+        The relative SSE that they reach.
+    epsilon
+        The smallest epsilon of three digits.
+    n_records
+        The least records in as many sketches. None too where a sketch counts as one record.
+    n_sketches
+        The least sketches of as many records each: more devices, or more windows decoded together.
+    n_clusters
+        The most clusters.
+    """
+
+    target_sse: float
+    epsilon: Fraction | None
+    n_records: int | None
+    n_sketches: int | None
+    n_clusters: int | None
+
+
+def find_remedies(
+    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
+) -> Remedies:
+    """Find the least change of epsilon, records, sketches or clusters that reaches a target.
+
+    Each is found alone, with everything else as it is, and with the best plan for it. More of any
+    of them, or fewer clusters, never worsens the prediction, so bisection finds the least.
+
+    Parameters
+    ----------
+    outline
+        A study that does not reach the target.
+    epsilon, delta, target_sse
+        As :func:`learning.planning.planner.advise` takes them.
+    """
+
+    def reaches(study: StudyOutline) -> bool:
+        return can_reach(study, epsilon=epsilon, delta=delta, target_sse=target_sse)
+
+    records = None
+    if not outline.protects_devices:
+        records = _find_least(outline.n_records, lambda n: reaches(replace(outline, n_records=n)))
+    sketches = _find_least(outline.n_sketches, lambda count: reaches(_extend(outline, count)))
+    clusters = range(outline.n_clusters, 0, -1)
+    place = bisect.bisect_left(
+        clusters, True, key=lambda k: reaches(replace(outline, n_clusters=k))
+    )
+    return Remedies(
+        target_sse=target_sse,
+        epsilon=_find_epsilon(outline, delta, target_sse),
+        n_records=records,
+        n_sketches=sketches,
+        n_clusters=clusters[place] if place < len(clusters) else None,
+    )
+
+
+def _extend(outline: StudyOutline, n_sketches: int) -> StudyOutline:
+    """Return the study with other sketches of the same mean number of records."""
+    # Rounded up, so that no sketch is without a record.
+    n_records = -(-outline.n_records * n_sketches // outline.n_sketches)
+    return replace(outline, n_records=n_records, n_sketches=n_sketches)
+
+
+def _find_least(start: int, suffices: Callable[[int], bool]) -> int | None:
+    """Return the least number from ``start`` on that suffices, to a hundredth of itself."""
+    high = start
+    for _ in range(_MOST_DOUBLINGS):
+        if suffices(high):
+            break
+        high *= 2
+    else:
+        return None
+    low = max(start, high // 2)
+    # Predictions are no finer than this, and each costs a calibration or more.
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+def _find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> Fraction | None:
+    try:
+        return find_smallest_epsilon(outline, delta=delta, target_sse=target_sse).epsilon
+    except PrivacyError:
+        return None
