@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from learning.estimate.search_box import Stated
 from learning.estimate.sizes import N_MOMENTS, SizeMoments
 from learning.estimate.totals import Totals
 from learning.estimate.weighting import Weights
@@ -27,6 +28,7 @@ AuditAction = Literal[
     "study.create",
     "study.open",
     "study.close",
+    "study.search",
     "study.withdraw",
     "token.create",
     "token.revoke",
@@ -124,7 +126,9 @@ class StudyRecord:
     accept_until
         Until when a closed study accepts late sketches, if it does.
     version
-        The number of changes of ``state`` and ``accept_until``, from 1.
+        The number of changes of ``state``, ``accept_until`` and ``search_box``, from 1.
+    search_box
+        The search box of decodes that state none; empty for the plan's box.
     n_sketches, n_records
         Totals of its sketches; secret numbers of records count 0.
     """
@@ -139,6 +143,7 @@ class StudyRecord:
     version: int = 1
     n_sketches: int = 0
     n_records: int = 0
+    search_box: Stated = field(default_factory=dict)
 
     def accepts_sketches(self, now: float) -> bool:
         """Return whether a sketch may be stored now."""
@@ -438,6 +443,8 @@ class DecodeRecord:
     ----------
     decoder, solver, settings
         The decoder's name, the name with its version, and all its settings.
+    search_box
+        The search box, its own or the study's at its request; empty for the plan's box.
     lease_token, lease_expires, attempts
         The token is random and new for each attempt: only its holder may write. After the expiry
         any worker may take the decode.
@@ -452,6 +459,7 @@ class DecodeRecord:
     settings: Mapping[str, Any]
     seed: int
     created: float
+    search_box: Stated = field(default_factory=dict)
     state: DecodeState = "queued"
     progress: float = 0.0
     started: float | None = None

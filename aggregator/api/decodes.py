@@ -55,6 +55,7 @@ async def create_decode(
         decoder=body.decoder,
         settings=body.settings,
         seed=body.seed,
+        search_box=body.search_box,
     )
     response.status_code = 202 if queued else 200
     response.headers["Location"] = f"/v1/decodes/{decode.decode_id.hex()}"

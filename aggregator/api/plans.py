@@ -59,7 +59,7 @@ async def get_frequencies(study: Identity, services: ServicesDep) -> Response:
     body = make_body(
         FrequenciesBody,
         frequencies,
-        dimensions=[dimension.name for dimension in plan.dimensions],
+        dimensions=[axis.name for axis in plan.axes],
         angular=frequencies.to_angular(plan.quantiser).tolist(),
     )
     return answer(body, ETag=f'"{frequencies.digest.hex()}"', Cache_Control=_CACHING)

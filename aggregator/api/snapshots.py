@@ -33,6 +33,11 @@ from shared.wire.bodies.results import (
     SnapshotSumsBody,
     WeightsBody,
 )
+from shared.wire.bodies.statistics import (
+    CalibrationBody,
+    HistogramBody,
+    MomentsAnswerBody,
+)
 
 router = APIRouter(
     prefix="/v1",
@@ -41,6 +46,7 @@ router = APIRouter(
     responses=describe_problems(*WITH_KEY, *OF_STUDY),
 )
 
+OF_STATISTIC = describe_problems("wrong-statistic", "decoding-invalid")
 _LINKS = describe_links(TO_SNAPSHOT)
 
 
@@ -94,6 +100,35 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
     # Frozen, but for the devices in it that are excluded later: their number only grows.
     etag = f'"{snapshot}.{len(body.excluded_devices)}"'
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
+
+
+@router.get("/snapshots/{snapshot}/histogram", responses=OF_STATISTIC)
+async def get_histogram(snapshot: Identity, services: ServicesDep, bars: int = 64) -> HistogramBody:
+    """Show the marginals of a snapshot of histograms: bars, quantiles, missing values.
+
+    Bins are joined until each of at most `bars` bars stands out from its noise.
+    """
+    return await services.statistics.describe_histogram(bytes.fromhex(snapshot), most_bars=bars)
+
+
+@router.get("/snapshots/{snapshot}/moments", responses=OF_STATISTIC)
+async def get_moments(snapshot: Identity, services: ServicesDep) -> MomentsAnswerBody:
+    """Show mean, correlations and principal directions of a snapshot of moments."""
+    return await services.statistics.describe_components(bytes.fromhex(snapshot))
+
+
+@router.get("/snapshots/{snapshot}/calibration", responses=OF_STATISTIC)
+async def get_calibration(
+    snapshot: Identity, services: ServicesDep, clusters: int, most_clusters: int | None = None
+) -> CalibrationBody:
+    """Show what a pilot, a snapshot of histograms, says about the plan of a main study.
+
+    `clusters` is the number of clusters that will be looked for; with `most_clusters` it is the
+    least, and the other the largest.
+    """
+    return await services.statistics.describe_calibration(
+        bytes.fromhex(snapshot), n_clusters=(clusters, most_clusters or clusters)
+    )
 
 
 def _to_moments(moments: SizeMoments) -> MomentsBody:

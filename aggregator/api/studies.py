@@ -29,12 +29,12 @@ from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timesta
 from shared.wire.bodies.devices import NoticeBody
 from shared.wire.bodies.results import PrivacyBody, UtilityBody
 from shared.wire.bodies.studies import (
+    ChangeRequest,
     CreatedBody,
     Paged,
     PlanRefusalBody,
     RefusalBody,
     RefusalsBody,
-    StateRequest,
     StudyBody,
     StudyRequest,
     WithdrawnBody,
@@ -70,10 +70,15 @@ async def create_study(
 
     409 where a study of another name has the plan; the answer names that study. A device that takes
     part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
-    `warnings` lists doubts about the plan, such as an epsilon that hardly protects.
+    409 too where the study exists with another search box than the one given. `warnings` lists
+    doubts about the plan, such as an epsilon that hardly protects.
     """
     summary, plan, is_new = await services.studies.create(
-        body.name, body.plan, allow_same_plan=body.allow_same_plan, actor=key.key_id
+        body.name,
+        body.plan,
+        allow_same_plan=body.allow_same_plan,
+        search_box=body.search_box,
+        actor=key.key_id,
     )
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
@@ -102,7 +107,8 @@ async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
 async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> Any:
     """Show a study; a device that signs the request sees only the life cycle.
 
-    The ETag of a device's answer changes with the life cycle only, so that devices can poll often.
+    The ETag of a device's answer changes with life cycle and search box only, so that devices can
+    poll often.
     """
     study_id = bytes.fromhex(study)
     if reader is not None:
@@ -121,21 +127,24 @@ async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> A
 )
 async def change_study(
     study: Identity,
-    body: StateRequest,
+    body: ChangeRequest,
     services: ServicesDep,
     key: Operator,
     if_match: Annotated[
         str | None, Header(description="the study's ETag as it was read, or `*`")
     ] = None,
 ) -> Any:
-    """Open or close a study; a closed study takes late sketches until `accept_until`.
+    """Open or close a study, or change the search box of its later decodes.
 
-    `If-Match` compares the life cycle alone: sketches that arrive meanwhile do not make it stale.
+    A closed study takes late sketches until `accept_until`. Decodes that exist keep the search box
+    that they were requested with. `If-Match` compares what can be changed here alone: sketches that
+    arrive meanwhile do not make it stale.
     """
-    summary = await services.studies.set_state(
+    summary = await services.studies.change(
         bytes.fromhex(study),
-        body.state,
+        state=body.state,
         accept_until=maybe_timestamp(body.accept_until),
+        search_box=body.search_box,
         expected_version=_version_in(if_match),
         actor=key.key_id,
     )
@@ -191,18 +200,18 @@ async def get_utility(
 ) -> UtilityBody:
     """Estimate the utility of all sketches of a study.
 
-    With a number of clusters, `band` predicts the quality of a decode.
+    With a number of clusters, `band` predicts the quality of a decode of Fourier features.
     """
     study_id = bytes.fromhex(study)
     utility = await services.snapshots.compute_utility(study_id)
     band = None
-    if n_clusters is not None:
-        _, plan = await services.studies.get_plan(study_id)
+    _, plan = await services.studies.get_plan(study_id)
+    if n_clusters is not None and plan.kind == "fourier":
         predicted = predict_relative_sse(
             snr=utility.snr,
             n_frequencies=utility.n_covered,
             n_clusters=n_clusters,
-            n_dimensions=plan.n_dimensions,
+            n_dimensions=plan.n_axes,
         )
         band = describe_band(predicted, predicted.describe())
     return make_body(UtilityBody, utility, band=band)
@@ -240,12 +249,12 @@ def _to_body(summary: StudySummary) -> StudyBody:
 
 
 def _etag(summary: StudySummary) -> str:
-    """Return the ETag of a study: its life cycle first, then its counts."""
+    """Return the ETag of a study: its version first, then its counts."""
     return f'"{summary.study.version}.{summary.study.n_sketches}.{summary.n_devices}"'
 
 
 def _version_in(if_match: str | None) -> int | None:
-    """Return the life cycle's version in an ETag; an ETag that was never given is stale."""
+    """Return a study's version in an ETag; an ETag that was never given is stale."""
     if if_match is None:
         raise UnreadVersionError(
             "is missing: without it this request could undo somebody else's change",

@@ -12,6 +12,7 @@ from aggregator.services.readiness import Readiness
 from aggregator.services.results.decodes import DecodeService
 from aggregator.services.results.jobs import JobService
 from aggregator.services.results.snapshots import SnapshotService
+from aggregator.services.results.statistics import StatisticService
 from aggregator.services.results.watching import DecodeWatch
 from aggregator.services.service import Parts
 from aggregator.services.sketches.merging import Merger
@@ -37,6 +38,7 @@ class Services:
         self.roster = RosterService(parts)
         self.sketches = SketchService(parts)
         self.snapshots = SnapshotService(parts)
+        self.statistics = StatisticService(parts, self.snapshots)
         self.decodes = DecodeService(parts, self.snapshots)
         self.keys = KeyService(parts)
         self.watch = DecodeWatch(self.decodes, self.keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_study
 from aggregator.services.service import Service
 from aggregator.storage import Transaction
+from learning.estimate.search_box import Stated, check_search_box
 from shared.errors import ConfigError, StaleVersionError, StoreError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
 from shared.wire import compute_study_id
@@ -49,6 +50,7 @@ class StudyService(Service):
         plan_json: Mapping[str, Any],
         *,
         allow_same_plan: bool = True,
+        search_box: Stated | None = None,
         actor: str = LOCAL_ACTOR,
     ) -> tuple[StudySummary, SketchPlan, bool]:
         """Create a study, or return the one with this name and plan; and whether it is new.
@@ -57,11 +59,13 @@ class StudyService(Service):
         ----------
         allow_same_plan
             Whether a study of another name may have the plan already.
+        search_box
+            See :class:`aggregator.records.StudyRecord`; no part of the study's identity.
 
         Raises
         ------
         StoreError
-            Another study has the plan.
+            Another study has the plan, or the study exists with another search box.
         ConfigError, PlanError, PrivacyError, UnsupportedVersionError
             The name or a field of the plan is invalid.
         """
@@ -79,6 +83,7 @@ class StudyService(Service):
             plan=encode_plan(plan),
             plan_digest=compute_plan_digest(plan),
             created=self._clock.now(),
+            search_box=check_search_box(plan, search_box or {}),
         )
         async with self._store.begin(write=True) as transaction:
             # One that is there already, or was withdrawn, is answered as such below.
@@ -88,11 +93,19 @@ class StudyService(Service):
             is_new = await transaction.add_study(record)
             if is_new:
                 target = record.study_id.hex()
-                about = {"name": name, "plan_digest": record.plan_digest.hex()}
+                about: dict[str, Any] = {"name": name, "plan_digest": record.plan_digest.hex()}
+                if record.search_box:
+                    about["search_box"] = record.search_box
                 await write_entry(
                     transaction, record.created, actor, "study.create", target, **about
                 )
             study = await require_study(transaction, record.study_id)
+            if search_box is not None and study.search_box != record.search_box:
+                raise StoreError(
+                    "differs from that of the study, which exists already",
+                    field="search_box",
+                    fix="omit it here, and change the study",
+                )
             return await _summarise(transaction, study), plan, is_new
 
     async def get(self, study_id: bytes) -> StudySummary:
@@ -123,49 +136,61 @@ class StudyService(Service):
             studies = await transaction.list_studies(after=after, limit=limit)
             return [await _summarise(transaction, study) for study in studies]
 
-    async def set_state(
+    async def change(
         self,
         study_id: bytes,
-        state: StudyState,
         *,
+        state: StudyState | None = None,
         accept_until: float | None = None,
+        search_box: Stated | None = None,
         expected_version: int | None,
         actor: str = LOCAL_ACTOR,
     ) -> StudySummary:
-        """Open or close a study, if it is not so already.
+        """Open or close a study, or change its search box, if it is not so already.
 
         Parameters
         ----------
+        state
+            The next state; None leaves it and ``accept_until``.
         accept_until
             Until when the closed study still accepts late sketches.
+        search_box
+            The search box of later decodes; None leaves it.
         expected_version
             The version that was read; None for any.
 
         Raises
         ------
         ConfigError
-            ``accept_until`` is given for an open study.
+            ``accept_until`` is given for a study that is not closed now, nothing is to be changed,
+            or the search box does not suit the plan.
         NotFoundError
             There is none with this identity.
         StaleVersionError
             ``expected_version`` is not the study's.
         """
-        if state == "open" and accept_until is not None:
+        if state is None and search_box is None:
+            raise ConfigError("is missing", field="state", fix="give state or search_box")
+        if state != "closed" and accept_until is not None:
             raise ConfigError(
                 "cannot be given for an open study", field="accept_until", fix="omit it"
             )
+        if search_box is not None:
+            _, plan = await self.get_plan(study_id)
+            search_box = check_search_box(plan, search_box)
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
-            expected = study.version if expected_version is None else expected_version
-            is_current = expected == study.version
-            if is_current and (study.state, study.accept_until) != (state, accept_until):
-                is_current = await transaction.set_study_state(
-                    study_id, state, accept_until=accept_until, expected_version=expected
-                )
-                action: AuditAction = "study.open" if state == "open" else "study.close"
-                about = {} if accept_until is None else {"accept_until": accept_until}
+            changed = study
+            if state is not None:
+                changed = replace(changed, state=state, accept_until=accept_until)
+            if search_box is not None:
+                changed = replace(changed, search_box=search_box)
+            is_current = expected_version in (None, study.version)
+            if is_current and changed != study:
+                is_current = await transaction.change_study(changed)
                 now = self._clock.now()
-                await write_entry(transaction, now, actor, action, study_id.hex(), **about)
+                for action, about in _describe_change(study, changed):
+                    await write_entry(transaction, now, actor, action, study_id.hex(), **about)
             if not is_current:
                 raise StaleVersionError(
                     "has changed since it was read",
@@ -239,6 +264,17 @@ class StudyService(Service):
             n_removed += n_batch
             if n_batch == 0:
                 return n_removed
+
+
+def _describe_change(
+    before: StudyRecord, after: StudyRecord
+) -> Iterator[tuple[AuditAction, dict[str, Any]]]:
+    if (before.state, before.accept_until) != (after.state, after.accept_until):
+        until = after.accept_until
+        about = {} if until is None else {"accept_until": until}
+        yield ("study.open" if after.state == "open" else "study.close"), about
+    if before.search_box != after.search_box:
+        yield "study.search", {"search_box": after.search_box}
 
 
 async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> None:

@@ -92,6 +92,7 @@ class Study(Base):
     version: Mapped[int]
     n_sketches: Mapped[int]
     n_records: Mapped[int]
+    search_box: Mapped[dict[str, Any]]
     n_ordinals: Mapped[int] = mapped_column(default=0)
 
 
@@ -291,6 +292,7 @@ class Decode(Base):
     decoder: Mapped[str] = mapped_column(String(64))
     solver: Mapped[str] = mapped_column(String(64))
     settings: Mapped[dict[str, Any]]
+    search_box: Mapped[dict[str, Any]]
     seed: Mapped[int]
     created: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))

@@ -225,9 +225,9 @@ class Desk:
         )
 
     async def change(
-        self, study: bytes, state: str, *, if_match: str = "*", **body: Any
+        self, study: bytes, state: str | None, *, if_match: str = "*", **body: Any
     ) -> httpx.Response:
-        """Open or close a study, as it is now or as it was read."""
+        """Change a study, as it is now or as it was read."""
         headers = self.operator | {"If-Match": if_match}
         url = f"/v1/studies/{study.hex()}"
         return await self.http.patch(url, json={"state": state} | body, headers=headers)

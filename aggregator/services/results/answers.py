@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from learning.decoding.problem import DecodingProblem
+from learning.clustering.posing import pose_grid
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
 from learning.estimate.posing import pose_problem
+from learning.estimate.search_box import Stated
 from learning.planning.quality import QualityBand, predict_quality
+from shared.errors import ConfigError
 from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
@@ -20,51 +22,67 @@ from shared.wire.bodies.results import (
     DimensionBody,
     EvidenceBody,
     MixtureBody,
-    PersonBody,
     PrivacyBody,
-    PromiseBody,
     PublicFactBody,
     QualityBody,
     ResultBody,
     VerdictBody,
+    describe_promise,
 )
 
 B = TypeVar("B")
 
 
-def build_problem(plan: SketchPlan, snapshot: SnapshotRecord, n_clusters: int) -> DecodingProblem:
-    """Pose the inverse problem of a snapshot.
+def build_problem(
+    plan: SketchPlan,
+    snapshot: SnapshotRecord,
+    n_clusters: int,
+    search_box: Stated | None = None,
+) -> Any:
+    """Pose the inverse problem of a snapshot, as its decoder takes it.
 
     Raises
     ------
+    ConfigError
+        The search box does not suit the plan; a grid has none.
     DecodingError
         The number of clusters does not suit the sketch, or the sketch is not a plausible one.
     """
+    if plan.kind == "grid":
+        if search_box:
+            raise ConfigError(
+                "must be left out with a grid: its cells are fixed",
+                field="search_box",
+                fix="leave it out",
+            )
+        return pose_grid(plan, snapshot.totals, n_clusters=n_clusters)
     return pose_problem(
         plan,
         snapshot.totals,
         snapshot.weights,
         signal_energy=snapshot.signal_energy,
         n_clusters=n_clusters,
+        search_box=search_box,
     )
 
 
 def describe_solution(
-    plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution, *, seconds: float
+    plan: SketchPlan,
+    snapshot: SnapshotRecord,
+    solution: Solution,
+    *,
+    search_box: Stated,
+    seconds: float,
 ) -> ResultBody:
     """Return a solution as a body, with its quality, verdict and privacy promise."""
-    quality = predict_quality(
-        snr=snapshot.snr,
-        n_frequencies=snapshot.n_covered,
-        n_clusters=len(solution.weights),
-        n_dimensions=plan.n_dimensions,
-    )
+    quality = None if plan.kind == "grid" else _describe_quality(plan, snapshot, solution)
     verdict, evidence = solution.verdict, solution.evidence
     decoder, _, _ = solution.solver.partition("/")
     return make_body(
         ResultBody,
         solution,
-        dimensions=[DimensionBody(name=d.name, unit=d.unit) for d in plan.dimensions],
+        dimensions=[DimensionBody(name=axis.name, unit=axis.unit) for axis in plan.axes],
+        search_box=search_box,
         mixture=_to_body(MixtureBody, solution.mixture),
         choice=_to_body(ChoiceBody, solution.choice),
         residual=float(solution.residual),
@@ -73,7 +91,8 @@ def describe_solution(
         decoder_version=read_version(solution.solver),
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
-        quality=make_body(QualityBody, quality, statement=quality.describe()),
+        centroids=plan.space.encoder.decode(solution.centroids).tolist(),
+        quality=quality,
         verdict=_to_body(VerdictBody, verdict),
         band=None if verdict is None else describe_band(verdict, verdict.describe_band()),
         evidence=_to_body(EvidenceBody, evidence),
@@ -83,7 +102,21 @@ def describe_solution(
     )
 
 
+def _describe_quality(
+    plan: SketchPlan, snapshot: SnapshotRecord, solution: Solution
+) -> QualityBody:
+    quality = predict_quality(
+        snr=snapshot.snr,
+        n_frequencies=snapshot.n_covered,
+        n_clusters=len(solution.weights),
+        n_dimensions=plan.n_axes,
+    )
+    return make_body(QualityBody, quality, statement=quality.describe())
+
+
 def _list_uncovered(plan: SketchPlan, snapshot: SnapshotRecord) -> Iterator[str]:
+    if plan.kind != "fourier":
+        return
     if snapshot.n_covered < plan.n_frequencies:
         yield (
             f"the selected sketches carry only {snapshot.n_covered} of {plan.n_frequencies} "
@@ -104,22 +137,6 @@ def describe_band(predicted: Verdict | QualityBand, statement: str) -> BandBody:
 
 def _to_body(declared: type[B], value: Any) -> B | None:
     return None if value is None else make_body(declared, value)
-
-
-def describe_promise(plan: SketchPlan) -> PromiseBody:
-    """Return the guarantee of a plan, which goes with every result."""
-    statement = make_statement(plan)
-    most = plan.max_records_per_person
-    return PromiseBody(
-        epsilon=str(plan.release.epsilon),
-        delta=str(plan.release.delta),
-        neighbouring=plan.release.neighbouring,
-        mechanism=plan.release.mechanism,
-        scale=str(plan.release.scale),
-        statement=statement.describe(),
-        max_records_per_person="unknown" if most is None else most,
-        people=[PersonBody(**person) for person in statement.people_to_json()],
-    )
 
 
 def describe_privacy(plan: SketchPlan) -> PrivacyBody:

@@ -13,10 +13,12 @@ from aggregator.services.results.answers import build_problem
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Transaction
-from learning.decoding.registry import create_solver, default_solver, solver_factories
+from learning.clustering.registry import choose_solver, create_any_solver
 from learning.decoding.solver import Solver
+from learning.estimate.search_box import Stated, check_search_box
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
+from shared.plan import SketchPlan
 from shared.wire import problem_document
 
 _DOMAIN = "sfumato/v1/decode"
@@ -42,18 +44,21 @@ class DecodeService(Service):
         decoder: str | None,
         settings: Mapping[str, Setting],
         seed: int,
+        search_box: Stated | None = None,
     ) -> tuple[DecodeRecord, bool]:
         """Queue a decode; return it, and whether it was queued now.
 
         The same request returns the same decode; a failed or cancelled one is queued again. Without
-        a snapshot, the selection is frozen first; without a selection, the whole study.
+        a snapshot, the selection is frozen first; without a selection, the whole study. Without a
+        search box, the study's is used; an empty one stands for the plan's box.
 
         Raises
         ------
         NotFoundError
             There is no such study, or no such snapshot in it.
         ConfigError
-            Both a snapshot and a selection are given, or the selection cannot be frozen.
+            Both a snapshot and a selection are given, the selection cannot be frozen, or the search
+            box does not suit the plan.
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
@@ -62,21 +67,25 @@ class DecodeService(Service):
             raise DecodingError(
                 "must be at least 1", field="n_clusters", fix="request at least one cluster"
             )
-        name = decoder or default_solver
-        solver = require_solver(name, settings)
-        snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
+        plan = await self._plans.get(study)
+        name = decoder or choose_solver(plan.kind)
+        solver = require_solver(name, settings, plan)
+        snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
+        # Resolved here and stored: the study's may be another when a worker takes the decode.
+        box = check_search_box(plan, study.search_box if search_box is None else search_box)
         # Refuse an impossible decode before it is queued.
-        build_problem(await self._plans.get(study), snapshot, n_clusters)
+        build_problem(plan, snapshot, n_clusters, box)
         record = DecodeRecord(
-            decode_id=compute_decode_id(snapshot, n_clusters, solver, seed),
+            decode_id=compute_decode_id(snapshot, n_clusters, solver, seed, box),
             study_id=study_id,
             snapshot_id=snapshot.snapshot_id,
             n_clusters=n_clusters,
             decoder=name,
             solver=solver.name,
             settings=settings_of(solver),
+            search_box=box,
             seed=seed,
             created=self._clock.now(),
         )
@@ -132,24 +141,18 @@ async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeR
     return await require_known(transaction, await transaction.get_decode(decode_id), "decode")
 
 
-def require_solver(name: str, settings: Mapping[str, Setting]) -> Solver:
+def require_solver(name: str, settings: Mapping[str, Setting], plan: SketchPlan) -> Solver:
     """Make the solver that a request names.
 
     Raises
     ------
     DecodingError
         The decoder or a setting is unknown, or a setting is out of range.
+    WrongStatisticError
+        Centroids cannot be decoded from the plan's statistic.
     """
-    if name not in solver_factories:
-        raise DecodingError(
-            f"must be one of {', '.join(sorted(solver_factories))}",
-            field="decoder",
-            fix=f"use {default_solver!r}",
-        )
-    # `create_solver` would take it for its own argument.
-    if "name" in settings:
-        raise DecodingError("is not a setting", field="settings.name", fix="omit it")
-    return create_solver(name, **settings)
+    solver: Solver = create_any_solver(plan.kind, name, settings)
+    return solver
 
 
 def settings_of(solver: Solver) -> dict[str, Any]:
@@ -158,10 +161,17 @@ def settings_of(solver: Solver) -> dict[str, Any]:
 
 
 def compute_decode_id(
-    snapshot: SnapshotRecord, n_clusters: int, solver: Solver, seed: int
+    snapshot: SnapshotRecord,
+    n_clusters: int,
+    solver: Solver,
+    seed: int,
+    search_box: Mapping[str, list[float]],
 ) -> bytes:
     """Return the identity of a decode: the SHA-256 of all inputs of its result."""
-    content = [_DOMAIN, snapshot.digest, n_clusters, solver.name, settings_of(solver), seed]
+    content = [
+        *(_DOMAIN, snapshot.digest, n_clusters, solver.name, settings_of(solver), seed),
+        dict(search_box),
+    ]
     return hashlib.sha256(encode_deterministic(content)).digest()
 
 

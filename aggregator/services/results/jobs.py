@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from aggregator.services.plans import require_study
 from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.decodes import exhausted_problem
 from aggregator.services.service import Service
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.registry import create_solver
+from learning.clustering.registry import create_any_solver
 from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
 from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
@@ -33,7 +33,7 @@ class Job:
     token: bytes
     plan: SketchPlan
     snapshot: SnapshotRecord
-    problem: DecodingProblem
+    problem: Any
     solver: Solver
 
     def solve(
@@ -102,14 +102,14 @@ class JobService(Service):
         if snapshot is None:
             raise NotFoundError("is gone", field="snapshot", fix="make it again")
         plan = await self._plans.get(study)
-        solver = create_solver(decode.decoder, **decode.settings)
+        solver = create_any_solver(plan.kind, decode.decoder, decode.settings)
         if solver.name != decode.solver:
             raise DecodingError(
                 f"must be {decode.solver}, and this worker has {solver.name}",
                 field="decoder",
                 fix="request the decode again",
             )
-        problem = build_problem(plan, snapshot, decode.n_clusters)
+        problem = build_problem(plan, snapshot, decode.n_clusters, decode.search_box)
         return Job(
             decode=decode,
             token=token,
@@ -131,7 +131,11 @@ class JobService(Service):
         """Store an answer; false if the lease is lost."""
         now = self._clock.now()
         seconds = max(0.0, now - (job.decode.started or now))
-        result = asdict(describe_solution(job.plan, job.snapshot, solution, seconds=seconds))
+        box = job.decode.search_box
+        described = describe_solution(
+            job.plan, job.snapshot, solution, search_box=box, seconds=seconds
+        )
+        result = asdict(described)
         async with self._store.begin(write=True) as transaction:
             return await transaction.finish_decode(
                 job.decode.decode_id, job.token, state="succeeded", now=now, result=result

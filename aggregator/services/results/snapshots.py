@@ -133,8 +133,14 @@ def require_weighable(weighting: str, plan: SketchPlan) -> None:
     Raises
     ------
     ConfigError
-        It needs the secret numbers.
+        It needs the secret numbers, or is for Fourier features only.
     """
+    if plan.kind != "fourier" and weighting != DEFAULT_WEIGHTING:
+        raise ConfigError(
+            f"must be {DEFAULT_WEIGHTING!r} with a {plan.kind}: every record counts alike",
+            field="weighting",
+            fix=f"leave it out for {DEFAULT_WEIGHTING!r}",
+        )
     if plan.releases_count and weighting != DEFAULT_WEIGHTING:
         raise ConfigError(
             f"must be {DEFAULT_WEIGHTING!r} under add-remove-one: the number of records of each "

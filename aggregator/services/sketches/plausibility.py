@@ -8,9 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchRecord
+from learning.estimate.histogram import BinNoise
 from shared.errors import ImplausibleSketchError, TooEarlyError
 from shared.plan import SketchPlan
+from shared.privacy.plausibility import HONEST_BITS
 from shared.wire import CLOCK_LEEWAY_S, PayloadForm, SketchHeader
+
+_LEAST_VARIANCE = 1e-12
+"""Where an absurd epsilon leaves no noise at all."""
 
 
 def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) -> None:
@@ -57,11 +62,12 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "slots",
         "must be given for windows by time" if by_time else "must be null for windows by count",
     )
-    if plan.reports_phases:
-        return  # every phase is one that an honest device may report
     (sums,) = PayloadForm.of(plan).decode(payload)
+    if plan.reports_phases:
+        return  # every place on the circle is one that an honest device may report
     _require_each(sums, header.n_records, plan)
     _require_together(sums, header.n_records, plan)
+    _require_totals(sums, header, plan)
 
 
 def _require_block(block: int | None, plan: SketchPlan) -> None:
@@ -78,7 +84,8 @@ def _require_block(block: int | None, plan: SketchPlan) -> None:
 def _require_each(sums: NDArray[np.int64], n_records: int | None, plan: SketchPlan) -> None:
     # Not the absolute value: that of the least 64-bit integer is negative.
     largest = plan.largest_coordinate(n_records)
-    if not plan.releases_count and -largest <= sums.min() and sums.max() <= largest:
+    is_symmetric = plan.value_range[0] < 0 and not plan.releases_count
+    if is_symmetric and -largest <= sums.min() and sums.max() <= largest:
         return
     low, high = plan.coordinate_limits(n_records)
     outside = np.flatnonzero((sums < low) | (sums > high))
@@ -96,7 +103,7 @@ def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: Sket
         # The largest number that the released one allows: noise never exceeds its bound.
         reached = int(sums[-1]) + plan.mechanism.noise_bound
         n_records = min(plan.most_records, max(0, reached) // plan.count_scale)
-    features = sums[: 2 * plan.frequencies_per_sketch].astype(np.float64)
+    features = sums[: plan.n_features].astype(np.float64)
     limit = plan.bound_squared_norm(n_records)
     _require(
         float(features @ features) <= limit,
@@ -104,6 +111,32 @@ def _require_together(sums: NDArray[np.int64], n_records: int | None, plan: Sket
         f"cannot have a norm above {math.sqrt(limit):.6g}, the largest for {n_records} records and "
         "their noise",
     )
+
+
+def _require_totals(sums: NDArray[np.int64], header: SketchHeader, plan: SketchPlan) -> None:
+    """Check that the counts of each dimension, or of a grid, add up to the number of records.
+
+    An honest sketch is refused once in 2^40 times: the bound is Chernoff's, for all sums together.
+    """
+    groups = plan.find_counted(block=header.block or 0)
+    if not groups:
+        return
+    # A secret number carries the noise of one more bin.
+    n_records = int(sums[-1]) if header.n_records is None else header.n_records
+    noise = BinNoise(
+        variance=max(plan.mechanism.variance, _LEAST_VARIANCE),
+        is_gaussian=plan.privacy_target.delta > 0,
+    )
+    widths = np.array([place.stop - place.start for place in groups], dtype=np.float64)
+    exponent = HONEST_BITS * math.log(2.0) + math.log(2.0 * len(groups))
+    limits = noise.bound(widths + int(plan.releases_count), exponent)
+    for place, limit in zip(groups, limits.tolist(), strict=True):
+        _require(
+            abs(int(sums[place].sum()) - n_records) <= math.ceil(limit),
+            "payload",
+            f"cannot have counts that differ from the {n_records} records by more than {limit:.6g},"
+            " the largest sum of their noise",
+        )
 
 
 def require_disjoint(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, func, select, update
 
-from aggregator.records import PageKey, StudyRecord, StudyState, TokenRecord
+from aggregator.records import PageKey, StudyRecord, TokenRecord
 from aggregator.storage.models import CellRoot, Device, Server, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
 from aggregator.storage.statements.rows import Rows, select_records, to_record
@@ -55,19 +55,23 @@ class StudyRows(Rows):
         order, is_kept = (Study.created, Study.study_id), Study.state != "withdrawn"
         return await self._list_page(Study, StudyRecord, order, is_kept, after=after, limit=limit)
 
-    async def set_study_state(
-        self,
-        study_id: bytes,
-        state: StudyState,
-        *,
-        accept_until: float | None = None,
-        expected_version: int,
-    ) -> bool:
-        """Change the state and increment the version; false if the version is another."""
+    async def change_study(self, changed: StudyRecord) -> bool:
+        """Store the life cycle and search box of a study as its next version.
+
+        Returns
+        -------
+        bool
+            False if the stored version is not ``changed.version``.
+        """
         statement = (
             update(Study)
-            .where(Study.study_id == study_id, Study.version == expected_version)
-            .values(state=state, accept_until=accept_until, version=Study.version + 1)
+            .where(Study.study_id == changed.study_id, Study.version == changed.version)
+            .values(
+                state=changed.state,
+                accept_until=changed.accept_until,
+                search_box=changed.search_box,
+                version=changed.version + 1,
+            )
         )
         return await self._change(statement) > 0
 

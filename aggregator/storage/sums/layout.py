@@ -34,18 +34,14 @@ class Layout:
     def of(cls, plan: SketchPlan) -> Layout:
         """Return the layout of a plan.
 
-        A sum has m real parts, m imaginary parts, and the noised numbers of records of all blocks
-        where they are secret.
+        A sum has the coordinates of the statistic, and then the noised numbers of records of all
+        blocks where they are secret.
         """
-        members, m = plan.blocks.members, plan.n_frequencies
-        parts = [members, members + m]
+        places = plan.places
         if plan.releases_count:
-            parts.append(2 * m + np.arange(plan.blocks.n_blocks)[:, None])
-        return cls(
-            form=PayloadForm.of(plan),
-            n_features=2 * plan.frequencies_per_sketch,
-            places=np.concatenate(parts, axis=1),
-        )
+            counts = places.size + np.arange(len(places))
+            places = np.concatenate([places, counts[:, None]], axis=1)
+        return cls(form=PayloadForm.of(plan), n_features=plan.n_features, places=places)
 
     @property
     def n_coordinates(self) -> int:

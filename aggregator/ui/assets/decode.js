@@ -2,65 +2,36 @@
 
 import { Problem, follow, request } from "./api.js";
 import { announce, h, problemBox } from "./dom.js";
+import { axesOf } from "./axes.js";
 import { showResult } from "./result.js";
-import { duration, rounded, share, utc, whole } from "./words.js";
+import { field, layOutSelection, makeSelectionControls, readSelection } from "./selection.js";
+import { describeUtility } from "./statistic.js";
+import { searchedWithin, share } from "./words.js";
 
 const FIRST_GUESS = 5;
-
-/** Convert two times to the slots that lie wholly between them. */
-export function slotsBetween(from, to, window) {
-  const slotAt = (text) => (Date.parse(`${text}Z`) / 1000 - window.origin) / window.length_s;
-  const first = from ? Math.ceil(slotAt(from)) : null;
-  const last = to ? Math.floor(slotAt(to)) - 1 : null;
-  if (first !== null && last !== null && first > last) {
-    throw new Problem({
-      title: "The times select nothing",
-      field: "from, to",
-      rule: "must have at least one whole window between them",
-      fix: `windows last ${duration(window.length_s)} and are counted from ${utc(new Date(1000 * window.origin))}; move the times apart`,
-    });
-  }
-  return { first_slot: first, last_slot: last };
-}
-
-function field(label, control, hint = null) {
-  return h("label", {}, h("span", {}, label), control, hint && h("small", {}, hint));
-}
+const isGrid = (plan) => plan.statistic.kind === "grid";
 
 function makeControls(plan) {
-  const most = Math.floor((2 * plan.statistic.n_frequencies) / (plan.dimensions.length + 1));
+  const axes = axesOf(plan.dimensions).length;
+  const most = isGrid(plan) ? FIRST_GUESS : Math.floor((2 * plan.statistic.n_frequencies) / (axes + 1));
   const guess = Math.max(1, Math.min(FIRST_GUESS, most));
   const controls = {
     k: h("input", { type: "number", min: "1", step: "1", required: true, value: guess, inputmode: "numeric" }),
     choose: h("input", { type: "checkbox" }),
-    labels: plan.labels.map((label) => [
-      label.name,
-      h(
-        "select",
-        {},
-        h("option", { value: "" }, "any"),
-        label.values.map((value) => h("option", { value: `=${value}` }, value)),
-      ),
-    ]),
+    ...makeSelectionControls(plan),
   };
-  if (plan.window.kind === "time") {
-    controls.from = h("input", { type: "datetime-local" });
-    controls.to = h("input", { type: "datetime-local" });
-  }
   return controls;
 }
 
 function readRequest(controls, plan) {
-  const labels = controls.labels.filter(([, select]) => select.value);
-  const slots = controls.from ? slotsBetween(controls.from.value, controls.to.value, plan.window) : {};
   return {
     n_clusters: Number(controls.k.value),
-    selection: { ...slots, labels: Object.fromEntries(labels.map(([name, { value }]) => [name, value.slice(1)])) },
+    selection: readSelection(controls, plan),
     settings: controls.choose.checked ? { choose: true } : {},
   };
 }
 
-function makeForm(controls, onsubmit, buttons) {
+function makeForm(controls, plan, onsubmit, buttons) {
   return h(
     "form",
     { onsubmit },
@@ -68,22 +39,11 @@ function makeForm(controls, onsubmit, buttons) {
       "div",
       { class: "fields" },
       field("Clusters k", controls.k),
-      controls.from && field("From (UTC)", controls.from),
-      controls.to && field("To (UTC)", controls.to),
-      controls.labels.map(([name, select]) => field(name, select)),
+      layOutSelection(controls),
     ),
-    h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
+    !isGrid(plan) && h("label", { class: "check" }, controls.choose, h("span", {}, "Try every number of clusters up to k and recommend one")),
     h("div", { class: "buttons" }, buttons),
   );
-}
-
-function describeUtility(utility, plan) {
-  if (!utility.n_sketches) return "There is no sketch to decode yet.";
-  const { n_frequencies: most, frequencies_per_sketch: each } = plan.statistic;
-  const carried = each < most ? `The sketches carry ${whole(utility.n_covered)} of ${whole(most)} frequencies. ` : "";
-  const snr = `Signal to noise of all stored sketches: ${rounded(utility.snr)}.`;
-  const band = utility.band ? ` For this k, ${utility.band.statement}; 1 is k-means on the raw records.` : "";
-  return carried + snr + band;
 }
 
 /** Update the prediction beside the form when k changes. */
@@ -93,7 +53,7 @@ function predict(study, plan, controls, signal) {
   async function update() {
     const turn = (latest += 1);
     if (!controls.k.reportValidity()) return;
-    const path = `/v1/studies/${study.study_id}/utility?n_clusters=${Number(controls.k.value)}`;
+    const path = `/v1/studies/${study.study_id}/utility${isGrid(plan) ? "" : `?n_clusters=${Number(controls.k.value)}`}`;
     const text = await request(path, { signal }).then((utility) => describeUtility(utility, plan), (error) => {
       if (!(error instanceof Problem)) return "";
       return `No prediction: ${error.field ?? ""} ${error.rule}.`;
@@ -108,6 +68,7 @@ function predict(study, plan, controls, signal) {
 /** The card with form, progress and result; `decode` is an existing decode to show at once. */
 export function decodePanel(study, plan, decode, signal) {
   const controls = makeControls(plan);
+  const box = searchedWithin(study.search_box ?? {}, plan.dimensions);
   const start = h("button", { type: "submit", class: "main" }, "Decode");
   const cancel = h("button", { type: "button", hidden: true }, "Cancel");
   const bar = h("progress", { max: "1", value: "0", "aria-label": "Progress of the decode" });
@@ -165,7 +126,8 @@ export function decodePanel(study, plan, decode, signal) {
     { class: "card" },
     h("h2", {}, "Typical patterns"),
     predict(study, plan, controls, signal),
-    makeForm(controls, submit, [start, cancel]),
+    box && h("p", { class: "note" }, `Decodes search within ${box}.`),
+    makeForm(controls, plan, submit, [start, cancel]),
     progress,
     place,
   );

@@ -1,6 +1,7 @@
 // A study's plan and guarantee, in words.
 
 import { h, table } from "./dom.js";
+import { STATISTICS, describeCarried } from "./statistic.js";
 import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounded, short, utc, whole } from "./words.js";
 
 function describeWindow(window) {
@@ -21,10 +22,8 @@ function describePerson(most) {
 }
 
 function describeSketches(plan) {
-  const { n_frequencies: most, frequencies_per_sketch: each } = plan.statistic;
   const limits = `at most ${whole(plan.most_sketches)}, ${whole(plan.most_sketches_per_device)} per device`;
-  if (each === most) return `${limits}, each of ${count(most, "frequency", "frequencies")}`;
-  return `${limits}, each of ${whole(each)} of ${whole(most)} frequencies: fewer than ${whole(most / each)} carry not all`;
+  return `${limits}, each of ${describeCarried(plan)}`;
 }
 
 function describeClusters(most) {
@@ -34,6 +33,7 @@ function describeClusters(most) {
 function facts(plan, digest) {
   const release = plan.release;
   return [
+    ["Statistic", STATISTICS[plan.statistic.kind].sentence],
     ["Mechanism", `${MECHANISMS[release.mechanism] ?? release.mechanism}, drawn on each device`],
     ["Epsilon", exact(release.epsilon)],
     ["Delta", (release.delta ?? "0") === "0" ? "0: the guarantee has no exceptions" : exact(release.delta)],
@@ -82,23 +82,43 @@ function showLimits(privacy) {
   ];
 }
 
+function describeScale({ levels, transform }) {
+  if (levels?.length) return `a category: ${levels.join(", ")}`;
+  return transform ? `logarithmic, linear below ${rounded(transform.resolution)}` : "linear";
+}
+
+function describeSpread({ scale, transform, levels }) {
+  if (levels?.length) return "–";
+  return transform ? count(scale, "doubling") : rounded(scale);
+}
+
+function describeDimension(dimension, hasScale) {
+  const isNumber = !dimension.levels?.length;
+  return [
+    dimension.name,
+    dimension.unit === "1" ? (isNumber ? "pure number" : "–") : dimension.unit,
+    isNumber ? rounded(dimension.lower) : "–",
+    isNumber ? rounded(dimension.upper) : "–",
+    ...(hasScale ? [describeSpread(dimension)] : []),
+    describeScale(dimension),
+  ];
+}
+
 /** Show the plan of a study with its guarantee. */
 export function showPlan({ plan, plan_digest: digest }, privacy) {
-  const rows = plan.dimensions.map((dimension) => [
-    dimension.name,
-    dimension.unit === "1" ? "pure number" : dimension.unit,
-    rounded(dimension.lower),
-    rounded(dimension.upper),
-    rounded(dimension.scale),
-  ]);
+  const hasScale = plan.statistic.kind === "fourier";
+  const rows = plan.dimensions.map((dimension) => describeDimension(dimension, hasScale));
+  const heads = ["Dimension", "Unit", "From", "To", ...(hasScale ? ["Spread within a cluster"] : []), "Scale"];
   return h(
     "section",
     { class: "card" },
     h("h2", {}, "Plan and guarantee"),
     h("blockquote", {}, privacy.statement),
     h("h3", {}, "Dimensions"),
-    table("Dimensions", ["Dimension", "Unit", "From", "To", "Spread within a cluster"], rows, { numeric: [2, 3, 4] }),
-    h("p", { class: "note" }, "The device clips values outside the bounds. Bounds and spreads are public guesses; they are not computed from the data."),
+    table("Dimensions", heads, rows, { numeric: hasScale ? [2, 3, 4] : [2, 3] }),
+    h("p", { class: "note" }, plan.statistic.kind === "histogram"
+      ? "Values outside the bounds are counted as below or above. Bounds are public guesses; they are not computed from the data."
+      : `The device clips values outside the bounds. Bounds${hasScale ? " and spreads" : ""} are public guesses; they are not computed from the data.`),
     h("dl", { class: "facts" }, facts(plan, digest).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     showPeople(privacy),
     showLimits(privacy),

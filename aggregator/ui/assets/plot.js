@@ -1,5 +1,6 @@
 // Centroids as profile lines over one axis per dimension; the line width shows the weight.
 
+import { fromScale, toScale } from "./axes.js";
 import { h, s } from "./dom.js";
 import { rounded, share, unitOf } from "./words.js";
 
@@ -73,6 +74,17 @@ export function spreadOut(levels, gap, most) {
   return placed;
 }
 
+/** The value at a tick; on a logarithmic scale ticks are whole doublings, and their values not round. */
+function label({ resolution }, tick) {
+  return resolution ? Number(fromScale(tick, resolution).toPrecision(2)).toLocaleString("en") : rounded(tick);
+}
+
+/** Rows and axes on the scales of the axes, on which spreads are measured. */
+function toScales(rows, dimensions) {
+  const axes = dimensions.map((axis) => ({ ...axis, lower: toScale(axis.lower, axis.resolution), upper: toScale(axis.upper, axis.resolution) }));
+  return [rows.map((row) => ({ ...row, centroid: row.centroid.map((value, i) => toScale(value, axes[i].resolution)) })), axes];
+}
+
 function drawAxis(dimension, x, gap, range, level, isLast) {
   const room = Math.floor(gap / LETTER);
   const ticks = ticksBetween(...range, 4);
@@ -86,7 +98,7 @@ function drawAxis(dimension, x, gap, range, level, isLast) {
     ticks.map((tick) => [
       s("line", { x1: x - 3, x2: x + 3, y1: level(tick), y2: level(tick) }),
       // The shares are to the right of the last axis.
-      s("text", { x: isLast ? x - 6 : x + 6, y: level(tick) + 3.5, class: "tick", "text-anchor": isLast ? "end" : "start" }, rounded(tick)),
+      s("text", { x: isLast ? x - 6 : x + 6, y: level(tick) + 3.5, class: "tick", "text-anchor": isLast ? "end" : "start" }, label(dimension, tick)),
     ]),
   );
 }
@@ -149,7 +161,7 @@ export function makePlot(rows, dimensions) {
   let shown = null;
   function redraw() {
     if (!canvas.clientWidth) return;
-    canvas.replaceChildren(draw(rows, dimensions, canvas.clientWidth, whole.checked));
+    canvas.replaceChildren(draw(...toScales(rows, dimensions), canvas.clientWidth, whole.checked));
     highlight(shown);
   }
   function highlight(number) {

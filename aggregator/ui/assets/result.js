@@ -1,8 +1,10 @@
 // The result of a decode: table, picture, verdict and evidence.
 
 import { h, table } from "./dom.js";
+import { axesOf } from "./axes.js";
 import { makePlot } from "./plot.js";
-import { count, decimalsOf, duration, fixed, rounded, share, utc, whole, withUnit } from "./words.js";
+import { describeSource } from "./selection.js";
+import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "./words.js";
 
 const COLOURS = 10;
 
@@ -16,20 +18,6 @@ function sortByWeight(result) {
     spread: result.spreads ? result.spreads[i] : null,
     isResolved: result.resolved ? result.resolved[i] : true,
   }));
-}
-
-function describeSelection({ selection }, plan) {
-  const { first_slot: first, last_slot: last, labels } = selection;
-  const at = (slot) => utc(new Date(1000 * (plan.window.origin + slot * plan.window.length_s)));
-  const parts = Object.entries(labels).map(([name, value]) => `${name} ${value}`);
-  if (first !== null) parts.push(`from ${at(first)}`);
-  if (last !== null) parts.push(`to ${at(last + 1)}`);
-  return parts.length ? ` (${parts.join(", ")})` : "";
-}
-
-function describeSource(snapshot, plan) {
-  const about = snapshot.n_records_error ? `about ${whole(snapshot.n_records)} ± ${rounded(snapshot.n_records_error)} records` : count(snapshot.n_records, "record");
-  return `From ${count(snapshot.n_sketches, "sketch", "sketches")} of ${count(snapshot.n_devices, "device")} with ${about}${describeSelection(snapshot, plan)}.`;
 }
 
 function listWarnings(result, snapshot) {
@@ -55,12 +43,15 @@ function showVerdict({ verdict }) {
   );
 }
 
-function showQuality(result) {
+function showQuality(result, plan) {
   const band = result.band ?? result.quality;
+  if (!band) return null;
+  // Only Fourier features have a signal-to-noise ratio.
+  const title = plan.statistic.kind === "fourier" ? `Signal to noise ${rounded(result.snr)}: ` : "Expected quality: ";
   return h(
     "p",
     { class: "quality" },
-    h("strong", {}, `Signal to noise ${rounded(result.snr)}: `),
+    h("strong", {}, title),
     `${band.statement}. `,
     h("span", { class: "note" }, "Relative SSE is the squared error divided by that of k-means on the raw records. Nine in ten answers with similar evidence were in this range."),
   );
@@ -83,6 +74,23 @@ function showChoice(choice) {
   );
 }
 
+/** Say what a centroid is where an axis is not a plain number. */
+function explainAxes(axes) {
+  const logs = axes.filter(({ resolution }) => resolution).map(({ name }) => name);
+  const level = axes.find(({ isLevel }) => isLevel);
+  return [
+    logs.length > 0 &&
+      h("p", { class: "note" }, `${logs.join(", ")}: on a logarithmic scale. A centroid is a typical value there, like a geometric mean; its spread is in doublings.`),
+    level !== undefined && h("p", { class: "note" }, `A column such as ${level.name} holds the share of the cluster's records with that level.`),
+  ];
+}
+
+function showSpread(spread, axis, decimals) {
+  if (axis.isLevel) return null;
+  const text = axis.resolution ? `${fixed(spread, 1)} doublings` : fixed(spread, Math.max(0, decimals - 1));
+  return h("small", { class: "spread" }, ` ±${text}`);
+}
+
 function showTable(rows, dimensions, pick) {
   const decimals = dimensions.map((_, i) => decimalsOf(rows.map(({ centroid }) => centroid[i])));
   const cells = rows.map((row) => [
@@ -93,8 +101,8 @@ function showTable(rows, dimensions, pick) {
     ),
     share(row.weight),
     ...row.centroid.map((value, i) => [
-      fixed(value, decimals[i]),
-      row.spread && h("small", { class: "spread" }, ` ±${fixed(row.spread[i], Math.max(0, decimals[i] - 1))}`),
+      dimensions[i].isLevel ? share(Math.min(1, Math.max(0, value)), 0) : fixed(value, decimals[i]),
+      row.spread && showSpread(row.spread[i], dimensions[i], decimals[i]),
     ]),
   ]);
   const numeric = cells[0].map((_, i) => i).slice(1);
@@ -108,12 +116,14 @@ function describeEvidence(evidence) {
     ["Held-out misfit", `${rounded(evidence.held_out)} times what noise would cause`],
     ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, at most ${share(evidence.worst_disagreement)}`],
     ["Spread within a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
-    ["Outside the bounds", share(evidence.edge_share)],
+    ["Outside the plan's bounds", share(evidence.edge_share)],
   ];
 }
 
 function showDetails(decode, result) {
+  const box = searchedWithin(result.search_box, result.dimensions);
   return [
+    ...(box ? [["Searched within", box]] : []),
     ["Decoder", `${decode.decoder}, version ${decode.decoder_version}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
     ...describeEvidence(result.evidence),
     ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}; ${share(result.agreement)} of them agree with the best`],
@@ -133,7 +143,7 @@ export function showResult(decode, snapshot, plan) {
   const { result } = decode;
   const rows = sortByWeight(result);
   // Only the plan has the bounds; plan and result both have names and units.
-  const dimensions = plan.dimensions;
+  const dimensions = axesOf(plan.dimensions);
   const plot = makePlot(rows, dimensions);
   let picked = null;
   const pick = (number) => {
@@ -159,7 +169,8 @@ export function showResult(decode, snapshot, plan) {
     h("h3", {}, `${count(rows.length, "cluster")}`),
     showVerdict(result),
     h("p", {}, describeSource(snapshot, plan)),
-    showQuality(result),
+    showQuality(result, plan),
+    explainAxes(dimensions),
     listWarnings(result, snapshot),
     showChoice(result.choice),
     withhold(result, [plot.node, centroids]),

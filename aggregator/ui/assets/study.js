@@ -4,6 +4,7 @@ import { Problem, request } from "./api.js";
 import { decodePanel } from "./decode.js";
 import { h, problemBox, table } from "./dom.js";
 import { showPlan } from "./plan.js";
+import { describeUtility } from "./statistic.js";
 import { paged, pill, when } from "./studies.js";
 import { count, short, stateOf, whole } from "./words.js";
 
@@ -60,6 +61,20 @@ function renderRefusals({ items, plan_refusals: owners }) {
   return table("Refusals", ["Reason", "Refused by", "Count"], rows, { numeric: [2] });
 }
 
+const DECODED = ["fourier", "grid"];
+
+/** What a study that is not decoded answers, and where. */
+function renderAnswers(utility, plan) {
+  const { kind } = plan.statistic;
+  return h(
+    "div",
+    {},
+    h("p", { class: "prediction" }, describeUtility(utility, plan)),
+    h("p", {}, "This study has no clusters to decode. Freeze a snapshot, and read its answer at ", h("code", {}, `/v1/snapshots/SNAPSHOT/${kind}`), "."),
+    kind === "histogram" && h("p", {}, "To plan clusters from this pilot, run ", h("code", {}, "sfumato plan refine STUDY --clusters 5"), "."),
+  );
+}
+
 /** A card whose content is loading; a problem replaces content that cannot be loaded. */
 function section(title, content, signal) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
@@ -80,7 +95,9 @@ export async function showStudy(study, decode, signal) {
   );
   return [
     ...showSummary(summary),
-    decodePanel(summary, plan.plan, decode, signal),
+    DECODED.includes(plan.plan.statistic.kind)
+      ? decodePanel(summary, plan.plan, decode, signal)
+      : section("Answers", request(`${path}/utility`, { signal }).then((utility) => renderAnswers(utility, plan.plan)), signal),
     section("Devices", paged(`${path}/devices`, renderDevices, signal), signal),
     section("Refusals", request(`${path}/refusals`, { signal }).then(renderRefusals), signal),
     showPlan(plan, privacy),

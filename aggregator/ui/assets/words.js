@@ -72,6 +72,14 @@ export function duration(seconds) {
   return parts.join(" ") || "0 seconds";
 }
 
+/** A search box as text, such as "pressure 1 to 8.5 bar"; empty without one. */
+export function searchedWithin(box, dimensions) {
+  return dimensions
+    .filter(({ name }) => Object.hasOwn(box, name))
+    .map(({ name, unit }) => `${name} ${box[name].map(rounded).join(" to ")}${unit === "1" ? "" : ` ${unit}`}`)
+    .join(", ");
+}
+
 export function utc(time) {
   return `${time.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }

@@ -170,6 +170,7 @@ async def operate(desk: Desk) -> list[httpx.Response]:
         await desk.http.delete(f"/v1/tokens/{token.json()['token_id']}", headers=headers),
         await desk.change(published, "closed"),
         await desk.change(published, "open"),
+        await desk.change(published, None, search_box={"flow": [-1, 1]}),
         await desk.withdraw(published),
     ]
 
@@ -188,6 +189,7 @@ async def test_every_action_of_an_operator_is_in_the_audit_log(server: Server) -
         "study.close",
         "study.create",
         "study.open",
+        "study.search",
         "study.withdraw",
         "token.create",
         "token.revoke",

@@ -1,5 +1,6 @@
 """Plans of phase reports, and plans that protect all records of a device, through the server."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from aggregator.services.results.answers import build_problem
 from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
+from shared.plan import Dimension, SketchPlan
 from shared.privacy.testing import SeededSource
 from shared.wire import PayloadForm
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, draw_records, make_plan
@@ -20,6 +21,18 @@ def make_phase_plan(**changes: Any) -> SketchPlan:
     """A plan of 60 features, 10 in each report."""
     choices = {"release": "phase.v1", "most_records": None, "frequencies_per_sketch": 10}
     return make_plan(**(choices | {"most_sketches_per_device": 3} | changes))
+
+
+def make_bin_plan(*names: str) -> SketchPlan:
+    """A plan whose devices report the bin of one dimension each."""
+    return make_phase_plan(
+        statistic="histogram",
+        dimensions=tuple(Dimension(name=x, unit="1", lower=-10.0, upper=10.0) for x in names),
+        epsilon=Fraction(3),
+        n_frequencies=None,
+        seed=None,
+        frequencies_per_sketch=None,
+    )
 
 
 def report(device: Device, study: bytes, plan: SketchPlan, block: int, **changes: Any) -> Any:
@@ -112,3 +125,34 @@ async def test_a_mean_of_a_device_counts_once_and_no_longer_than_one_record(
     message = device.message(study, plan, 9 * sums, n_records=1)
     assert_problem(await desk.put(study, *message), "implausible-sketch", 422, "payload")
     assert (await desk.put(study, *device.message(study, plan, sums, n_records=1))).is_success
+
+
+async def test_reports_of_bins_are_counted_and_answered(server: Server) -> None:
+    desk = server.desk
+    plan = make_bin_plan("x", "y")
+    study, sent = await send(desk, plan, 8)
+    made = await desk.post(f"/v1/studies/{study.hex()}/snapshots", {})
+    place = made.headers["location"]
+    shown = await desk.read(f"{place}/histogram")
+    assert [each["name"] for each in shown["marginals"]] == ["x", "y"]
+    for i, marginal in enumerate(shown["marginals"]):
+        assert marginal["n_records"] == sum(block == i for block, _ in sent)
+        shares = [bar["share"] for bar in marginal["bars"]]
+        whole = sum(shares) + marginal["below"] + marginal["above"] + marginal["missing"]
+        assert whole == pytest.approx(1.0)
+        # Eight reports bound nothing.
+        assert marginal["quantiles"][2]["low"] is None
+    refused = await desk.http.get(f"{place}/calibration?clusters=3", headers=desk.analyst)
+    assert_problem(refused, "decoding-invalid", 422, "release")
+
+
+async def test_a_report_of_a_bin_that_there_is_not_is_refused(server: Server) -> None:
+    desk = server.desk
+    plan = make_bin_plan("x")
+    study, device = await desk.publish(plan), Device(1)
+    await desk.enrol(study, device)
+    payload = (259).to_bytes(2, "little")
+    sums = np.zeros(259, dtype=np.int64)
+    fields = {"payload": payload, "kind": "phase.v1", "n_records": 1}
+    refused = await desk.put(study, *device.message(study, plan, sums, **fields))
+    assert_problem(refused, "malformed-message", 400, "payload")

@@ -133,6 +133,7 @@ def make_decode(number: int, **changes: Any) -> DecodeRecord:
         decoder="cl-ompr",
         solver="cl-ompr/1",
         settings={"tolerance": 1e-9, "n_replicates": 5},
+        search_box={"flow": [-1e-9, 0.1]},
         seed=(1 << 63) - 1,
         created=float(number),
     )

@@ -31,11 +31,11 @@ pytestmark = pytest.mark.anyio
 async def test_a_state_changes_only_from_the_version_that_was_read(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await transaction.add_study(STUDY)
-        change = transaction.set_study_state
-        assert await change(STUDY.study_id, "closed", expected_version=1)
-        assert not await change(STUDY.study_id, "open", expected_version=1)
+        closed = replace(STUDY, state="closed", search_box={"pressure": [1.5, 2.0]})
+        assert await transaction.change_study(closed)
+        assert not await transaction.change_study(STUDY)
         found = await transaction.get_study(STUDY.study_id)
-    assert found == replace(STUDY, state="closed", version=2)
+    assert found == replace(closed, version=2)
 
 
 async def test_studies_of_a_plan_are_found_but_withdrawn_ones(store: Store) -> None:
@@ -61,9 +61,8 @@ async def test_counts_stop_at_the_limit_and_at_another_state(store: Store) -> No
             )
 
         async def change(version: int, state: Any, until: float | None = None) -> None:
-            assert await transaction.set_study_state(
-                STUDY.study_id, state, accept_until=until, expected_version=version
-            )
+            changed = replace(STUDY, state=state, accept_until=until, version=version)
+            assert await transaction.change_study(changed)
 
         await change(1, "closed")
         assert not await count()

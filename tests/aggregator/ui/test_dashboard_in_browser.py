@@ -310,7 +310,7 @@ def test_times_become_the_slots_wholly_between_them(
 ) -> None:
     scene.enter()
     call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {{origin: 0, length_s: 3600}})"
-    found = scene.page.evaluate(f"import('/ui/decode.js').then(({{slotsBetween}}) => {call})")
+    found = scene.page.evaluate(f"import('/ui/selection.js').then(({{slotsBetween}}) => {call})")
     assert [found["first_slot"], found["last_slot"]] == slots
 
 
@@ -435,6 +435,20 @@ def test_windows_by_count_are_selected_by_no_time(scene: Scene) -> None:
     assert "From 2 sketches of 1 device with 1,000 records." in page.text()
 
 
+def test_the_search_box_is_told_before_and_after_a_decode(scene: Scene) -> None:
+    study = publish(scene.aggregator, "boxed", make_plan(), SLOT, Device(15), Device(16))
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        client.set_search_box(study, {"flow": (-8, 7.5)})
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for("button.main")
+    assert "Decodes search within flow -8 to 7.5 l/s." in page.text()
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    details = str(page.evaluate("document.querySelector('.result dl.facts').textContent"))
+    assert "Searched withinflow -8 to 7.5 l/s" in details
+
+
 def test_phones_are_told_what_they_report_and_how_many_frequencies_they_carry(
     scene: Scene,
 ) -> None:
@@ -463,3 +477,45 @@ def test_phones_are_told_what_they_report_and_how_many_frequencies_they_carry(
         assert "all records of a device in a window together" in shown
         assert "each of 30 of 60 frequencies: fewer than 2 carry not all" in shown
         assert "Records of one person" not in shown
+
+
+def test_a_grid_is_decoded_and_claims_no_signal_to_noise(scene: Scene) -> None:
+    numbers = tuple(
+        Dimension(name=name, unit="bar", lower=-10.0, upper=10.0) for name in ("pressure", "flow")
+    )
+    plan = make_plan(
+        dimensions=numbers, statistic="grid", cells=(16, 16), n_frequencies=None, seed=None
+    )
+    study = publish(scene.aggregator, "grid", plan, SLOT, Device(41))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for(".prediction:not(:empty)")
+    assert "Noise of a cell, all stored sketches together:" in page.text(".prediction")
+    assert "256 cells (16 × 16)" in page.text()
+    page.evaluate("document.querySelector('button.main').click()")
+    page.wait_for(".plot svg")
+    assert "Signal to noise" not in page.text()
+    assert read_result(scene)["verdict"]["sentence"] in page.text(".verdict")
+
+
+@pytest.mark.parametrize("statistic", ["histogram", "moments"])
+def test_a_study_without_clusters_offers_no_decode(scene: Scene, statistic: str) -> None:
+    numbers = tuple(
+        Dimension(name=name, unit="bar", lower=-10.0, upper=10.0) for name in ("pressure", "flow")
+    )
+    plan = make_plan(
+        dimensions=numbers,
+        statistic=statistic,
+        n_frequencies=None,
+        seed=None,
+    )
+    study = publish(scene.aggregator, statistic, plan, SLOT, Device(42 + len(statistic)))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
+    page = scene.page
+    page.wait_for(".prediction:not(:empty)")
+    shown = page.text()
+    assert f"/v1/snapshots/SNAPSHOT/{statistic}" in shown
+    assert f"\t{statistic}: " in shown or f"\n{statistic}: " in shown
+    assert "undefined" not in shown
+    assert "NaN" not in shown
+    assert "Decode" not in shown

@@ -127,7 +127,7 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     job = await server.services.jobs.take(lease_s=5.0)
     assert job is not None
     solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-    result = asdict(describe_solution(job.plan, job.snapshot, solution, seconds=1.0))
+    result = asdict(describe_solution(job.plan, job.snapshot, solution, search_box={}, seconds=1.0))
     # What results of the first release had.
     for name in ("spreads", "mixture", "at_noise_floor", "agreement", "band"):
         del result[name]
