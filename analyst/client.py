@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -17,6 +18,7 @@ from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
 from shared.wire.bodies.results import DecodeBody, ProgressBody, SnapshotBody
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 from shared.wire.bodies.studies import (
     AuditBody,
     CreatedBody,
@@ -33,7 +35,10 @@ from shared.wire.bodies.studies import (
     WithdrawnBody,
 )
 
+T = TypeVar("T")
 Document = dict[str, Any]
+SearchBox = Mapping[str, Sequence[float]]
+"""Lower and upper bound by dimension."""
 
 _POLL_S = 0.2
 UNUSABLE = "do not use"
@@ -108,7 +113,12 @@ class Client:
         return self._server.is_answering("/readyz")
 
     def create_study(
-        self, name: str, plan: SketchPlan, *, allow_same_plan: bool = False
+        self,
+        name: str,
+        plan: SketchPlan,
+        *,
+        allow_same_plan: bool = False,
+        search_box: SearchBox | None = None,
     ) -> dict[str, Any]:
         """Publish a study; the same name and plan again return the same study.
 
@@ -117,13 +127,21 @@ class Client:
         allow_same_plan
             Publish even if a study of another name has the plan. Records that are in both studies
             are released twice, and cost their budget twice.
+        search_box
+            Where decodes search for clusters: lower and upper bound by dimension, inside the
+            plan's bounds. Devices never see it.
 
         Raises
         ------
         StoreError
-            A study of another name has the plan.
+            A study of another name has the plan, or the study exists with another search box.
         """
-        body = {"name": name, "plan": plan_to_json(plan), "allow_same_plan": allow_same_plan}
+        body: dict[str, Any] = {
+            "name": name,
+            "plan": plan_to_json(plan),
+            "allow_same_plan": allow_same_plan,
+            "search_box": _list_bounds(search_box),
+        }
         return self._call(CreatedBody, "POST", "/v1/studies", body)
 
     def studies(self) -> Iterator[dict[str, Any]]:
@@ -170,10 +188,31 @@ class Client:
         StaleVersionError
             Another client changed the study at the same time.
         """
-        path = self._path_of(study)
         body: dict[str, Any] = {"state": state}
         if accept_until is not None:
             body["accept_until"] = accept_until.isoformat()
+        return self._change_study(study, body)
+
+    def set_search_box(self, study: str, search_box: SearchBox) -> dict[str, Any]:
+        """Change where later decodes search for clusters; decodes that exist keep theirs.
+
+        Parameters
+        ----------
+        search_box
+            Lower and upper bound by dimension, in its unit. Dimensions without keep the plan's
+            bounds; an empty one removes the search box.
+
+        Raises
+        ------
+        ConfigError
+            A dimension is unknown, or its bounds are not inside the plan's.
+        StaleVersionError
+            Another client changed the study at the same time.
+        """
+        return self._change_study(study, {"search_box": _list_bounds(search_box)})
+
+    def _change_study(self, study: str, body: Mapping[str, Any]) -> Document:
+        path = self._path_of(study)
         etag = self._server.send("GET", path).headers.get("ETag", "*")
         return self._call(StudyBody, "PATCH", path, body, headers={"If-Match": etag})
 
@@ -281,6 +320,54 @@ class Client:
         }
         return self._call(SnapshotBody, "POST", f"{self._path_of(study)}/snapshots", selection)
 
+    def histogram(self, snapshot_id: str, *, bars: int = 64) -> HistogramBody:
+        """Read the marginals of a snapshot of a histogram study.
+
+        Parameters
+        ----------
+        bars
+            The largest number of bars of a dimension; each stands out from its noise.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no histogram.
+        """
+        return self._read(HistogramBody, snapshot_id, "histogram", {"bars": bars})
+
+    def moments(self, snapshot_id: str) -> MomentsAnswerBody:
+        """Read mean, correlations and principal directions of a snapshot of a moments study.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no moments.
+        """
+        return self._read(MomentsAnswerBody, snapshot_id, "moments", {})
+
+    def calibration(
+        self, snapshot_id: str, *, n_clusters: int, most_clusters: int | None = None
+    ) -> CalibrationBody:
+        """Read what a pilot, a snapshot of a histogram study, says about a main study.
+
+        Parameters
+        ----------
+        n_clusters, most_clusters
+            The number of clusters that will be looked for, or the least and the largest.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no histogram.
+        """
+        query = {"clusters": n_clusters, "most_clusters": most_clusters or n_clusters}
+        return self._read(CalibrationBody, snapshot_id, "calibration", query)
+
+    def _read(self, declared: type[T], snapshot_id: str, name: str, query: Mapping[str, int]) -> T:
+        path = f"/v1/snapshots/{require_identity(snapshot_id, 'snapshot_id')}/{name}"
+        params = {key: str(value) for key, value in query.items()}
+        return ANSWERS.read(declared, self._server.call("GET", path, params=params))
+
     def decode(
         self,
         study: str,
@@ -290,8 +377,15 @@ class Client:
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
+        search_box: SearchBox | None = None,
     ) -> Decode:
         """Start to decode k centroids from a snapshot or from all sketches; see :class:`Decode`.
+
+        Parameters
+        ----------
+        search_box
+            Where to search for clusters: lower and upper bound by dimension. None stands for the
+            study's search box, an empty one for the plan's bounds.
 
         Raises
         ------
@@ -306,6 +400,7 @@ class Client:
             "decoder": decoder,
             "settings": dict(settings or {}),
             "seed": seed,
+            "search_box": _list_bounds(search_box),
         }
         answer = self._call(DecodeBody, "POST", f"{self._path_of(study)}/decodes", request)
         return Decode(self, str(answer["decode_id"]))
@@ -370,14 +465,7 @@ class Decode:
             if progress:
                 progress(float(state["progress"]))
             if state["state"] in _FINAL_STATES:
-                result = read_result(state)
-                if result.verdict == UNUSABLE and not allow_unusable:
-                    raise DecodingError(
-                        f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
-                        field="decode",
-                        fix="pass allow_unusable=True, or --allow-unusable, to see it",
-                    )
-                return result
+                return require_usable(read_result(state), allow_unusable=allow_unusable)
         raise AssertionError("it is followed to its end")
 
     def _follow(self) -> Iterator[dict[str, Any]]:
@@ -398,8 +486,35 @@ class Decode:
             self._client.pause(_POLL_S)
 
 
+def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:
+    """Return a result whose verdict allows it.
+
+    Raises
+    ------
+    DecodingError
+        The verdict is "do not use", and that is not allowed.
+    """
+    if result.verdict == UNUSABLE and not allow_unusable:
+        raise DecodingError(
+            f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
+            field="decode",
+            fix="pass allow_unusable=True, or --allow-unusable, to see it",
+        )
+    return result
+
+
 def _path_of_device(device_id: str) -> str:
     return f"/v1/devices/{require_identity(device_id, 'device')}"
+
+
+def _list_bounds(search_box: SearchBox | None) -> dict[str, list[float]] | None:
+    if search_box is None:
+        return None
+    box = {name: [float(bound) for bound in bounds] for name, bounds in search_box.items()}
+    for name, bounds in box.items():
+        if not all(map(math.isfinite, bounds)):
+            raise ConfigError("must be finite", field=f"search_box.{name}", fix="leave it out")
+    return box
 
 
 def _path_of_decode(decode_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of recovered centroids."""
+"""Pictures of recovered centroids and principal directions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analyst.results import DecodeResult
+from learning.estimate.moments import PrincipalComponents
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = (
@@ -61,6 +62,43 @@ def plot_centroids(
         _draw_pair(panel, result, x, y, records, baseline)
     words = readings or [f"pattern {i + 1}" for i in range(len(result.weights))]
     _draw_weights(axes[-1], result, words)
+    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def plot_components(
+    answer: PrincipalComponents,
+    *,
+    names: Sequence[str],
+    units: Sequence[str],
+    title: str,
+    n_directions: int = 3,
+) -> Figure:
+    """Draw shares of variance with their bands, and the loadings of the first directions.
+
+    A direction that noise does not tell apart from its neighbours is grey: its loadings alone mean
+    nothing.
+
+    Parameters
+    ----------
+    answer
+        What was estimated.
+    names, units
+        Name and unit of each dimension.
+    title
+        Above the figure.
+    n_directions
+        How many directions to draw, at most d.
+    """
+    d, n = len(names), min(n_directions, len(names))
+    figure = Figure(
+        figsize=(3.6 + 2.9 * n, 1.9 + 0.32 * max(d, 6)), layout="constrained", facecolor="white"
+    )
+    axes = figure.subplots(1, n + 1, gridspec_kw={"width_ratios": [1.15] + [1.0] * n})
+    _draw_shares(axes[0], answer)
+    for i, panel in enumerate(axes[1:]):
+        _draw_direction(panel, answer, i, units)
+        panel.set_yticks(range(d), names if i == 0 else [""] * d)
     figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
     return figure
 
@@ -148,3 +186,52 @@ def _draw_weights(panel: Axes, result: DecodeResult, readings: Sequence[str]) ->
     panel.set_yticks([])
     panel.set_xlabel("share of all records (%)")
     panel.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _draw_shares(panel: Axes, answer: PrincipalComponents) -> None:
+    for i, share in enumerate(answer.share):
+        band = [answer.share_low[i], answer.share_high[i]]
+        panel.barh(i, 100 * share, color=_colour_of(answer, i), height=0.5)
+        panel.plot([100 * edge for edge in band], [i, i], color="#222222", linewidth=1.4)
+    panel.set_ylim(len(answer.share) - 0.4, -0.6)
+    panel.set_xlim(0, 100 * min(1.0, 1.05 * float(max(answer.share_high))))
+    panel.set_yticks(range(len(answer.share)), [f"{i + 1}" for i in range(len(answer.share))])
+    panel.set_ylabel("direction")
+    panel.set_xlabel("share of variance, 95 % band (%)")
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_direction(panel: Axes, answer: PrincipalComponents, i: int, units: Sequence[str]) -> None:
+    """Draw one direction: bars in the metric, and in words how far one spread moves each."""
+    direction, moved = answer.directions[i], answer.loadings[i]
+    panel.axvline(0.0, color="#BBBBBB", linewidth=0.8)
+    panel.barh(range(len(direction)), direction, color=_colour_of(answer, i), height=0.5)
+    for j, length in enumerate(direction):
+        panel.text(
+            length + (0.04 if length >= 0 else -0.04),
+            j,
+            f"{moved[j]:+.3g} {units[j]}",
+            ha="left" if length >= 0 else "right",
+            va="center",
+            fontsize=8,
+            color="#222222",
+        )
+    turn = (
+        f"noise turns it by about {_degrees(answer.expected_sin_squared[i]):.0f}°"
+        if answer.is_told_apart[i]
+        else "not told apart"
+    )
+    panel.set_title(f"direction {i + 1}: {turn}", fontsize=9)
+    panel.set_xlim(-1.75, 1.75)
+    panel.set_ylim(len(direction) - 0.4, -0.6)
+    panel.set_xlabel("loading; text: one spread")
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _degrees(sin_squared: float) -> float:
+    return float(np.degrees(np.arcsin(np.sqrt(sin_squared))))
+
+
+def _colour_of(answer: PrincipalComponents, i: int) -> str:
+    return COLOURS[i % len(COLOURS)] if answer.is_told_apart[i] else _GREY

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ class DecodeResult:
     resolved
         Shape ``(k,)``: whether each centroid can be told from noise; None if the decoder cannot
         tell.
+    search_box
+        Lower and upper bound, by name, of the dimensions where clusters were searched for inside
+        narrower bounds than the plan's.
     """
 
     decode_id: str
@@ -76,6 +79,7 @@ class DecodeResult:
     reason: str = "the server gave no verdict"
     evidence: Mapping[str, Any] | None = None
     resolved: NDArray[np.bool_] | None = None
+    search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def read_result(state: Mapping[str, Any]) -> DecodeResult:
@@ -98,6 +102,8 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
     if result is None:
         raise ANSWERS.refuse("result")
     verdict = result.verdict
+    # Of the decoder that was used: the paper's rule is for the paper's decoder.
+    predicted = result.band or result.quality
     return DecodeResult(
         decode_id=decode.decode_id,
         snapshot_id=decode.snapshot_id,
@@ -106,8 +112,7 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         centroids=np.array(result.centroids),
         weights=np.array(result.weights),
         snr=result.snr,
-        # Of the decoder that was used: the paper's rule is for the paper's decoder.
-        quality=(result.band or result.quality).statement,
+        quality="" if predicted is None else predicted.statement,
         privacy=result.privacy.statement,
         residual=result.residual,
         noise_floor=result.noise_floor,
@@ -121,4 +126,5 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         reason=verdict.sentence if verdict else DecodeResult.reason,
         evidence=None if result.evidence is None else asdict(result.evidence),
         resolved=None if result.resolved is None else np.array(result.resolved),
+        search_box=result.search_box,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,11 +13,24 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.options import Answer, DefaultGroup, Study, command, create_console
-from analyst.client import Client, Decode
+from analyst.cli.options import (
+    PLAN_HELP,
+    Answer,
+    DefaultGroup,
+    Json,
+    Study,
+    command,
+    create_console,
+    show,
+)
+from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
+from analyst.client import Client, Decode, require_usable
 from analyst.planning.bands import show_snr
+from analyst.planning.files import read_plan
 from analyst.results import DecodeResult
-from shared.command import SETTINGS
+from analyst.sketching.answers import LocalSketch
+from analyst.sketching.sketch_file import read_sketch_file
+from shared.command import SETTINGS, list_examples
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
@@ -34,6 +49,7 @@ Identity = Annotated[
     "STUDY",
     "sfumato decode STUDY -k 5",
     "sfumato decode STUDY -k 12 --choose",
+    'sfumato decode STUDY -k 5 --within "temperature=-10:40"',
     hidden=True,
 )
 def _decode_study(
@@ -42,18 +58,58 @@ def _decode_study(
     n_clusters: Clusters,
     seed: Seed = 0,
     choose: Choose = False,
+    within: Within = None,
     allow_unusable: AllowUnusable = False,
 ) -> Answer:
     """Recover k centroids from all sketches of a study."""
-    return _follow(_request(client, study, n_clusters, seed, choose), allow_unusable)
+    return _follow(_request(client, study, n_clusters, seed, choose, within), allow_unusable)
+
+
+@app.command(
+    "file",
+    epilog=list_examples(
+        "sfumato decode file main.sketch --plan main.toml -k 5 --within main.box.toml"
+    ),
+)
+def _decode_file(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A sketch file.")],
+    plan: Annotated[Path, typer.Option("--plan", help=PLAN_HELP)],
+    n_clusters: Clusters,
+    seed: Seed = 0,
+    choose: Choose = False,
+    within: Within = None,
+    allow_unusable: AllowUnusable = False,
+    as_json: Json = False,
+) -> None:
+    """Recover k centroids from one sketch file, without a server."""
+    local = LocalSketch(sketch=read_sketch_file(path), plan=read_plan(plan))
+    result = require_usable(
+        local.decode(
+            n_clusters=n_clusters,
+            seed=seed,
+            settings={"choose": True} if choose else {},
+            search_box=read_search_box(within),
+        ),
+        allow_unusable=allow_unusable,
+    )
+    if as_json:
+        print(json.dumps(_to_json(result)))
+        return
+    for part in _describe(result):
+        show(part)
 
 
 @command(app, "start", "sfumato decode start STUDY -k 5")
 def _start(
-    client: Client, study: Study, n_clusters: Clusters, seed: Seed = 0, choose: Choose = False
+    client: Client,
+    study: Study,
+    n_clusters: Clusters,
+    seed: Seed = 0,
+    choose: Choose = False,
+    within: Within = None,
 ) -> Answer:
     """Start a decode without waiting for it."""
-    decode_id = _request(client, study, n_clusters, seed, choose).decode_id
+    decode_id = _request(client, study, n_clusters, seed, choose, within).decode_id
     state = client.decode_state(decode_id)
     yield state
     yield f"decode {decode_id}: {state['state']}"
@@ -88,9 +144,21 @@ def _cancel(client: Client, decode_id: Identity) -> Answer:
     yield f"decode {decode_id}: {state['state']}"
 
 
-def _request(client: Client, study: str, n_clusters: int, seed: int, choose: bool) -> Decode:
-    settings = {"choose": True} if choose else None
-    return client.decode(study, n_clusters=n_clusters, seed=seed, settings=settings)
+def _request(
+    client: Client,
+    study: str,
+    n_clusters: int,
+    seed: int,
+    choose: bool,
+    within: list[str] | None,
+) -> Decode:
+    return client.decode(
+        study,
+        n_clusters=n_clusters,
+        seed=seed,
+        settings={"choose": True} if choose else None,
+        search_box=read_search_box(within),
+    )
 
 
 def _follow(running: Decode, allow_unusable: bool) -> Answer:
@@ -101,11 +169,15 @@ def _follow(running: Decode, allow_unusable: bool) -> Answer:
             progress=lambda share: progress.update(task, completed=share),
             allow_unusable=allow_unusable,
         )
-    yield {
+    yield _to_json(result)
+    yield from _describe(result)
+
+
+def _to_json(result: DecodeResult) -> dict[str, Any]:
+    return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in vars(result).items()
     }
-    yield from _describe(result)
 
 
 def _describe(result: DecodeResult) -> Answer:
@@ -125,7 +197,12 @@ def _describe(result: DecodeResult) -> Answer:
     yield table
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
-    yield Text(f"SNR {show_snr(result.snr)}; {result.quality}.")
+    if result.search_box:
+        yield Text(f"searched within {describe_search_box(result.search_box)}")
+    # A grid has no SNR, and some answers no prediction.
+    snr = f"SNR {show_snr(result.snr)}" if result.snr else ""
+    if words := "; ".join(filter(None, (snr, result.quality))):
+        yield Text(f"{words}.")
     yield Text(result.privacy)
     yield from (Text(f"warning: {warning}") for warning in result.warnings)
 

@@ -24,6 +24,9 @@ Study = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="Name, id, or 6 or more first digits of the id."),
 ]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Go on where the prediction says: do not run this.")
+]
 PLAN_HELP = "A plan (JSON) or a specification (TOML)."
 
 Answer = Iterator[Any]

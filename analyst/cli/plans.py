@@ -1,4 +1,4 @@
-"""``sfumato plan advise | new | show``."""
+"""``sfumato plan advise | new | show | ranges``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
+from analyst.cli.calibrating import app as calibrating
+from analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
 from analyst.planning.advice import (
     AdviceReport,
     advice_to_json,
     advise_study,
     describe_law_choice,
     describe_reason,
+    describe_unknown_clusters,
     find_epsilon,
     print_advice,
 )
-from analyst.planning.explanation import describe_plan, explanation_to_json, predict_plan
+from analyst.planning.catalogue import describe_ranges, find_ranges, list_ranges, ranges_to_json
+from analyst.planning.doubts import find_doubt, require_hope
+from analyst.planning.explanation import (
+    describe_plan,
+    explanation_to_json,
+    find_limit_doubt,
+    predict_plan,
+)
 from analyst.planning.files import (
     parse_clusters,
     parse_delta,
@@ -37,7 +46,7 @@ from learning.planning.fleets import forecast_fleets
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from learning.planning.phases import find_least_reports
 from learning.planning.planner import Advice
-from shared.command import SETTINGS, list_examples
+from shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
 from shared.privacy.limits import find_level_cautions
@@ -55,6 +64,7 @@ DevicesAlike = Annotated[
 ]
 
 app = typer.Typer(help="Recommend, make and explain plans.", **SETTINGS)
+app.add_typer(calibrating)
 
 
 def _count(name: str, text: str) -> Any:
@@ -112,12 +122,24 @@ def _advise(
             "devices; all of them if left out.",
         ),
     ] = None,
+    windows_by: Annotated[
+        Literal["time", "count"],
+        typer.Option(
+            help="time: a window is a length of time; count: a number of records, which excludes "
+            "phase reports."
+        ),
+    ] = "time",
     plot: Annotated[
         Path | None, typer.Option(help="Draw predicted quality into this PNG file.")
     ] = None,
+    anyway: Anyway = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend a mechanism, frequencies, and how many each sketch carries. This needs no data."""
+    """Recommend a mechanism, frequencies, and how many each sketch carries. This needs no data.
+
+    Where no answer could be trusted, the advice begins with "Do not run this", and the exit status
+    is 2 without --anyway.
+    """
     budget = parse_epsilon(epsilon, "--epsilon"), parse_delta(delta, "--delta")
     known = parse_clusters(clusters, "--clusters")
     outline = StudyOutline(
@@ -130,6 +152,7 @@ def _advise(
         devices_differ=not devices_alike,
         smallest_selection=smallest_selection,
         unit=unit,
+        by_time=windows_by == "time",
     )
     outline, advice = advise_study(
         outline,
@@ -150,13 +173,22 @@ def _advise(
         reports_needed=_find_need(outline, advice),
         smallest=find_epsilon(outline, budget[1], target_sse),
         fleets=forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
+        doubt=find_doubt(
+            outline,
+            advice.recommended.band,
+            epsilon=budget[0],
+            delta=budget[1],
+            target_sse=target_sse,
+        ),
     )
     if plot is not None:
         _draw(outline, advice, plot)
     if as_json:
         print(json.dumps(advice_to_json(report), ensure_ascii=False))
-        return
-    print_advice(create_console(), report)
+    else:
+        print_advice(create_console(), report)
+    if report.doubt is not None and not anyway:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 def _find_need(outline: StudyOutline, advice: Advice) -> int | None:
@@ -175,16 +207,28 @@ def _new(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the plan.")
     ] = None,
+    windows: Annotated[
+        int | None, _count("--windows", "Windows that are decoded together; default: 1.")
+    ] = None,
+    anyway: Anyway = False,
 ) -> None:
     """Make a plan from a specification or from answers.
 
     It is printed as JSON, or written to a file. Answers are written as a specification too, beside
-    the plan.
+    the plan. Usual ranges of common sensors are offered as answers. A plan whose answers could not
+    be trusted is refused without --anyway.
     """
     if spec is None:
-        _new_from_answers(output or Path("plan.json"))
+        _new_from_answers(output or Path("plan.json"), n_windows=windows or 1, anyway=anyway)
         return
+    if windows is not None:
+        raise ConfigError(
+            "cannot be combined with a specification, which states no records of a window",
+            field="--windows",
+            fix="leave it out, and see `sfumato plan show --records ... --windows ...`",
+        )
     plan = read_spec(spec)
+    require_hope(find_limit_doubt(plan), anyway=anyway)
     _warn(find_cautions(plan))
     text = _to_text(plan)
     if output is None:
@@ -235,7 +279,36 @@ def _show(
     show(tabulate(describe_plan(plan, prediction)))
 
 
-def _new_from_answers(output: Path) -> None:
+@app.command(
+    "ranges",
+    epilog=list_examples("sfumato plan ranges humidity", "sfumato plan ranges degC --json"),
+)
+def _ranges(
+    word: Annotated[
+        str | None,
+        typer.Argument(metavar="WORD", help="A quantity, a column's name or a unit; default: all."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List usual ranges of common sensors.
+
+    They are public knowledge of physics and engineering, not read off any data.
+    """
+    found = list_ranges() if word is None else find_ranges(word)
+    if not found:
+        raise ConfigError(
+            f"matches none of the usual ranges: {word!r}",
+            field="WORD",
+            fix="run `sfumato plan ranges` for all of them",
+        )
+    if as_json:
+        print(json.dumps(ranges_to_json(found), ensure_ascii=False))
+        return
+    for part in describe_ranges(found):
+        show(part)
+
+
+def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:
     spec_path = output.with_suffix(".toml")
     if spec_path == output:
         raise ConfigError(
@@ -246,7 +319,7 @@ def _new_from_answers(output: Path) -> None:
         if path.exists():
             raise ConfigError("exists already", field=str(path), fix="choose another with -o")
     try:
-        answers = ask_for_answers()
+        answers = ask_for_answers(n_windows)
     except typer.Abort as error:
         raise ConfigError(
             "ended before the last question; nothing was written",
@@ -260,24 +333,41 @@ def _new_from_answers(output: Path) -> None:
         target_sse=DEFAULT_TARGET,
         knows_clusters=answers.knows_clusters,
     )
+    best = advice.recommended
+    require_hope(
+        find_doubt(
+            outline,
+            best.band,
+            epsilon=answers.epsilon,
+            delta=answers.delta,
+            target_sse=DEFAULT_TARGET,
+        ),
+        anyway=anyway,
+    )
     answers = replace(answers, outline=outline)
     spec = format_spec(answers, advice)
     plan = _plan_from_text(spec)
     _warn(find_cautions(plan))
     write_text(spec_path, spec, exclusive=True)
     write_text(output, _to_text(plan), exclusive=True)
-    best = advice.recommended
+    decoded = "one window" if n_windows == 1 else f"{n_windows:,} windows together"
     print(
         f"{best.mechanism}, {best.n_frequencies} frequencies, {plan.payload_bytes} bytes a sketch; "
-        f"from one window {best.band.describe()}; {advice.cluster_range.describe()}",
+        f"from {decoded} {best.band.describe()}; {advice.cluster_range.describe()}",
         file=sys.stderr,
     )
+    if not answers.knows_clusters:
+        print(describe_unknown_clusters(outline.n_clusters), file=sys.stderr)
     if reason := describe_reason(outline, advice):
-        selection = describe_selection(best.shortest_selection, n_devices=outline.n_sketches)
+        selection = describe_selection(
+            best.shortest_selection,
+            n_devices=outline.n_sketches // n_windows,
+            n_windows=n_windows,
+        )
         print(f"{reason} Shortest selection: {selection}.", file=sys.stderr)
     if best.reports_phases:
-        print(*describe_promise(outline, n_windows=1), file=sys.stderr)
-        print(describe_need(_find_need(outline, advice), n_windows=1), file=sys.stderr)
+        print(*describe_promise(outline, n_windows=n_windows), file=sys.stderr)
+        print(describe_need(_find_need(outline, advice), n_windows=n_windows), file=sys.stderr)
     print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
     _say_next(output)

@@ -104,7 +104,7 @@ def _sketch(
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
-    fields = choose_fields([d.name for d in plan.dimensions], column or ())
+    fields = choose_fields(plan.dimensions, column or ())
     n_threads = threads or _count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")

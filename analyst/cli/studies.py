@@ -14,16 +14,20 @@ import typer
 from analyst.cli.options import (
     PLAN_HELP,
     Answer,
+    Anyway,
     Study,
     command,
     list_items,
     show_time,
     tabulate,
 )
+from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from analyst.client import Client
+from analyst.planning.doubts import Doubt, require_hope
+from analyst.planning.explanation import find_limit_doubt, predict_plan
 from analyst.planning.files import read_plan
 from shared.command import SETTINGS
-from shared.errors import StoreError
+from shared.errors import ConfigError, StoreError
 from shared.plan import SketchPlan, find_cautions, make_statement
 from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
 
@@ -38,18 +42,35 @@ def _create(
     again: Annotated[
         bool, typer.Option("--again", help="Publish even if a study of another name has this plan.")
     ] = False,
+    n_records: Annotated[
+        int | None,
+        typer.Option("--records", min=1, help="Expected records of all devices and windows."),
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Expected devices; default with --records: 1.")
+    ] = None,
+    windows: Annotated[
+        int | None,
+        typer.Option(min=1, help="Windows that are decoded together; default with --records: 1."),
+    ] = None,
+    anyway: Anyway = False,
+    within: Within = None,
 ) -> Answer:
     """Publish a study. The same name and plan again give the same study.
 
     A plan that another study has is refused without --again, because a person whose records are in
-    both studies would spend the budget twice.
+    both studies would spend the budget twice. A plan whose answers could not be trusted is refused
+    without --anyway: with the expected records, or without them with the most that it accepts.
     """
     plan = read_plan(path)
+    require_hope(_find_doubt(plan, n_records, devices, windows), anyway=anyway)
     for caution in find_cautions(plan):
         print(f"warning: {caution}", file=sys.stderr)
     before = list(client.studies())
     try:
-        created = client.create_study(name, plan, allow_same_plan=again)
+        created = client.create_study(
+            name, plan, allow_same_plan=again, search_box=read_search_box(within)
+        )
     except StoreError as error:
         if error.field == "plan":
             error.fix = "use that study, or add --again for a second one"
@@ -61,6 +82,23 @@ def _create(
         print(f"note: another study is called {name} too; use their ids", file=sys.stderr)
     yield f"study {created['study_id']} is {created['state']}"
     yield f"next: let a device enrol: sfumato study token {created['study_id'][:12]} --code"
+
+
+def _find_doubt(
+    plan: SketchPlan, n_records: int | None, devices: int | None, windows: int | None
+) -> Doubt | None:
+    if n_records is None:
+        for name, value in (("--devices", devices), ("--windows", windows)):
+            if value is not None:
+                raise ConfigError("needs --records", field=name, fix="give the expected records")
+        return find_limit_doubt(plan)
+    return predict_plan(
+        plan,
+        n_records=n_records,
+        n_sketches=(devices or 1) * (windows or 1),
+        n_clusters=plan.most_clusters or 1,
+        n_windows=windows or 1,
+    ).doubt
 
 
 @command(app, "list", "sfumato study list --json")
@@ -100,6 +138,23 @@ def _close(
     """Close a study. Devices pause, and spend nothing, until it is opened again."""
     until = datetime.now(UTC) + timedelta(hours=accept_for) if accept_for else None
     return _report_state(client.set_state(study, "closed", accept_until=until))
+
+
+@command(app, "search-box", 'sfumato study search-box STUDY --within "temperature=-10:40"')
+def _set_search_box(client: Client, study: Study, within: Within = None) -> Answer:
+    """Change where later decodes search for clusters. Devices notice nothing.
+
+    Narrower bounds than the plan's make the search better where those had to be wide. Decodes that
+    exist keep theirs.
+    """
+    box = read_search_box(within)
+    if box is None:
+        raise ConfigError(
+            "is missing", field="--within", fix="give bounds, or --within plan for the plan's"
+        )
+    changed = client.set_search_box(study, box)
+    yield changed
+    yield f"decodes search within {describe_search_box(changed['search_box'])}"
 
 
 @command(app, "delete", "sfumato study delete weather --confirm weather")
@@ -188,6 +243,7 @@ def _describe(study: Mapping[str, Any], plan: SketchPlan) -> Iterator[tuple[str,
     yield "created", show_time(study["created"])
     yield "counts", "devices {}, sketches {}, records {}".format(*_counts(study))
     yield "plan", study["plan_digest"]
+    yield "searched", describe_search_box(study.get("search_box") or {})
     statement = make_statement(plan)
     yield "protects", statement.describe()
     yield from (("warning", caution) for caution in statement.cautions)

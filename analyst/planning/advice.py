@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analyst.planning.bands import UNIT_WORDS, candidate_to_json, show_band, show_snr
+from analyst.planning.doubts import Doubt
 from analyst.planning.files import show_exact
 from analyst.planning.fleets import (
     describe_devices,
@@ -19,6 +20,7 @@ from analyst.planning.fleets import (
     fleets_to_json,
     tabulate_fleets,
 )
+from analyst.planning.grids import GridAdvice, find_better_grid
 from analyst.planning.phases import (
     describe_need,
     describe_phases,
@@ -29,13 +31,14 @@ from analyst.planning.spec import list_fields
 from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
 from learning.planning.laws import describe_law
-from learning.planning.outline import StudyOutline
+from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
 from learning.planning.planner import (
     Advice,
     advise,
     advise_for_unknown_clusters,
     find_smallest_epsilon,
 )
+from learning.planning.quality import QualityBand
 from shared.errors import PrivacyError
 
 CAVEATS = (
@@ -72,6 +75,8 @@ class AdviceReport:
     reports_needed
         The least number of phase reports for a relative SSE of 1.2, where they are recommended and
         some number suffices.
+    doubt
+        Why not to run the study at all; None where there is hope.
     """
 
     outline: StudyOutline
@@ -80,11 +85,18 @@ class AdviceReport:
     smallest: Candidate | None
     fleets: tuple[FleetForecast, ...]
     reports_needed: int | None = None
+    doubt: Doubt | None = None
 
     @property
     def n_windows(self) -> int:
         """The sketches of one device."""
         return self.outline.n_sketches // self.n_devices
+
+    @property
+    def grid(self) -> GridAdvice | None:
+        """A grid that would be better than any number of frequencies; None if there is none."""
+        best = self.advice.recommended
+        return find_better_grid(self.outline, epsilon=best.epsilon, delta=best.delta)
 
     @property
     def reason(self) -> str | None:
@@ -150,10 +162,12 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "smallest_selection": outline.selected_sketches,
         "target_sse": advice.target_sse,
         "meets_target": advice.meets_target,
+        "do_not_run": None if report.doubt is None else report.doubt.to_json(),
         "bytes_are_scarce": outline.bytes_are_scarce,
         "clusters_within_target": advice.cluster_range.within_target,
         "clusters_at_most": advice.cluster_range.at_most,
         "recommended": candidate_to_json(advice.recommended),
+        "better_grid": None if report.grid is None else report.grid.to_json(),
         "reason_for_small_sketches": report.reason,
         "phase_reports": (
             phases_to_json(outline, report.reports_needed, n_windows=report.n_windows)
@@ -188,7 +202,11 @@ def describe_assumptions(signal_energy: float) -> list[str]:
 
 
 def print_advice(console: Console, report: AdviceReport) -> None:
-    """Print the candidates, the recommendation, its assumptions and the next step."""
+    """Print the doubt, the candidates, the recommendation, its assumptions and the next step."""
+    doubt = _describe_doubt(report)
+    if doubt is not None:
+        console.print(doubt)
+        console.print()
     console.print(_tabulate_candidates(report.advice))
     for refusal in report.advice.refusals:
         console.print(
@@ -201,6 +219,21 @@ def print_advice(console: Console, report: AdviceReport) -> None:
     console.print(tabulate_fleets(report.outline, report.fleets))
     console.print()
     console.print(_describe_next(report))
+
+
+def _describe_doubt(report: AdviceReport) -> str | None:
+    """Describe the gravest doubt; None where the whole band lies within the target."""
+    if report.doubt is not None:
+        return report.doubt.describe()
+    if report.advice.meets_target:
+        return None
+    band = report.advice.recommended.band
+    return f"Doubt: relative SSE {report.advice.target_sse:g} is not assured. {_capital(band)}."
+
+
+def _capital(band: QualityBand) -> str:
+    words = band.describe()
+    return words[0].upper() + words[1:]
 
 
 def _tabulate_candidates(advice: Advice) -> Table:
@@ -232,6 +265,8 @@ def _describe(report: AdviceReport) -> Iterator[str]:
     yield _describe_choice(advice, bytes_are_scarce=outline.bytes_are_scarce)
     reason = f"{report.reason} " if report.reason else ""
     yield f"{reason}Shortest selection: {report.selection}."
+    if report.grid is not None:
+        yield report.grid.describe()
     if best.reports_phases:
         yield " ".join(describe_promise(outline, n_windows=report.n_windows))
         yield describe_need(report.reports_needed, n_windows=report.n_windows)
@@ -282,6 +317,17 @@ def describe_law_choice(best: Candidate) -> str:
     """Describe in a line the radius law that goes with a candidate, and why."""
     choice = best.law_choice
     return f"Radius law: {describe_law(choice.law)} (w is the scale), because {choice.reason}."
+
+
+def describe_unknown_clusters(n_clusters: int) -> str:
+    """Describe the number of clusters that is planned for where the wanted one is unknown."""
+    *most, last = POSSIBLE_CLUSTERS
+    tried = f"{', '.join(map(str, most))} and {last}"
+    return (
+        f"The number of clusters is unknown: this plans for up to {n_clusters}, the first of "
+        f"{tried} that the target allows, or the last. Scales from usual spreads suit "
+        f"{guess_clusters():.0f} clusters, the geometric mean of {last} and {most[0]}."
+    )
 
 
 def describe_reason(outline: StudyOutline, advice: Advice) -> str | None:

@@ -10,11 +10,17 @@ from typing import Any
 
 from analyst.planning.advice import describe_assumptions
 from analyst.planning.bands import band_to_json, show_snr
-from analyst.planning.fleets import describe_devices, describe_selection
+from analyst.planning.doubts import Doubt, find_doubt
+from analyst.planning.fleets import describe_devices, describe_size
+from analyst.planning.statistics import (
+    describe_dimensions,
+    describe_statistic,
+    statistic_to_json,
+)
 from learning.planning.candidates import predict_mechanism
-from learning.planning.laws import describe_law
 from learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
 from learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
+from shared.core.features import PHASES
 from shared.errors import ConfigError
 from shared.plan import PhaseRelease, SketchPlan, compute_plan_digest, make_statement
 from shared.plan.statement import show_level
@@ -41,6 +47,8 @@ class Prediction:
         Numbers of clusters that the plan supports, for a relative SSE of 1.1.
     assumptions
         The assumptions of the prediction, a sentence or two each.
+    doubt
+        Why not to run the study at all; None where there is hope.
     """
 
     unit: str
@@ -51,6 +59,7 @@ class Prediction:
     band: QualityBand
     cluster_range: ClusterRange
     assumptions: tuple[str, ...]
+    doubt: Doubt | None
 
 
 def predict_plan(
@@ -87,7 +96,7 @@ def predict_plan(
     outline = StudyOutline(
         n_records=n_records,
         n_sketches=n_sketches,
-        n_dimensions=plan.n_dimensions,
+        n_dimensions=len(plan.axes),
         n_clusters=n_clusters,
         neighbouring=plan.release.neighbouring,
         # It matters only where few devices carry a frequency.
@@ -114,14 +123,39 @@ def predict_plan(
         cluster_range=find_cluster_range(
             snr=expected.snr,
             n_frequencies=plan.n_frequencies,
-            n_dimensions=plan.n_dimensions,
+            n_dimensions=len(plan.axes),
             target_sse=_TARGET_SSE,
         ),
         assumptions=(
             *describe_assumptions(expected.signal_energy),
             *([] if plan.reports_phases else describe_devices(outline, is_split=plan.is_split)),
         ),
+        doubt=find_doubt(
+            outline,
+            expected.band,
+            epsilon=plan.release.epsilon,
+            delta=plan.release.delta,
+            target_sse=_TARGET_SSE,
+        ),
     )
+
+
+def find_limit_doubt(plan: SketchPlan) -> Doubt | None:
+    """Find out whether a plan is hopeless with as many sketches and records as it accepts.
+
+    Where the plan does not state for how many clusters it is, for one. None too for a statistic
+    other than ``fourier``, whose quality is not a matter of clusters. Raises as
+    :func:`predict_plan`.
+    """
+    if plan.kind != "fourier":
+        return None
+    return predict_plan(
+        plan,
+        n_records=plan.most_sketches * max(1, plan.most_records),
+        n_sketches=plan.most_sketches,
+        n_clusters=plan.most_clusters or 1,
+        devices_differ=False,
+    ).doubt
 
 
 def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int, n_windows: int) -> None:
@@ -150,7 +184,7 @@ def _require_sizes(plan: SketchPlan, *, n_records: int, n_sketches: int, n_windo
     if n_sketches < plan.blocks.n_blocks:
         raise ConfigError(
             f"must be at least {plan.blocks.n_blocks} and are {n_sketches}: each carries "
-            f"{plan.frequencies_per_sketch} of the {plan.n_frequencies} frequencies",
+            f"{plan.n_reports} of the {plan.blocks.n_frequencies} parts of the sum",
             field="sketches",
             fix="raise --devices or --windows",
         )
@@ -214,10 +248,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
     return {
         "digest": compute_plan_digest(plan).hex(),
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
-        "n_frequencies": plan.n_frequencies,
-        "frequencies_per_sketch": plan.frequencies_per_sketch,
-        "shortest_selection": plan.blocks.n_blocks,
-        "measurements_per_record": plan.measurements_per_record,
+        **statistic_to_json(plan),
         "release": release.kind,
         "unit": release.unit,
         "mechanism": release.mechanism,
@@ -237,7 +268,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         },
         "sketch_bytes": plan.payload_bytes,
         "most_clusters": "unknown" if plan.most_clusters is None else plan.most_clusters,
-        "clusters_at_most": find_most_clusters(plan),
+        "clusters_at_most": find_most_clusters(plan) if plan.kind == "fourier" else None,
         "least_records": plan.least_records,
         "most_records": plan.most_records,
         "prediction": None if prediction is None else _prediction_to_json(prediction),
@@ -257,6 +288,7 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
         "snr": prediction.snr,
         "relative_sse": band_to_json(prediction.band),
         "clusters_within_target": prediction.cluster_range.within_target,
+        "do_not_run": None if prediction.doubt is None else prediction.doubt.to_json(),
         "assumptions": list(prediction.assumptions),
     }
 
@@ -264,12 +296,13 @@ def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
 def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[tuple[str, str]]:
     """Yield names and descriptions: protection, its limits, costs, and expected quality."""
     statement = make_statement(plan)
+    if prediction is not None and prediction.doubt is not None:
+        yield "doubt", prediction.doubt.describe()
     yield "digest", compute_plan_digest(plan).hex()
-    yield "dimensions", ", ".join(f"{d.name} ({d.unit})" for d in plan.dimensions)
-    yield "frequencies", _describe_frequencies(plan)
-    yield "selection", f"at least {describe_selection(plan.blocks.n_blocks)}"
-    yield "radius law", f"{describe_law(plan.radius_law)}; w is the scale"
-    yield "clusters", _describe_clusters(plan, prediction)
+    yield "dimensions", describe_dimensions(plan)
+    yield from describe_statistic(plan)
+    if plan.kind == "fourier":
+        yield "clusters", _describe_clusters(plan, prediction)
     yield from (("warning", text) for text in statement.cautions)
     yield "protects", statement.guarantee
     yield "people", statement.describe_people()
@@ -280,13 +313,20 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     yield "noise", _describe_noise(plan)
     yield "sketch", _describe_size(plan)
     yield "records", _describe_records(plan)
-    yield "expect", _describe_prediction(prediction)
+    if plan.kind == "fourier":
+        yield "expect", _describe_prediction(prediction)
 
 
 def _describe_noise(plan: SketchPlan) -> str:
     release = plan.release
     if isinstance(release, PhaseRelease):
-        share = (2 * release.arc + 1) / release.law.circle
+        if plan.kind == "histogram":
+            return (
+                f"{release.mechanism}: bins at most {release.arc} from the record's are "
+                f"{float(release.odds):.4g} times as likely as the others; the share "
+                f"{plan.mechanism.gain:.3g} of the reports depends on the record at all"
+            )
+        share = (2 * release.arc + 1) / PHASES
         return (
             f"{release.mechanism}: phases on the arc of {share:.3g} turns around the record's are "
             f"{float(release.odds):.4g} times as likely as the others; the mean of a report is "
@@ -298,25 +338,15 @@ def _describe_noise(plan: SketchPlan) -> str:
 
 def _describe_size(plan: SketchPlan) -> str:
     if plan.reports_phases:
-        return f"{plan.payload_bytes} bytes, {plan.payload_width} a phase"
+        what = "phase" if plan.kind == "fourier" else "bin"
+        return f"{plan.payload_bytes} bytes, {plan.payload_width} a {what}"
     size = f"{plan.payload_bytes} bytes, {plan.payload_width} a coordinate"
     return f"{size}, for any number of records"
 
 
-def _describe_frequencies(plan: SketchPlan) -> str:
-    if plan.reports_phases:
-        return f"{plan.n_frequencies}; a report is about {plan.frequencies_per_sketch} of them"
-    if plan.is_split:
-        return (
-            f"{plan.n_frequencies}; a sketch carries {plan.frequencies_per_sketch}, and noise for "
-            "these alone"
-        )
-    return f"{plan.n_frequencies}; a record uses {plan.measurements_per_record}"
-
-
 def find_most_clusters(plan: SketchPlan) -> int:
     """Return the largest number of clusters that the frequencies can tell apart at all."""
-    return plan.n_frequencies // (FEATURES_PER_PARAMETER[0] * plan.n_dimensions)
+    return plan.n_frequencies // (FEATURES_PER_PARAMETER[0] * len(plan.axes))
 
 
 def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
@@ -366,16 +396,11 @@ def _describe_year(plan: SketchPlan) -> str:
 def _describe_prediction(prediction: Prediction | None) -> str:
     if prediction is None:
         return "for a prediction pass --records, --devices and --clusters"
+    size = describe_size(prediction.unit, prediction.n_records, prediction.n_sketches)
     return " ".join(
         (
-            f"With {_describe_input(prediction)} and {prediction.n_clusters} clusters: "
+            f"With {prediction.n_clusters} clusters and {size}: "
             f"SNR {show_snr(prediction.snr)}, {prediction.band.describe()}.",
             *prediction.assumptions,
         )
     )
-
-
-def _describe_input(prediction: Prediction) -> str:
-    if prediction.unit == "device":
-        return f"{prediction.n_sketches:,} sketches, each of which counts as one record,"
-    return f"{prediction.n_records:,} records in {prediction.n_sketches:,} sketches"

@@ -27,6 +27,13 @@ DIFFER = (
 )
 
 
+def describe_size(unit: str, n_records: int, n_sketches: int) -> str:
+    """Describe how many records a study has; where the unit is a device, how many sketches."""
+    if unit == "device":
+        return f"{n_sketches:,} sketches, each of which counts as one record"
+    return f"{n_records:,} records in {n_sketches:,} sketch{'' if n_sketches == 1 else 'es'}"
+
+
 def describe_split(best: Candidate, n_sketches: int) -> str | None:
     """Describe why a sum carries only some frequencies; None where it carries all."""
     if not best.is_split or best.reports_phases:

@@ -5,26 +5,66 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TypeVar
 
+import numpy as np
 import typer
 
 from analyst.planning.bands import UNIT_WORDS
+from analyst.planning.catalogue import ORIGIN, UsualRange, offer_ranges
 from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from analyst.planning.spec import Answers
-from learning.planning.outline import POSSIBLE_CLUSTERS, UNITS, StudyOutline
+from learning.planning.outline import (
+    POSSIBLE_CLUSTERS,
+    UNITS,
+    StudyOutline,
+    guess_clusters,
+    guess_scale,
+)
+from shared.core.logarithm import compress
 from shared.errors import ConfigError, SketchError
-from shared.plan import Dimension, WindowRule
+from shared.plan import Dimension, LogTransform, WindowRule
 
 T = TypeVar("T")
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-def ask_for_answers() -> Answers:
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """A dimension, whose scale may wait for the numbers of clusters and dimensions.
+
+    Parameters
+    ----------
+    dimension
+        With the spread as its scale.
+    spread
+        In its unit, or in doublings on a logarithmic scale.
+    is_whole
+        Whether the spread is that of all records, rather than of one cluster.
+    """
+
+    dimension: Dimension
+    spread: float
+    is_whole: bool
+
+    def settle(self, n_clusters: float, n_dimensions: int) -> Dimension:
+        """Return the dimension with the scale of one cluster."""
+        if not self.is_whole:
+            return self.dimension
+        scale = guess_scale(self.spread, n_clusters=n_clusters, n_dimensions=n_dimensions)
+        return replace(self.dimension, scale=float(f"{scale:.3g}"))
+
+
+def ask_for_answers(n_windows: int = 1) -> Answers:
     """Prompt for the answers, and repeat a question until its answer keeps its rule.
+
+    Parameters
+    ----------
+    n_windows
+        Windows that are decoded together.
 
     Raises
     ------
@@ -34,12 +74,15 @@ def ask_for_answers() -> Answers:
         The answers contradict each other.
     """
     _say("Bounds and scales are public: choose them from common knowledge, never from the data.")
-    dimensions = _ask_for_dimensions()
+    _say(ORIGIN)
+    columns = _ask_for_columns()
     n_clusters = _ask(
         "largest number of clusters that may be wanted",
         lambda text: parse_clusters(text, "clusters"),
         "unknown",
     )
+    planned = float(n_clusters) if n_clusters else guess_clusters()
+    dimensions = tuple(column.settle(planned, len(columns)) for column in columns)
     neighbouring = _ask("hide the values of a record, or its presence too", _parse_hidden, "values")
     window = _ask_for_window(neighbouring)
     unit = _ask_for_unit(neighbouring, window)
@@ -62,8 +105,8 @@ def ask_for_answers() -> Answers:
     )
     delta = _ask("delta (0 for pure epsilon)", lambda text: parse_delta(text, "delta"), "0")
     outline = StudyOutline(
-        n_records=n_records,
-        n_sketches=n_devices,
+        n_records=n_records * n_windows,
+        n_sketches=n_devices * n_windows,
         n_dimensions=len(dimensions),
         n_clusters=n_clusters or POSSIBLE_CLUSTERS[0],
         neighbouring=neighbouring,
@@ -77,7 +120,11 @@ def ask_for_answers() -> Answers:
         epsilon=epsilon,
         delta=delta,
         window=window,
+        n_windows=n_windows,
         knows_clusters=n_clusters is not None,
+        usual_spreads={
+            column.dimension.name: column.spread for column in columns if column.is_whole
+        },
     )
 
 
@@ -117,7 +164,8 @@ def _parse_unit(text: str) -> str:
     return word
 
 
-def _parse_date(text: str) -> int:
+def parse_date(text: str) -> int:
+    """Read a date in UTC as seconds since 1970-01-01; raises ``ConfigError``."""
     try:
         day = date.fromisoformat(text.strip())
     except ValueError as error:
@@ -128,7 +176,8 @@ def _parse_date(text: str) -> int:
     return seconds
 
 
-def _parse_window(text: str) -> WindowRule:
+def parse_window(text: str) -> WindowRule:
+    """Read a length of time or a number of records; raises ``ConfigError``."""
     counted = re.fullmatch(r"\s*(\d{1,15})\s*records?\s*", text)
     if counted:
         return WindowRule(kind="count", length=require_count(int(counted[1]), "window"))
@@ -146,10 +195,10 @@ def _parse_window(text: str) -> WindowRule:
 def _ask_for_window(neighbouring: str) -> WindowRule:
     if neighbouring == "replace-one":
         question = "window: a length of time such as 6h or 7d, or 1000 records"
-        return _ask(question, _parse_window, "7d")
+        return _ask(question, parse_window, "7d")
     window = _ask("window: a length of time such as 6h or 7d", _parse_timed_window, "7d")
     today = datetime.now(UTC).date().isoformat()
-    origin = _ask("start of the study (a date in UTC)", _parse_date, today)
+    origin = _ask("start of the study (a date in UTC)", parse_date, today)
     return replace(window, origin=origin)
 
 
@@ -164,7 +213,7 @@ def _ask_for_unit(neighbouring: str, window: WindowRule) -> str:
 
 
 def _parse_timed_window(text: str) -> WindowRule:
-    window = _parse_window(text)
+    window = parse_window(text)
     if window.kind != "time":
         raise ConfigError(
             "must be a length of time: when a number of records is full reveals how many there are",
@@ -174,15 +223,15 @@ def _parse_timed_window(text: str) -> WindowRule:
     return window
 
 
-def _ask_for_dimensions() -> tuple[Dimension, ...]:
-    dimensions: list[Dimension] = []
-    while (dimension := _ask_for_dimension(dimensions)) is not None:
-        dimensions.append(dimension)
+def _ask_for_columns() -> list[_Column]:
+    columns: list[_Column] = []
+    while (column := _ask_for_column([known.dimension.name for known in columns])) is not None:
+        columns.append(column)
         _say("(an empty name ends the list)")
-    return tuple(dimensions)
+    return columns
 
 
-def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
+def _ask_for_column(before: list[str]) -> _Column | None:
     name = _ask(
         f"dimension {len(before) + 1}: name",
         lambda text: _parse_name(text, before),
@@ -190,11 +239,64 @@ def _ask_for_dimension(before: list[Dimension]) -> Dimension | None:
     )
     if not name:
         return None
-    unit = _ask("  unit (1 for a pure number)", lambda text: _parse_text(text, "unit"), "1")
-    lower = _ask("  lower bound", lambda text: _parse_number(text, "lower"))
-    upper = _ask("  upper bound", lambda text: _parse_upper(text, lower))
-    scale = _ask("  spread inside one cluster", lambda text: _parse_scale(text, upper - lower))
-    return Dimension(name=name, unit=unit, lower=lower, upper=upper, scale=scale)
+    likely = offer_ranges(name)
+    unit = _ask(
+        "  unit (1 for a pure number)",
+        lambda text: _parse_text(text, "unit"),
+        likely[0].unit if likely else "1",
+    )
+    usual = _ask_for_range(offer_ranges(name, unit))
+    lower = _ask(
+        "  lower bound",
+        lambda text: _parse_number(text, "lower"),
+        None if usual is None else f"{usual.lower:.10g}",
+    )
+    upper = _ask(
+        "  upper bound",
+        lambda text: _parse_upper(text, lower),
+        None if usual is None or usual.upper <= lower else f"{usual.upper:.10g}",
+    )
+    transform = _ask_for_transform(usual)
+    width, expected = upper - lower, None if usual is None else usual.spread
+    if transform is not None and usual is not None:
+        low, high = compress(np.array([lower, upper]), transform.resolution).tolist()
+        width, expected = high - low, usual.octaves
+    spread, is_whole = _ask(
+        f"  spread inside one cluster{'' if transform is None else ', in doublings'}, "
+        'or of all records as "all 8"',
+        lambda text: _parse_spread(text, width),
+        None if expected is None else f"all {expected:g}",
+    )
+    dimension = Dimension(
+        name=name, unit=unit, lower=lower, upper=upper, scale=spread, transform=transform
+    )
+    return _Column(dimension=dimension, spread=spread, is_whole=is_whole)
+
+
+def _ask_for_transform(usual: UsualRange | None) -> LogTransform | None:
+    """Prompt for the scale, linear or logarithmic, of values that extend over powers of ten."""
+    if usual is None or usual.resolution is None:
+        return None
+    is_log = _ask(
+        "  scale: linear, or log for values that extend over powers of ten; centroids are then "
+        "typical values, not means",
+        _parse_transform,
+        "log",
+    )
+    return LogTransform(resolution=usual.resolution) if is_log else None
+
+
+def _ask_for_range(offered: tuple[UsualRange, ...]) -> UsualRange | None:
+    """Offer usual ranges; return the chosen one, whose figures become default answers."""
+    if not offered:
+        return None
+    _say("  usual ranges:")
+    for number, usual in enumerate(offered, 1):
+        _say(f"  {number}. {usual.describe()}")
+    number = _ask(
+        "  which of these (0 for none)", lambda text: _parse_choice(text, len(offered)), "1"
+    )
+    return offered[number - 1] if number else None
 
 
 def _ask(question: str, parse: Callable[[str], T], default: str | None = None) -> T:
@@ -210,10 +312,30 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _parse_name(text: str, before: list[Dimension]) -> str:
+def _parse_transform(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("linear", "log"):
+        raise ConfigError(
+            "must be linear or log",
+            field="transform",
+            fix="choose log where twice as much matters alike for small and large values",
+        )
+    return word == "log"
+
+
+def _parse_choice(text: str, most: int) -> int:
+    word = text.strip()
+    if not re.fullmatch(r"\d{1,3}", word) or int(word) > most:
+        raise ConfigError(
+            f"must be from 0 to {most}", field="range", fix="choose 0 to type bounds yourself"
+        )
+    return int(word)
+
+
+def _parse_name(text: str, before: list[str]) -> str:
     if not text.strip() and not before:
         raise ConfigError("must not be empty", field="name", fix="name the first dimension")
-    if text.strip() in [dimension.name for dimension in before]:
+    if text.strip() in before:
         raise ConfigError("is taken", field="name", fix="choose another name")
     return _parse_text(text, "name")
 
@@ -258,12 +380,15 @@ def _parse_upper(text: str, lower: float) -> float:
     return upper
 
 
-def _parse_scale(text: str, width: float) -> float:
-    scale = _parse_number(text, "scale")
-    if not 0 < scale <= width:
+def _parse_spread(text: str, width: float) -> tuple[float, bool]:
+    """Read a spread, and whether it is that of all records."""
+    whole = re.fullmatch(r"all\s+(.+)", text.strip(), re.IGNORECASE)
+    spread = _parse_number(whole[1] if whole else text, "scale")
+    if not 0 < spread <= width:
         raise ConfigError(
             f"must be positive and at most the width of the bounds, {width:g}",
             field="scale",
-            fix="give the standard deviation that you expect inside one cluster",
+            fix="give the standard deviation that you expect inside one cluster, such as 2, or of "
+            'all records, such as "all 8"',
         )
-    return scale
+    return spread, whole is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from analyst.planning.bands import UNIT_WORDS
@@ -27,13 +27,17 @@ class Answers:
     dimensions
         Columns of the records.
     outline
-        One window over all devices.
+        The windows that are decoded together, over all devices.
     epsilon, delta
         Budget of one sketch.
     window
         Rule that cuts streams into windows.
+    n_windows
+        Windows that are decoded together.
     knows_clusters
         Whether the outline's number of clusters is an answer, not a guess.
+    usual_spreads
+        The spread of all records, by the name of each dimension whose scale follows from it.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -41,7 +45,9 @@ class Answers:
     epsilon: Fraction
     delta: Fraction
     window: WindowRule
+    n_windows: int = 1
     knows_clusters: bool = True
+    usual_spreads: Mapping[str, float] = field(default_factory=dict)
 
 
 def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -> dict[str, str]:
@@ -95,12 +101,14 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "epsilon": f"for {UNIT_WORDS[best.unit]}",
         "release": "a noisy phase of the first record of each window",
     }
+    if not answers.knows_clusters:
+        beside["most_clusters"] = "unknown; the most of the usual numbers that the target allows"
     lines = [
         "# Made by `sfumato plan new`. Bounds and scales are public choices, not taken from data.",
         "",
         f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
     ]
-    for name, value in list_fields(answers.outline, best).items():
+    for name, value in list_fields(answers.outline, best, n_windows=answers.n_windows).items():
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
@@ -111,6 +119,9 @@ def format_spec(answers: Answers, advice: Advice) -> str:
     ]
     for dimension in answers.dimensions:
         lines += ["", "[[dimensions]]", *_format_dimension(dimension)]
+        if dimension.name in answers.usual_spreads:
+            spread = answers.usual_spreads[dimension.name]
+            lines[-1] += f"  # 0.7 k^(-1/d) of a usual spread of {spread:g}"
     return "\n".join(lines) + "\n"
 
 
@@ -153,10 +164,9 @@ def _format_window(window: WindowRule) -> list[str]:
 
 
 def _format_dimension(dimension: Dimension) -> list[str]:
-    return [
-        f"name = {quote(dimension.name)}",
-        f"unit = {quote(dimension.unit)}",
-        f"lower = {dimension.lower!r}",
-        f"upper = {dimension.upper!r}",
-        f"scale = {dimension.scale!r}",
-    ]
+    lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
+    if dimension.transform is not None:
+        resolution = dimension.transform.resolution
+        lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
+    lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
+    return [*lines, f"scale = {dimension.scale!r}"]

@@ -8,6 +8,7 @@ from contextlib import closing
 from shared.core import Records
 from shared.core.parallel import map_in_order
 from shared.errors import ConfigError
+from shared.plan import Dimension
 from shared.reading import (
     BOM,
     MAX_LINE_BYTES,
@@ -94,7 +95,7 @@ class RecordReader:
             yield last
 
 
-def choose_fields(dimensions: Sequence[str], options: Sequence[str] = ()) -> Fields:
+def choose_fields(dimensions: Sequence[Dimension], options: Sequence[str] = ()) -> Fields:
     """Return the fields that ``dimension=column`` options name; the plan names all others.
 
     Raises
@@ -102,18 +103,20 @@ def choose_fields(dimensions: Sequence[str], options: Sequence[str] = ()) -> Fie
     ConfigError
         An option has another form, or names no dimension, or one that has a column already.
     """
+    names = [dimension.name for dimension in dimensions]
     given: dict[str, str] = {}
     for option in options:
         dimension, equals, column = option.partition("=")
-        if not equals or not column or dimension not in dimensions or dimension in given:
+        if not equals or not column or dimension not in names or dimension in given:
             raise ConfigError(
                 f"must be DIMENSION=COLUMN, once a dimension, and is {option!r}",
                 field="--column",
-                fix=f"the plan's dimensions are {', '.join(dimensions)}",
+                fix=f"the plan's dimensions are {', '.join(names)}",
             )
         given[dimension] = column
     return Fields(
-        values=tuple(given.get(name, name) for name in dimensions),
+        values=tuple(given.get(name, name) for name in names),
+        levels=tuple(dimension.levels for dimension in dimensions),
         are_chosen=bool(given),
         advice="name the column with --column DIMENSION=COLUMN, or correct the header; in CSV it "
         "is one line of UTF-8, and columns are separated by commas",

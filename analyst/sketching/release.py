@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analyst.sketching.reader import RecordReader
 from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.tally import TallyingEngine
+from analyst.sketching.tally import TallyingStatistic
 from shared.core import Records, SketchAccumulator
 from shared.core.engines import SketchEngine
 from shared.core.parallel import sketch_batches
@@ -81,7 +81,7 @@ def sum_file(
         than one sketch of the plan may.
     """
     require_suitable(plan, stream)
-    engine = tally = TallyingEngine(engine, plan)
+    tally = TallyingStatistic(plan.statistic_of(f"file/{stream}".encode()), plan)
     with WatchedFile(path) as file:
         start = time.monotonic()
         reader = RecordReader(file, fields)
@@ -91,7 +91,7 @@ def sum_file(
             on_open(reader, file.size)
         with closing(reader.batches(n_threads)) as batches:
             accumulator = sketch_batches(
-                plan.statistic_of(f"file/{stream}".encode()),
+                tally,
                 _require_few(batches, plan, path),
                 n_threads=n_threads,
                 engine=engine,
@@ -145,7 +145,7 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     ------
     ConfigError, PrivacyError
         The name breaks its rule; the plan keeps the number of records secret, or protects all
-        records of a device together; or its sketches carry only some of the frequencies.
+        records of a device together; or its sketches carry only some of what is summed.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
@@ -162,10 +162,12 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
             fix="use a plan under replace-one, or a device",
         )
     if plan.is_split:
+        carried, of = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies
+        parts = "dimensions" if plan.kind == "histogram" else "frequencies"
         raise ConfigError(
-            f"is {plan.frequencies_per_sketch}: a single sketch would hold so many of "
-            f"{plan.n_frequencies} frequencies, which is for fleets of devices",
-            field="frequencies_per_sketch",
+            f"is {carried}: a single sketch would hold so many of {of} {parts}, which is for "
+            "fleets of devices",
+            field=f"{parts}_per_sketch",
             fix="make a plan without it for a file",
         )
 

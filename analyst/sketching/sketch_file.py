@@ -82,7 +82,7 @@ class SketchFile:
 
     @property
     def sums(self) -> NDArray[np.int64]:
-        """The coordinates: shape ``(2 m,)``, real parts, then imaginary parts."""
+        """The coordinates: shape ``(D,)``, as the plan's statistic orders them."""
         n_coordinates = len(self.payload) // self.width
         return decode_payload(self.payload, width=self.width, n_coordinates=n_coordinates)
 
@@ -158,7 +158,7 @@ def _from_document(document: dict[str, Any], data: bytes) -> SketchFile:
     derived = ("format", "version", "payload_digest")
     stated = {name: value for name, value in document.items() if name not in derived}
     sketch = structure(SketchFile, stated, error=MalformedMessageError)
-    _require(len(sketch.payload) % (2 * sketch.width) == 0, "payload")
+    _require(len(sketch.payload) % sketch.width == 0, "payload")
     _require(sketch.is_private == (sketch.n_unsketchable is None), "n_unsketchable")
     _require((sketch.n_unsketchable or 0) <= sketch.n_records, "n_unsketchable")
     _require(encode_sketch_file(sketch) == data, "sketch file")

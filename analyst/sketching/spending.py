@@ -22,7 +22,26 @@ _HOLDER_BYTES = 16
 def count_release(
     ledger_path: Path, records: Path, plan: SketchPlan, stream: str, budget: Budget
 ) -> Iterator[None]:
-    """Reserve the release of a file of records; confirm it when the block has written the sketch.
+    """Count the release of a plan's sketch of a file; see :func:`count_event`."""
+    digest = compute_plan_digest(plan)
+    event = PrivacyEvent(
+        study=digest,
+        stream=stream,
+        plan_digest=digest,
+        sequence=0,
+        epsilon=plan.release.epsilon,
+        delta=plan.release.delta,
+        rho=plan.mechanism.guarantee.rho,
+    )
+    with count_event(ledger_path, records, event, budget):
+        yield
+
+
+@contextmanager
+def count_event(
+    ledger_path: Path, records: Path, event: PrivacyEvent, budget: Budget
+) -> Iterator[None]:
+    """Reserve the release of a file of records; confirm it when the block has stored it.
 
     Noise is drawn inside the block. If the block fails, the release stays counted: nobody can tell
     whether the noise was seen.
@@ -34,18 +53,9 @@ def count_release(
     ConfigError, StoreError
         The ledger cannot be used.
     """
-    digest, holder = compute_plan_digest(plan), os.urandom(_HOLDER_BYTES)
+    holder = os.urandom(_HOLDER_BYTES)
     path = records.resolve()
     name = identify(path).source.removeprefix("file:")
-    event = PrivacyEvent(
-        study=digest,
-        stream=stream,
-        plan_digest=digest,
-        sequence=0,
-        epsilon=plan.release.epsilon,
-        delta=plan.release.delta,
-        rho=plan.mechanism.guarantee.rho,
-    )
     ledger = OwnersLedger(ledger_path)
     reservation = Reservation(
         sketch_id=hashlib.sha256(b"sfumato sketch by hand" + holder).digest(),

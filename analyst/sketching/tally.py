@@ -7,47 +7,62 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns, FourierStatistic, Records
+from shared.core import Columns, Records, Statistic
 from shared.core.engines import SketchEngine
 from shared.plan import SketchPlan
 
 _CHUNK_VALUES = 1 << 15
 
 
-class TallyingEngine:
-    """An engine that counts clipped values on the sketching thread; sums do not change.
+class TallyingStatistic:
+    """A statistic that counts clipped values on the sketching thread; sums do not change.
 
     Parameters
     ----------
-    engine
-        The engine that computes.
+    statistic
+        The statistic that is summed.
     plan
         The plan with the bounds.
     """
 
-    def __init__(self, engine: SketchEngine, plan: SketchPlan) -> None:
-        self._engine = engine
-        self._lower = np.array([dimension.lower for dimension in plan.dimensions])
-        self._upper = np.array([dimension.upper for dimension in plan.dimensions])
+    def __init__(self, statistic: Statistic, plan: SketchPlan) -> None:
+        self._statistic = statistic
+        self._lower = plan.space.lower
+        self._upper = plan.space.upper
         self.n_clipped: NDArray[np.int64] = np.zeros(plan.n_dimensions, dtype=np.int64)
         self._lock = Lock()
 
     @property
-    def name(self) -> str:
-        """The name of the engine that computes."""
-        return self._engine.name
+    def n_coordinates(self) -> int:
+        """See ``Statistic``."""
+        return self._statistic.n_coordinates
 
-    def add_fourier(
+    @property
+    def identity(self) -> bytes:
+        """See ``Statistic``."""
+        return self._statistic.identity
+
+    @property
+    def lowest(self) -> int:
+        """See ``Statistic``."""
+        return self._statistic.lowest
+
+    @property
+    def highest(self) -> int:
+        """See ``Statistic``."""
+        return self._statistic.highest
+
+    def add_records(
         self,
         records: Records,
-        statistic: FourierStatistic,
         *,
         first_record: int,
         sums: NDArray[np.int64],
+        engine: SketchEngine,
     ) -> int:
-        """Add each record's masked features to ``sums`` in place; see ``SketchEngine``."""
-        n_unsketchable = self._engine.add_fourier(
-            records, statistic, first_record=first_record, sums=sums
+        """Add the records and count their clipped values; see ``Statistic``."""
+        n_unsketchable = self._statistic.add_records(
+            records, first_record=first_record, sums=sums, engine=engine
         )
         n_clipped = self._count(records)
         with self._lock:

@@ -1,10 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analyst import DecodeResult
-from analyst.plots import plot_centroids, save_figure
+from analyst.estimators import PrivatePCA
+from analyst.plots import plot_centroids, plot_components, save_figure
 
 
 def make_result(k: int) -> DecodeResult:
@@ -41,3 +43,23 @@ def test_every_centroid_has_its_share_and_its_words() -> None:
     figure = plot_centroids(make_result(4), pairs=((0, 1),), title="t", readings=words)
     drawn = {text.get_text() for text in figure.axes[-1].texts}
     assert {f"{i + 1}  reading {i}" for i in range(4)} | {"25%"} == drawn
+
+
+def test_each_direction_has_its_loadings_and_noise_is_grey(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    records = rng.normal(size=(3000, 3)) * [3.0, 1.0, 1.0]
+    fitted = PrivatePCA(epsilon="20", bounds=(-9, 9)).fit(records).answer_
+    answer = replace(fitted, is_told_apart=np.array([True, False, False]))
+    figure = plot_components(answer, names=["a", "b", "c"], units=["m", "s", "1"], title="t")
+    save_figure(figure, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    shares, *directions = figure.axes
+    assert [label.get_text() for label in directions[0].get_yticklabels()] == ["a", "b", "c"]
+    assert len(directions) == 3
+    assert "noise turns it by" in directions[0].get_title()
+    unit_texts = [text.get_text().split()[-1] for text in directions[0].texts]
+    assert unit_texts == ["m", "s", "1"]
+    coloured, *grey = [bar.get_facecolor() for bar in shares.patches]
+    assert coloured not in grey
+    assert len(set(grey)) == 1
+    assert "not told apart" in directions[1].get_title()

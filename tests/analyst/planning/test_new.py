@@ -1,5 +1,7 @@
 import io
 import json
+import math
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,8 +12,8 @@ from shared.plan import WindowRule, plan_from_json, plan_from_spec
 from tests.analyst.planning.commands import SPEC, show, words_of
 
 ANSWERS = [
-    *("temperature", "°F", "-10", "110", "8"),
-    *("wind speed", "mph", "0", "50", "4"),
+    *("temperature", "°F", "0", "-10", "110", "8"),
+    *("wind speed", "mph", "0", "0", "50", "4"),
     "",  # no more dimensions
     *("5", "values", "7d", "record", "40", "200000", "yes", "1/2", "0"),
 ]
@@ -110,7 +112,7 @@ def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
 ) -> None:
     carried = {}
     for answer in ("yes", "no"):
-        type_in([*ANSWERS[:15], "400", "200000", answer, "1/10", "0"], monkeypatch)
+        type_in([*ANSWERS[:17], "400", "200000", answer, "1/10", "0"], monkeypatch)
         output = tmp_path / f"{answer}.json"
         assert command.main(["plan", "new", "-o", str(output)]) == 0
         plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -142,7 +144,7 @@ def test_answers_for_phones_make_a_plan_of_phase_reports(
 ) -> None:
     # Where the unit is a device, nobody is asked whether devices differ.
     differ = ["yes"] if not unit else []
-    type_in([*ANSWERS[:14], unit, devices, records, *differ, "1", "0"], monkeypatch)
+    type_in([*ANSWERS[:16], unit, devices, records, *differ, "1", "0"], monkeypatch)
     output = tmp_path / "plan.json"
     assert command.main(["plan", "new", "-o", str(output)]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -166,9 +168,9 @@ def test_answers_for_phones_make_a_plan_of_phase_reports(
 def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    type_in([*ANSWERS[:14], "person", "device", "2", "100", "20", "0"], monkeypatch)
+    type_in([*ANSWERS[:16], "person", "device", "2", "100", "20", "0"], monkeypatch)
     output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    assert command.main(["plan", "new", "-o", str(output), "--anyway"]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
     spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
     assert plan_from_spec(spec) == plan
@@ -180,7 +182,7 @@ def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(
 def test_one_device_is_not_asked_whether_devices_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    type_in([*ANSWERS[:15], "1", "200000", "1/2", "0"], monkeypatch)
+    type_in([*ANSWERS[:17], "1", "200000", "1/2", "0"], monkeypatch)
     assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 0
     assert "different kinds" not in capsys.readouterr().err
 
@@ -188,7 +190,7 @@ def test_one_device_is_not_asked_whether_devices_differ(
 def test_answers_that_end_early_write_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    type_in(ANSWERS[:7], monkeypatch)
+    type_in(ANSWERS[:9], monkeypatch)
     assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
     assert "answers: ended before the last question; nothing was written" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -198,9 +200,9 @@ def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
-    type_in([*ANSWERS[:11], "5", "presence", *windows, "40", "30", "no", "1/2", "0"], monkeypatch)
+    type_in([*ANSWERS[:13], "5", "presence", *windows, "40", "30", "no", "1/2", "0"], monkeypatch)
     output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    assert command.main(["plan", "new", "-o", str(output), "--anyway"]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
     assert (plan.release.neighbouring, plan.least_records) == ("add-remove-one", 0)
     assert plan.window == WindowRule(kind="time", origin=1_769_817_600, length_s=7 * 86400)
@@ -208,6 +210,87 @@ def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number
     for complaint in ("when a number of records is full", "must be a date", "after 1970-01-01"):
         assert complaint in err
     assert "least_records" not in output.with_suffix(".toml").read_text(encoding="utf-8")
+
+
+def test_a_hopeless_plan_is_not_written_unless_it_is_wanted_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "plan.json"
+    new = ["plan", "new", "-o", str(output)]
+    hopeless = [*ANSWERS[:17], "1", "200", "1/2", "0"]
+    type_in(hopeless, monkeypatch)
+    assert command.main(new) == 2
+    err = capsys.readouterr().err
+    assert "sfumato: error: Do not run this: at epsilon 0.5, with 200 records in 1 sketch, " in err
+    assert err.rstrip().endswith("Add --anyway to go on all the same")
+    assert not list(tmp_path.iterdir())
+    # The same records, but a thousand windows of them.
+    type_in(hopeless, monkeypatch)
+    assert command.main([*new, "--windows", "1000"]) == 0
+    assert "from 1,000 windows together relative SSE between" in capsys.readouterr().err
+    output.unlink()
+    output.with_suffix(".toml").unlink()
+    type_in(hopeless, monkeypatch)
+    assert command.main([*new, "--anyway"]) == 0
+
+
+def test_a_specification_is_hopeless_only_if_the_most_that_it_accepts_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, output = SPEC.read_text(encoding="utf-8"), tmp_path / "plan.json"
+    path = tmp_path / "weak.toml"
+    path.write_text(re.sub(r'epsilon = "1"', 'epsilon = "1e-4"', text), encoding="utf-8")
+    assert command.main(["plan", "new", str(path), "-o", str(output)]) == 2
+    assert "Do not run this: at epsilon 0.0001" in capsys.readouterr().err
+    assert not output.exists()
+    assert command.main(["plan", "new", str(path), "-o", str(output), "--anyway"]) == 0
+    assert command.main(["plan", "new", str(path), "--windows", "4"]) == 2
+    assert "--windows: cannot be combined with a specification" in capsys.readouterr().err
+
+
+def test_usual_ranges_are_offered_and_only_the_return_key_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outdoor = ("outdoor_temp", "", "", "", "", "")
+    humidity = ("relHumidity", "%", "7", "1", "", "", "all 10")
+    type_in([*outdoor, *humidity, "", "unknown", "", "", "", "1", "9000000", "1", "0"], monkeypatch)
+    output = tmp_path / "plan.json"
+    assert command.main(["plan", "new", "-o", str(output)]) == 0
+    err = capsys.readouterr().err
+    assert "not read off any data" in err
+    assert "range: must be from 0 to 1" in err
+    assert "planned" not in err
+    assert "The number of clusters is unknown: this plans for up to 50" in err
+    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    temperature, moisture = plan.dimensions
+    assert (temperature.unit, temperature.lower, temperature.upper) == ("degC", -50.0, 60.0)
+    assert (moisture.lower, moisture.upper) == (0.0, 100.0)
+    # Spreads of all records are 9 and 10; the unknown k counts as the root of 5 times 50.
+    share = 0.7 / math.sqrt(math.sqrt(250))
+    assert temperature.scale == pytest.approx(9 * share, rel=0.01)
+    assert moisture.scale == pytest.approx(10 * share, rel=0.01)
+    spec = output.with_suffix(".toml").read_text(encoding="utf-8")
+    assert "# 0.7 k^(-1/d) of a usual spread of 9" in spec
+    assert plan_from_spec(tomllib.loads(spec)) == plan
+
+
+def test_values_over_powers_of_ten_are_offered_a_log_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scales = {}
+    for answer in ("log", "linear"):
+        light = ("light", "lux", "", "", "", "logarithm", answer, "")
+        type_in([*light, "", "4", "", "", "", "1", "1000000", "1", "0"], monkeypatch)
+        output = tmp_path / f"{answer}.json"
+        assert command.main(["plan", "new", "-o", str(output)]) == 0
+        assert "transform: must be linear or log" in capsys.readouterr().err
+        (dimension,) = plan_from_json(json.loads(output.read_text(encoding="utf-8"))).dimensions
+        assert (dimension.transform is None) == (answer == "linear")
+        scales[answer] = dimension.scale
+        spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
+        assert plan_from_spec(spec).dimensions == (dimension,)
+    # A quarter of 0.7 times 4 doublings, and of 0.7 times 12,000 lux.
+    assert scales == {"log": pytest.approx(0.7), "linear": pytest.approx(2100.0)}
 
 
 @pytest.mark.parametrize("taken", ["plan.json", "plan.toml"])

@@ -184,7 +184,7 @@ def write_spec(kind: str, folder: Path) -> Path:
                 "any number in one sketch, which counts as one record; those after the first 4000 "
                 "of a window are left out",
                 "K-norm (discrete-knorm), scale 2730 units of the sum",
-                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+                "With 5 clusters and 400 sketches, each of which counts as one record: SNR",
                 "Each sketch counts as one record, whatever",
             ),
         ),
@@ -198,7 +198,7 @@ def write_spec(kind: str, folder: Path) -> Path:
                 "as likely as the others; the mean of a report is 0.308 times the record's feature",
                 "2 bytes, 2 a phase",
                 "the first of each window; the others are left out",
-                "With 400 sketches, each of which counts as one record, and 5 clusters: SNR",
+                "With 5 clusters and 400 sketches, each of which counts as one record: SNR",
             ),
         ),
         ("phases", ("4 bytes, 2 a phase", "at most epsilon 4 a year, over 4 windows")),
@@ -280,3 +280,76 @@ def test_names_in_a_plan_are_text_and_no_markup(
     changed = tmp_path / "plan.toml"
     changed.write_text(text, encoding="utf-8")
     assert "[red]:smile: (°F)" in show(capsys, changed)
+
+
+DIMENSIONS = """\
+epsilon = "1"
+most_records = 1000
+[window]
+kind = "count"
+length = 100
+[[dimensions]]
+name = "light"
+unit = "lux"
+lower = 0.0
+upper = 150000.0
+transform = {kind = "log", resolution = 1.0}
+[[dimensions]]
+name = "room"
+unit = "1"
+levels = ["hall", "attic"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("statistic", "words", "part"),
+    [
+        (
+            'statistic = "histogram"\nbins_log2 = [8, 0]',
+            "bins of light: 256, room: 2",
+            {"bins_log2": [8, 0], "dimensions_per_sketch": 2},
+        ),
+        (
+            'statistic = "grid"\ncells = [32, 2, 2]',
+            "counts of joint cells, 32 x 2 x 2",
+            {"cells": [32, 2, 2]},
+        ),
+        (
+            'statistic = "moments"\nnorm_steps = 2047',
+            "a ball of radius 1 half widths of the bounds",
+            {"norm_steps": 2047},
+        ),
+    ],
+)
+def test_a_plan_without_frequencies_is_explained_and_has_no_prediction(
+    statistic: str,
+    words: str,
+    part: dict[str, object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(f"{statistic}\n{DIMENSIONS}", encoding="utf-8")
+    shown = show(capsys, path)
+    assert words in shown
+    assert "light (lux, log scale), room (2 levels)" in shown
+    for absent in ("frequencies", "clusters allow", "pass --records"):
+        assert absent not in shown
+    assert run("show", {}, str(path), "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["statistic"] in statistic
+    assert document.items() >= part.items()
+    assert document["n_frequencies"] is document["clusters_at_most"] is None
+    size = {"--records": "1000", "--devices": "1", "--clusters": "2"}
+    assert run("show", size, str(path)) == 2
+    assert "must be fourier for this" in capsys.readouterr().err
+
+
+def test_each_level_of_a_category_counts_as_a_dimension(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    scaled = DIMENSIONS.replace("upper = 150000.0", "upper = 150000.0\nscale = 1.0")
+    path.write_text(f'n_frequencies = 60\nseed = "x"\n{scaled}', encoding="utf-8")
+    # 60 frequencies for two levels and a number: 10 clusters at two equations a parameter.
+    assert "60 frequencies allow at most 10" in show(capsys, path)

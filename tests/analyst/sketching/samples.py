@@ -13,6 +13,7 @@ from analyst.sketching.release import Summed, sum_file
 from shared.core.engines import default_engine
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.reading import Fields
+from tests.device_agent.sources.streams import make_dimensions
 
 NAMES = ("a", "b", "c")
 
@@ -46,7 +47,7 @@ def sum_of(path: Path, plan: SketchPlan, fields: Fields | None = None, threads: 
     return sum_file(
         path,
         plan,
-        fields or choose_fields(NAMES),
+        fields or choose_fields(make_dimensions(*NAMES)),
         stream="main",
         engine=default_engine(),
         n_threads=threads,

@@ -11,6 +11,7 @@ from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
 from shared.reading import Fields, WatchedFile, open_rows
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+from tests.device_agent.sources.streams import make_dimensions
 
 N = BLOCK_RECORDS + 123
 
@@ -103,7 +104,7 @@ def test_a_file_with_more_bytes_than_its_header_says_is_refused(tmp_path: Path) 
 def test_column_names_for_an_array_without_any_are_refused(tmp_path: Path) -> None:
     path = save(tmp_path / "x.npy", make_records(10))
     with pytest.raises(RecordError, match="has no column names to choose from"):
-        sum_of(path, make_plan(), choose_fields(NAMES, ["a=b"]))
+        sum_of(path, make_plan(), choose_fields(make_dimensions(*NAMES), ["a=b"]))
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from shared.core import SketchAccumulator
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import ConfigError, RecordError
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+from tests.device_agent.sources.streams import make_dimensions
 
 pa: Any = pytest.importorskip("pyarrow")
 pq: Any = importlib.import_module("pyarrow.parquet")
@@ -55,9 +56,9 @@ def test_a_missing_column_is_named_and_can_be_mapped(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", a=[1.0], bee=[1.5], c=[2.0])
     with pytest.raises(RecordError, match=r"b: the column is not in the header .* \(a, bee, c\)"):
         sum_of(path, make_plan())
-    columns = choose_fields(NAMES, ["b=bee"])
+    columns = choose_fields(make_dimensions(*NAMES), ["b=bee"])
     assert sum_of(path, make_plan(), columns).accumulator.n_records == 1
-    twice = choose_fields(NAMES, ["b=a"])
+    twice = choose_fields(make_dimensions(*NAMES), ["b=a"])
     assert sum_of(path, make_plan(), twice).accumulator.n_unsketchable == 0
 
 

@@ -10,6 +10,7 @@ from shared.core.engines import NumpyEngine
 from shared.errors import ConfigError, PrivacyError, RecordError
 from shared.plan import LocalRelease
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+from tests.device_agent.sources.streams import make_dimensions
 
 
 @pytest.mark.parametrize("suffix", ["npy", "csv"])
@@ -30,7 +31,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(suffix: str, tmp_path: Pa
         sum_file(
             path,
             make_plan(),
-            choose_fields(NAMES),
+            choose_fields(make_dimensions(*NAMES)),
             stream="main",
             engine=NumpyEngine(),
             n_threads=1,
@@ -46,7 +47,7 @@ def test_the_stream_decides_the_masks_and_nothing_else(masked: bool, tmp_path: P
         sum_file(
             path,
             make_plan(masked=masked),
-            choose_fields(NAMES),
+            choose_fields(make_dimensions(*NAMES)),
             stream=stream,
             engine=NumpyEngine(),
             n_threads=2,
@@ -82,13 +83,13 @@ def test_a_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["a", "a=", "d=x", "=x"])
 def test_a_column_option_of_another_form_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match="--column: must be DIMENSION=COLUMN"):
-        choose_fields(NAMES, [option])
+        choose_fields(make_dimensions(*NAMES), [option])
 
 
 def test_a_dimension_takes_one_column() -> None:
     with pytest.raises(ConfigError, match="once a dimension"):
-        choose_fields(NAMES, ["a=x", "a=y"])
-    assert choose_fields(NAMES, ["a=x=y"]).values == ("x=y", "b", "c")
+        choose_fields(make_dimensions(*NAMES), ["a=x", "a=y"])
+    assert choose_fields(make_dimensions(*NAMES), ["a=x=y"]).values == ("x=y", "b", "c")
 
 
 def test_a_plan_that_protects_devices_is_refused() -> None:

@@ -1,0 +1,246 @@
+"""``sfumato plan pilot | refine | compare``: plans without knowledge of the records."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url
+from analyst.client import Client
+from analyst.planning.files import (
+    parse_delta,
+    parse_epsilon,
+    read_plan,
+    require_count,
+    write_text,
+)
+from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
+from analyst.planning.questions import parse_date, parse_window
+from analyst.planning.refining import MainOutline, refine, refine_study
+from analyst.sketching.answers import LocalSketch
+from analyst.sketching.sketch_file import read_sketch_file
+from shared.command import EXIT_REFUSED, SETTINGS, list_examples
+from shared.errors import ConfigError
+from shared.plan import WindowRule, find_cautions
+
+app = typer.Typer(**SETTINGS)
+
+_MOST = 10**15
+SameRecords = Annotated[
+    bool,
+    typer.Option(
+        "--same-records",
+        help="Pilot and main study read the same records, such as one file: --epsilon and --delta "
+        "are for both together.",
+    ),
+]
+
+
+@app.command(
+    "pilot",
+    epilog=list_examples(
+        'sfumato plan pilot --dimensions "temperature:degF,load:kW,trips:1:count" \\',
+        "    --records 2e5 --devices 100 --epsilon 1 -o pilot.toml",
+    ),
+)
+def _pilot(
+    dimensions: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns between commas: NAME:UNIT, NAME:UNIT:count for whole numbers, or "
+            "NAME:levels=A|B for text. No bounds are needed.",
+        ),
+    ],
+    records: Annotated[str, typer.Option(help="Records of all devices and windows together.")],
+    epsilon: Annotated[str, typer.Option(help='For each record, exact: "1", "0.1" or "1/10".')],
+    devices: Annotated[int, typer.Option(min=1, max=_MOST, help="Devices that take part.")] = 1,
+    windows: Annotated[int, typer.Option(min=1, max=_MOST, help="Windows of the pilot.")] = 1,
+    delta: Annotated[str, typer.Option(help="Delta; 0 for pure epsilon only.")] = "0",
+    same_records: SameRecords = False,
+    window: Annotated[
+        str, typer.Option(help='A length of time such as 6h or 7d, or "1000 records".')
+    ] = "7d",
+    start: Annotated[
+        str | None, typer.Option(help="Start of the study, a date in UTC; see add-remove-one.")
+    ] = None,
+    neighbouring: Annotated[
+        Literal["replace-one", "add-remove-one"],
+        typer.Option(help="replace-one hides the values of a record; add-remove-one presence too."),
+    ] = "replace-one",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the specification.")
+    ] = None,
+    anyway: Anyway = False,
+) -> None:
+    """Plan a histogram that calibrates another plan, from the names of columns alone.
+
+    Nothing about the values need be known: a logarithmic scale needs no bounds. A pilot that is too
+    weak to calibrate from is refused before it spends anything, and the exit status is 2.
+    """
+    outline = PilotOutline(
+        dimensions=parse_columns(dimensions),
+        n_records=_parse_records(records),
+        n_sketches=devices * windows,
+        epsilon=parse_epsilon(epsilon, "--epsilon"),
+        delta=parse_delta(delta, "--delta"),
+        shares_records=same_records,
+        window=_choose_window(window, start, neighbouring),
+        neighbouring=neighbouring,
+    )
+    pilot = plan_pilot(outline)
+    pilot.require_strength(anyway=anyway)
+    _say(*pilot.describe(), *(f"warning: {text}" for text in find_cautions(pilot.plan)))
+    text = format_pilot(pilot)
+    if output is None:
+        print(text, end="")
+        return
+    write_text(output, text)
+    _say(f"wrote {output}", f"next, with devices: sfumato study create NAME {output}")
+    if same_records:
+        _say(f"next, with a file: sfumato sketch FILE --plan {output} -o pilot.sketch")
+
+
+@app.command(
+    "refine",
+    epilog=list_examples(
+        "sfumato plan refine pilot --clusters 5 --epsilon 1 -o main.toml",
+        "sfumato plan refine pilot.sketch --plan pilot.toml --same-records --clusters 5 \\",
+        "    --epsilon 1 -o main.toml",
+    ),
+)
+def _refine(
+    source: Annotated[
+        str, typer.Argument(metavar="PILOT", help="A study, or a sketch file with --plan.")
+    ],
+    clusters: Annotated[int, typer.Option(min=1, help="The least number of clusters wanted.")],
+    epsilon: Annotated[str, typer.Option(help='For each record, exact: "1", "0.1" or "1/10".')],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the specification.")],
+    most_clusters: Annotated[
+        int | None, typer.Option(min=1, help="The largest number wanted; default: --clusters.")
+    ] = None,
+    delta: Annotated[str, typer.Option(help="Delta; 0 for pure epsilon only.")] = "0",
+    same_records: SameRecords = False,
+    target: Annotated[
+        float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
+    ] = 1.1,
+    records: Annotated[
+        str | None, typer.Option(help="Expected records of the main study; default: the pilot's.")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Expected devices; default: the pilot's.")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=1, help="Windows that are decoded together.")] = 1,
+    plan_path: Annotated[
+        Path | None, typer.Option("--plan", help=f"The pilot's, for a sketch file. {PLAN_HELP}")
+    ] = None,
+    search_box: Annotated[
+        Path | None,
+        typer.Option(help="File for the search box; default: the output's name with .box.toml."),
+    ] = None,
+    anyway: Anyway = False,
+    key: Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key.")] = "",
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Make the plan of a main study from a pilot, with the reason of each choice.
+
+    Bounds, transform, scale and search box come from the pilot's released answer, and cost no
+    privacy. Where no answer could be trusted, nothing is written and the exit status is 2.
+    """
+    main = MainOutline(
+        epsilon=parse_epsilon(epsilon, "--epsilon"),
+        delta=parse_delta(delta, "--delta"),
+        shares_records=same_records,
+        target_sse=target,
+        n_records=None if records is None else _parse_records(records),
+        n_sketches=None if devices is None else devices * windows,
+    )
+    n_clusters = clusters, most_clusters or clusters
+    if plan_path is None:
+        with Client(url, key=key or None) as client:
+            found = refine_study(
+                client, source, main, n_clusters=n_clusters[0], most_clusters=n_clusters[1]
+            )
+    else:
+        pilot = read_plan(plan_path)
+        local = LocalSketch(sketch=read_sketch_file(Path(source)), plan=pilot)
+        found = refine(local.calibrate(n_clusters=n_clusters), pilot, main, n_sketches=1)
+    is_refused = found.calibration.refusal is not None or found.doubt is not None
+    if as_json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+        if is_refused and not anyway:
+            raise typer.Exit(EXIT_REFUSED)
+    found.require_hope(anyway=anyway)
+    box = search_box or output.with_suffix(".box.toml")
+    write_text(output, found.format_spec())
+    write_text(box, found.format_search_box())
+    _say(*found.describe(), f"wrote {output} and {box}")
+    if plan_path is None:
+        _say(f"next: sfumato study create NAME {output} --within {box}")
+    else:
+        _say(
+            f"next: sfumato sketch FILE --plan {output} -o main.sketch",
+            f"then: sfumato decode file main.sketch --plan {output} -k {clusters} --within {box}",
+        )
+
+
+@app.command(
+    "compare", epilog=list_examples("sfumato plan compare a.sketch b.sketch --plan pilot.toml")
+)
+def _compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A sketch file of a pilot.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="A later one, of the same plan.")],
+    plan_path: Annotated[Path, typer.Option("--plan", help=PLAN_HELP)],
+    as_json: Json = False,
+) -> None:
+    """Compare two pilots: whether records lie elsewhere than they did. The exit status is 1 then.
+
+    Differences that noise and sampling explain do not count.
+    """
+    from learning.calibration.drift import compare
+    from learning.calibration.words import describe_drift
+
+    plan = read_plan(plan_path)
+    one, two = (
+        LocalSketch(sketch=read_sketch_file(path), plan=plan).read_marginals()
+        for path in (first, second)
+    )
+    found = compare(one, two)
+    if as_json:
+        print(json.dumps([asdict(drift) for drift in found], ensure_ascii=False))
+    else:
+        for drift in found:
+            print(f"{drift.name}: {describe_drift(drift)}")
+    if any(drift.has_moved for drift in found):
+        raise typer.Exit(1)
+
+
+def _parse_records(text: str) -> int:
+    if not re.fullmatch(r"\d+(\.\d+)?(e\d{1,2})?", text.strip()):
+        raise ConfigError(
+            "must be a whole number", field="--records", fix="write it as 200000 or 2e5"
+        )
+    return require_count(round(float(text)), "--records")
+
+
+def _choose_window(text: str, start: str | None, neighbouring: str) -> WindowRule:
+    rule = parse_window(text)
+    if rule.kind == "count":
+        return rule
+    if start is None and neighbouring == "add-remove-one":
+        start = datetime.now(UTC).date().isoformat()
+    origin = 0 if start is None else parse_date(start)
+    return WindowRule(kind="time", origin=origin, length_s=rule.length_s)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)

@@ -1,0 +1,8 @@
+"""Estimators for a person who holds the records: fit once, privately, then use what was released.
+
+They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
+"""
+
+from analyst.estimators.pca import PrivatePCA
+
+__all__ = ["PrivatePCA"]

@@ -1,0 +1,360 @@
+"""The contract of all estimators of private records.
+
+* ``fit`` sums the records exactly, spends, and draws noise once, from the operating system.
+* What is learnt about the records is in ``release_``; every other attribute follows from it and
+  from public parameters. The records and their exact sums are not kept.
+* ``events_`` and ``guarantee_`` say what was spent. A second fit would spend again, and is refused
+  unless ``refit=True``.
+* ``random_state`` can steer what is computed from a release, never noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analyst.sketching.spending import count_event
+from shared.cbor import encode_deterministic
+from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
+from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from shared.structure.reading import read_exact
+
+Exact = str | int | float | Fraction
+"""An exact number; a float stands for its decimal text, so that 0.1 is one tenth."""
+
+_REFUSED = "refused: noise that can be repeated can be removed"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """All that an estimator has published about its records, and the public numbers behind it.
+
+    Parameters
+    ----------
+    design
+        Public numbers that decided what was released, and how: anything that CBOR can hold.
+    n_records
+        Number of records; None where it is secret.
+    sums
+        Sums with noise: shape ``(n_coordinates,)``, int64, read-only.
+    noise_variance
+        Variance of the noise on each of them.
+    """
+
+    design: Mapping[str, Any]
+    n_records: int | None
+    sums: NDArray[np.int64]
+    noise_variance: float
+
+    def __post_init__(self) -> None:
+        self.sums.setflags(write=False)
+
+    def encode(self) -> bytes:
+        """Return the release as deterministic CBOR."""
+        return encode_deterministic(
+            {
+                "format": "sfumato-release",
+                "version": 1,
+                "design": dict(self.design),
+                "n_records": self.n_records,
+                "sums": self.sums.tolist(),
+            }
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the encoding."""
+        return hashlib.sha256(self.encode()).digest()
+
+
+class PrivateEstimator:
+    """Parameters, spending and refusals that all estimators have in common.
+
+    A subclass has keyword parameters ``epsilon``, ``delta``, ``relation``, ``ledger``, ``source``,
+    ``budget`` and ``refit``, stored by its ``__init__`` as they are given and read by ``fit``.
+    """
+
+    epsilon: Exact
+    delta: Exact
+    relation: str
+    ledger: str | Path | None
+    source: str | Path | None
+    budget: Exact | None
+    refit: bool
+
+    release_: Release
+    events_: tuple[PrivacyEvent, ...]
+    guarantee_: PrivacyGuarantee
+
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Attributes of similar estimators that depend on the records, and why there are none."""
+
+    def __getattr__(self, name: str) -> Any:
+        reason = type(self)._ABSENT.get(name)
+        if reason is None and name.endswith("_") and not name.startswith("_"):
+            reason = "call fit first"
+        described = f"{type(self).__name__!r} has no attribute {name!r}"
+        raise AttributeError(f"{described}: {reason}" if reason else described)
+
+    # ---- scikit-learn's protocol ----
+
+    @classmethod
+    def _list_parameters(cls) -> list[str]:
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return sorted(
+            parameter.name
+            for parameter in parameters
+            if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
+        )
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters as they were given."""
+        del deep  # no parameter is an estimator
+        return {name: getattr(self, name) for name in self._list_parameters()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters; they take effect with the next fit.
+
+        Raises
+        ------
+        PrivacyError, ConfigError
+            There is no such parameter.
+        """
+        refuse_arguments({name: parameters[name] for name in parameters if name == "seed"})
+        known = self._list_parameters()
+        for name in parameters:
+            if name not in known:
+                raise ConfigError(
+                    f"is no parameter of {type(self).__name__}",
+                    field=name,
+                    fix=f"use {', '.join(known)}",
+                )
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({given})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "release_" in vars(self)
+
+    # ---- spending ----
+
+    def _require_first(self) -> None:
+        """Refuse a second fit, which would spend again, unless the caller asked for it."""
+        if "release_" in vars(self) and not self.refit:
+            raise PrivacyError(
+                f"was fitted already and has spent {describe_level(self.guarantee_)}; a second fit "
+                "of the same records would spend it again",
+                field=type(self).__name__,
+                fix="use what was released, or set refit=True",
+            )
+
+    def _read_level(self) -> tuple[Fraction, Fraction]:
+        """Return epsilon and delta, exact; refuse a relation that is unknown."""
+        if self.relation not in NEIGHBOURINGS:
+            raise PrivacyError(
+                f"must be one of {', '.join(NEIGHBOURINGS)}",
+                field="relation",
+                fix="use replace-one to hide values, add-remove-one to hide presence too",
+            )
+        epsilon = read_number(self.epsilon, "epsilon")
+        if epsilon <= 0:
+            raise PrivacyError("must be greater than zero", field="epsilon", fix="use 1 or less")
+        delta = read_number(self.delta, "delta")
+        if not 0 <= delta < 1:
+            raise PrivacyError(
+                "must be from 0 to below 1",
+                field="delta",
+                fix='use "0", or less than one over the number of records, such as "1e-9"',
+            )
+        return epsilon, delta
+
+    @contextmanager
+    def _spend(self, event: PrivacyEvent) -> Iterator[None]:
+        """Count a release that the block draws: in the ledger if there is one, and here."""
+        counting: AbstractContextManager[None] = nullcontext()
+        if self.ledger is not None:
+            counting = count_event(
+                Path(self.ledger), self._find_source(), event, self._read_budget()
+            )
+        with counting:
+            # Before the noise is drawn: what fails from here on may have been seen.
+            self.events_ = (*vars(self).get("events_", ()), event)
+            yield
+
+    def _find_source(self) -> Path:
+        if self.source is None:
+            raise ConfigError(
+                "is missing: the ledger counts releases by where the records come from",
+                field="source",
+                fix="name the file that the records were read from",
+            )
+        path = Path(self.source)
+        if not path.exists():
+            raise ConfigError("does not exist", field="source", fix="name the file of the records")
+        return path
+
+    def _read_budget(self) -> Budget:
+        limit = DEFAULT_EPSILON if self.budget is None else read_number(self.budget, "budget")
+        return Budget(per_record=limit, delta=DEFAULT_DELTA)
+
+    def describe(self) -> str:
+        """Describe in words what was spent, and what it protects."""
+        changed = (
+            "in the values of one record; the number of records is public"
+            if self.guarantee_.neighbouring == "replace-one"
+            else "by the presence of one record; the number of records is secret"
+        )
+        times = len(self.events_)
+        again = f" It was fitted {times} times, and each time costs that." if times > 1 else ""
+        return (
+            f"The release is {describe_level(self.guarantee_)} differentially private: this "
+            f"compares two sets of records that differ {changed}. Rows and columns of the input "
+            f"and all parameters are public.{again}"
+        )
+
+
+def refuse_arguments(given: Mapping[str, Any]) -> None:
+    """Refuse arguments that no estimator takes, a seed of the noise by name.
+
+    Raises
+    ------
+    PrivacyError
+        A seed is among them.
+    TypeError
+        Anything else is.
+    """
+    if "seed" in given:
+        raise PrivacyError(
+            _REFUSED,
+            field="seed",
+            fix="leave it out; random_state steers what is computed from a release",
+        )
+    for name in given:
+        raise TypeError(f"unexpected keyword argument {name!r}")
+
+
+def read_number(value: object, field: str) -> Fraction:
+    """Return an exact number; a float by its decimal text.
+
+    Raises
+    ------
+    PrivacyError
+        It is none.
+    """
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
+            raise ValueError
+        return read_exact(str(float(value)) if isinstance(value, float) else value)
+    except (ValueError, ZeroDivisionError) as error:
+        raise PrivacyError(
+            "must be an exact number", field=field, fix='write it as "1", "0.1", "1/10" or "1e-6"'
+        ) from error
+
+
+def read_bounds(bounds: Any, n_dimensions: int) -> tuple[NDArray[np.float64], ...]:
+    """Return the public bounds of each dimension, lower and upper: shapes ``(d,)``, data units.
+
+    Raises
+    ------
+    ConfigError
+        They are missing, or not two numbers or two rows of d numbers.
+    """
+    try:
+        lower, upper = bounds
+        read = [
+            np.broadcast_to(np.asarray(side, dtype=np.float64), (n_dimensions,)).copy()
+            for side in (lower, upper)
+        ]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"must be (lower, upper): two numbers, or two rows of {n_dimensions} numbers",
+            field="bounds",
+            fix="state what the values can be; bounds that are read off the records are not "
+            "private",
+        ) from error
+    return tuple(read)
+
+
+def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
+    """Return rows as an array of floats, shape ``(n, d)``; what is no number becomes NaN.
+
+    Only shape and declared type can be refused, never a value: a refusal that one record causes
+    would tell of it.
+
+    Raises
+    ------
+    RecordError
+        They are not a table, or of a type that has no numbers.
+    """
+    # Without a declared type, NumPy would choose one by the values.
+    array = np.asarray(rows) if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else None
+    if array is None:
+        array = np.asarray(rows, dtype=object)
+    if array.dtype.kind not in "fiubO":
+        raise RecordError(
+            f"must be numbers and is of type {array.dtype}",
+            field="X",
+            fix="convert it before, each record by itself",
+        )
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise RecordError(
+            f"must have shape (n, d) and has {array.shape}",
+            field="X",
+            fix="pass one row a record; X.reshape(-1, 1) makes a single column",
+        )
+    if array.dtype.kind == "O":
+        cells = np.fromiter(map(_read_cell, array.flat), dtype=np.float64, count=array.size)
+        return cells.reshape(array.shape)
+    is_float = array.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+    return array if is_float else array.astype(np.float64)
+
+
+def _read_cell(value: Any) -> float:
+    try:
+        return math.nan if isinstance(value, complex) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def find_names(rows: object) -> NDArray[np.object_] | None:
+    """Return the names of a table's columns, if they all are texts."""
+    columns: Sequence[object] = list(getattr(rows, "columns", ()))
+    if not columns or not all(isinstance(name, str) for name in columns):
+        return None
+    return np.array(columns, dtype=object)
+
+
+def describe_level(guarantee: PrivacyGuarantee) -> str:
+    """Return epsilon, and delta where there is one, in words."""
+    level = f"epsilon = {float(guarantee.epsilon):.6g}"
+    return f"{level}, delta = {float(guarantee.delta):.3g}" if guarantee.delta else level
+
+
+def make_event(design: Mapping[str, Any], mechanism: Mechanism) -> PrivacyEvent:
+    """Return the event of one release by a mechanism."""
+    guarantee = mechanism.guarantee
+    return PrivacyEvent(
+        stream="main",
+        plan_digest=hashlib.sha256(encode_deterministic(dict(design))).digest(),
+        sequence=0,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        rho=guarantee.rho,
+    )

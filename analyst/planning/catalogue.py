@@ -1,0 +1,211 @@
+"""Usual ranges of common sensors: public knowledge of physics and engineering, never read off data.
+
+``ranges.json`` has a line for each quantity: words that its columns are called by, hints that tell
+it from its neighbours, and for each unit the columns of :class:`UsualRange`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any, Final
+
+from rich.table import Table
+
+ORIGIN: Final = (
+    "Usual ranges are public knowledge of physics and engineering, not read off any data. A "
+    "narrower range that you know for sure is better."
+)
+_MOST_OFFERED = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsualRange:
+    """The usual range of a quantity in a unit.
+
+    Parameters
+    ----------
+    quantity, unit
+        Its name, and the unit of the other figures.
+    lower, upper
+        Bounds that hardly any value exceeds.
+    spread
+        Usual standard deviation of all values together, over places and times.
+    resolution, octaves
+        Where values extend over powers of ten: r of ``log2(1 + |x| / r)``, and the usual standard
+        deviation after this transform; otherwise None.
+    """
+
+    quantity: str
+    unit: str
+    lower: float
+    upper: float
+    spread: float
+    resolution: float | None = None
+    octaves: float | None = None
+
+    @property
+    def suits_logarithm(self) -> bool:
+        """True if a logarithm suits the values better than a linear scale."""
+        return self.resolution is not None
+
+    def describe(self) -> str:
+        """Describe the range in a line."""
+        line = f"{self.quantity}: {self.lower:g} to {self.upper:g} {self.unit}, "
+        line += f"spread {self.spread:g}"
+        if not self.suits_logarithm:
+            return line
+        return f"{line}; on a log scale {self.octaves:g} doublings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """A quantity: its words, its hints, the parts of its own name, and its ranges by unit."""
+
+    words: frozenset[str]
+    hints: frozenset[str]
+    parts: frozenset[str]
+    ranges: dict[str, UsualRange]
+
+
+def list_ranges() -> tuple[UsualRange, ...]:
+    """List all usual ranges, in the order of the catalogue."""
+    return tuple(usual for quantity in _read()[0] for usual in quantity.ranges.values())
+
+
+def find_ranges(word: str) -> tuple[UsualRange, ...]:
+    """Find the ranges of a unit, or of all quantities that have every part of a word as theirs."""
+    quantities, _ = _read()
+    unit, parts = _find_unit(word), _list_parts(word)
+    found = []
+    for quantity in quantities:
+        known = quantity.words | quantity.hints | quantity.parts
+        if unit in quantity.ranges:
+            found.append(quantity.ranges[unit])
+        elif parts and all(part in known for part in parts):
+            found += quantity.ranges.values()
+    return tuple(found)
+
+
+def offer_ranges(name: str, unit: str | None = None) -> tuple[UsualRange, ...]:
+    """Offer ranges for a column, the likeliest first; six at most.
+
+    A quantity is offered whose words the name has. Where there is none in this unit, every quantity
+    of the unit is.
+
+    Parameters
+    ----------
+    name
+        The name of the column.
+    unit
+        Its unit; None if it is not known yet.
+    """
+    quantities, _ = _read()
+    alone = _list_parts(name)
+    # Neighbours join too, so that "heart_rate" is a heart rate and "PM2.5" a PM25.
+    joined = {first + second for first, second in pairwise(alone)}
+    parts = joined.union(alone)
+    named = sorted(
+        (quantity for quantity in quantities if parts & quantity.words),
+        key=lambda quantity: -len(parts & (quantity.words | quantity.hints)),
+    )
+    if unit is None:
+        return tuple(next(iter(quantity.ranges.values())) for quantity in named)[:_MOST_OFFERED]
+    exact = _find_unit(unit)
+    found = [quantity.ranges[exact] for quantity in named if exact in quantity.ranges]
+    if not found and exact != "1":
+        found = [quantity.ranges[exact] for quantity in quantities if exact in quantity.ranges]
+    return tuple(found[:_MOST_OFFERED])
+
+
+def ranges_to_json(ranges: Sequence[UsualRange]) -> list[dict[str, Any]]:
+    """Return ranges as JSON values; the transform is as in a plan."""
+    return [
+        {
+            "quantity": usual.quantity,
+            "unit": usual.unit,
+            "lower": usual.lower,
+            "upper": usual.upper,
+            "spread": usual.spread,
+            "transform": (
+                {"kind": "log", "resolution": usual.resolution}
+                if usual.suits_logarithm
+                else "linear"
+            ),
+            "spread_in_octaves": usual.octaves,
+        }
+        for usual in ranges
+    ]
+
+
+def describe_ranges(ranges: Sequence[UsualRange]) -> Iterator[Table | str]:
+    """Yield a table of ranges, then where they come from."""
+    table = Table()
+    table.add_column("quantity")
+    table.add_column("unit", no_wrap=True)
+    for heading in ("lower", "upper", "spread", "log: r", "doublings"):
+        table.add_column(heading, justify="right")
+    for usual in ranges:
+        figures = (usual.lower, usual.upper, usual.spread)
+        table.add_row(
+            usual.quantity,
+            usual.unit,
+            *(f"{figure:,.10g}" for figure in figures),
+            *("" if x is None else f"{x:g}" for x in (usual.resolution, usual.octaves)),
+        )
+    yield table
+    yield ORIGIN
+    yield (
+        "The spread is the standard deviation of all values together. Where r is stated, values "
+        "extend over powers of ten, and log2(1 + |x| / r) suits them better; doublings are the "
+        "spread of that."
+    )
+
+
+@cache
+def _read() -> tuple[tuple[_Quantity, ...], dict[str, str]]:
+    """Read the catalogue: its quantities, and the unit of every spelling."""
+    text = files("analyst.planning").joinpath("ranges.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    columns = document["columns"]
+    quantities = tuple(
+        _Quantity(
+            words=frozenset(row["words"]),
+            hints=frozenset(row["hints"]),
+            parts=frozenset(_list_parts(row["quantity"])),
+            ranges={
+                unit: UsualRange(
+                    quantity=row["quantity"],
+                    unit=unit,
+                    # Units have three columns, or five with a logarithm.
+                    **dict(zip(columns, map(float, figures), strict=False)),
+                )
+                for unit, figures in row["ranges"].items()
+            },
+        )
+        for row in document["ranges"]
+    )
+    units = {unit: unit for quantity in quantities for unit in quantity.ranges}
+    spellings = {unit.lower(): unit for unit in units}
+    for unit, others in document["units"].items():
+        spellings |= dict.fromkeys(others, unit)
+    # What is spelt exactly as a unit is this unit: mW is no MW.
+    return quantities, spellings | units
+
+
+def _find_unit(text: str) -> str:
+    """Return the catalogue's spelling of a unit, or the text."""
+    _, units = _read()
+    bare = text.strip()
+    return units.get(bare) or units.get(bare.lower()) or bare
+
+
+def _list_parts(name: str) -> list[str]:
+    """Cut a name where letters give way to others, or a capital follows a small letter."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W_]+", spaced.lower())

@@ -1,0 +1,370 @@
+"""The plan of a main study from a pilot's calibration: a specification with its reasons."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from analyst.client import Client
+from analyst.planning.bands import band_to_json, candidate_to_json
+from analyst.planning.doubts import Doubt, find_doubt, require_hope
+from analyst.planning.files import show_exact
+from analyst.planning.pilots import format_dimension, format_window
+from analyst.planning.spec import list_fields, quote
+from learning.calibration.strength import bound_excess
+from learning.planning.candidates import Candidate
+from learning.planning.laws import LAW_CHOICES, LawChoice
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import Advice, advise
+from learning.planning.quality import QualityBand
+from shared.core.seeds import SEED_BYTES
+from shared.errors import ConfigError, PlanError, PrivacyError
+from shared.plan import Dimension, LogTransform, SketchPlan, WindowRule
+from shared.wire.bodies.statistics import CalibrationBody, ColumnBody
+
+_WIDER = "one wider than the noise asks for, because the pilot did not see every spread well"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainOutline:
+    """The facts of a main study that its pilot does not decide.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Budget of one record: of the main study, or of pilot and main study together.
+    shares_records
+        Whether the main study reads the records that the pilot read, and has the rest of epsilon.
+    target_sse
+        Wanted SSE, relative to k-means on the records.
+    n_records, n_sketches
+        Expected records of all sketches together, and the sketches: devices times windows; None
+        for the pilot's.
+    origin
+        For windows by time, the second from which records belong to the main study; None for the
+        pilot's.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    shares_records: bool = False
+    target_sse: float = 1.1
+    n_records: int | None = None
+    n_sketches: int | None = None
+    origin: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Refinement:
+    """A main study that follows from a pilot: post-processing, which costs no privacy.
+
+    Parameters
+    ----------
+    pilot, calibration
+        The pilot's plan, and what its answer says.
+    main
+        The facts that were given.
+    advice
+        The planner's, for the kept dimensions.
+    doubt
+        Why not to run it; None where there is hope.
+    """
+
+    pilot: SketchPlan
+    calibration: CalibrationBody
+    main: MainOutline
+    outline: StudyOutline
+    advice: Advice
+    doubt: Doubt | None
+
+    @property
+    def kept(self) -> tuple[ColumnBody, ...]:
+        """The columns of the plan."""
+        return tuple(column for column in self.calibration.columns if column.is_kept)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The epsilon of the main study."""
+        return self.advice.recommended.epsilon
+
+    @property
+    def search_box(self) -> dict[str, list[float]]:
+        """Lower and upper bound by dimension, for decodes of the main study."""
+        return {column.name: [column.search_lower, column.search_upper] for column in self.kept}
+
+    @property
+    def window(self) -> WindowRule:
+        """The pilot's rule, which begins where the pilot has ended."""
+        rule = self.pilot.window
+        if rule.kind == "time" and self.main.origin is not None:
+            return replace(rule, origin=self.main.origin)
+        return rule
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        """The recommended candidate; with a wider law where some spread is a guess."""
+        best = self.advice.recommended
+        if not self.calibration.needs_wider_law:
+            return best
+        place = LAW_CHOICES.index(best.law_choice)
+        if not place:
+            return best
+        law = LawChoice(
+            law=LAW_CHOICES[place - 1].law,
+            least_snr_per_parameter=best.law_choice.least_snr_per_parameter,
+            reason=_WIDER,
+        )
+        return replace(best, prediction=replace(best.prediction, law_choice=law))
+
+    @property
+    def band(self) -> QualityBand:
+        """The expected quality; wider than with known bounds, for a pilot errs."""
+        band = self.candidate.band
+        return replace(band, high=band.high * bound_excess(self.calibration.strength))
+
+    @property
+    def meets_target(self) -> bool:
+        """True if the whole band lies within the target."""
+        return self.band.reaches(self.main.target_sse)
+
+    def require_hope(self, *, anyway: bool) -> None:
+        """Refuse a pilot that is too weak, or a main study that is hopeless.
+
+        Raises
+        ------
+        PlanError
+            Nothing should be built on it.
+        """
+        if self.calibration.refusal is not None and not anyway:
+            raise PlanError(
+                f"Do not run this: {self.calibration.refusal}",
+                fix="run a stronger pilot, or add --anyway to go on all the same",
+            )
+        require_hope(self.doubt, anyway=anyway)
+
+    def describe_cost(self) -> str:
+        """State what the two studies cost a person together."""
+        spent, rest = self.pilot.release.epsilon, self.epsilon
+        deltas = self.pilot.release.delta, self.advice.recommended.delta
+        if self.main.shares_records:
+            total = show_exact(spent + rest)
+            alone = f"The two studies read the same records: one record costs epsilon {total}"
+            delta = sum(deltas, Fraction(0))
+        else:
+            alone = (
+                "A record that only one of the two studies reads costs epsilon "
+                f"{show_exact(max(spent, rest))}, one that both read {show_exact(spent + rest)}"
+            )
+            delta = max(deltas)
+        suffix = f" and delta {show_exact(delta)}" if delta else ""
+        return (
+            f"{alone}{suffix}. Someone with q1 records in the pilot and q2 in the main study is "
+            f"protected at {show_exact(spent)} q1 + {show_exact(rest)} q2."
+        )
+
+    def describe(self) -> Iterator[str]:
+        """Yield the answer in sentences: expected quality, limits, cost."""
+        best = self.candidate
+        yield (
+            f"{best.mechanism} with {best.n_frequencies} frequencies at epsilon "
+            f"{show_exact(best.epsilon)}, for {self.outline.n_records:,} records in "
+            f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
+            "allows for the errors of the pilot."
+        )
+        if not self.meets_target:
+            yield (
+                f"Doubt: relative SSE {self.main.target_sse:g} is not assured; more records, a "
+                "larger epsilon or fewer clusters would do."
+            )
+        for limit in self.calibration.limits:
+            yield limit[0].upper() + limit[1:] + "."
+        for name in self.left_out:
+            yield f"{name} has levels: it is left out, for the pilot gives it no scale."
+        yield self.describe_cost()
+
+    @property
+    def left_out(self) -> list[str]:
+        """The pilot's categories, which a calibration does not know."""
+        return [each.name for each in self.pilot.dimensions if each.is_categorical]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the refinement as JSON values."""
+        return {
+            "specification": self.format_spec(),
+            "search_box": self.search_box,
+            "calibration": asdict(self.calibration),
+            "recommended": candidate_to_json(self.candidate),
+            "relative_sse": band_to_json(self.band),
+            "meets_target": self.meets_target,
+            "do_not_run": self.calibration.refusal
+            or (None if self.doubt is None else self.doubt.describe()),
+            "statements": list(self.describe()),
+        }
+
+    def format_spec(self) -> str:
+        """Write the specification as TOML, each choice with its reason, with a fresh seed."""
+        best, pilot = self.candidate, self.pilot
+        lines = [
+            "# Made by `sfumato plan refine` from a pilot. Read it before you publish it.",
+            *(f"# {sentence}" for sentence in self.describe()),
+            "",
+            f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
+        ]
+        for name, value in list_fields(self.outline, best).items():
+            if name == "radius_law":
+                lines.append(f"# because {best.law_choice.reason}")
+            lines.append(f"{name} = {value}")
+        if not best.reports_phases:
+            if not pilot.releases_count:
+                lines.append("least_records = 1")
+            most = max(self.outline.most_records, self.window.length)
+            lines += ['max_records_per_person = "unknown"', f"most_records = {most}"]
+        lines += ["", "[window]"]
+        if self.main.origin is not None and self.window.kind == "time":
+            lines.append("# begins where the pilot's last window has ended")
+        lines += format_window(self.window)
+        for column in self.calibration.columns:
+            lines += ["", *_format_column(column)]
+        return "\n".join(lines) + "\n"
+
+    def format_search_box(self) -> str:
+        """Write the search box as the TOML file that ``--within`` reads."""
+        lines = [
+            "# Where decodes search for clusters: the places where the pilot saw records.",
+            "[search_box]",
+        ]
+        lines += [f"{quote(name)} = {bounds!r}" for name, bounds in self.search_box.items()]
+        return "\n".join(lines) + "\n"
+
+
+def refine(
+    calibration: CalibrationBody, pilot: SketchPlan, main: MainOutline, *, n_sketches: int
+) -> Refinement:
+    """Make the plan of a main study from what a pilot says; deterministic up to the seed.
+
+    Parameters
+    ----------
+    calibration
+        From ``Client.calibration``.
+    pilot
+        The pilot's plan.
+    main
+        Facts of the main study.
+    n_sketches
+        Sketches of the pilot.
+
+    Raises
+    ------
+    ConfigError
+        The pilot has spent epsilon already, or no column varies.
+    PrivacyError
+        The budget or the sizes break a rule of plans.
+    """
+    kept = sum(column.is_kept for column in calibration.columns)
+    if not kept:
+        raise ConfigError(
+            "has no column that varies", field="pilot", fix="run a pilot with other columns"
+        )
+    spent = pilot.release.epsilon if main.shares_records else Fraction(0)
+    if main.epsilon <= spent:
+        raise ConfigError(
+            f"must be above {show_exact(spent)}, which the pilot has spent of the same records",
+            field="--epsilon",
+            fix="give the budget of pilot and main study together",
+        )
+    delta = main.delta - pilot.release.delta if main.shares_records else main.delta
+    if delta < 0:
+        raise PrivacyError(
+            f"must be at least {show_exact(pilot.release.delta)}, which the pilot has spent",
+            field="--delta",
+            fix="give the budget of pilot and main study together",
+        )
+    epsilon = main.epsilon - spent
+    outline = StudyOutline(
+        n_records=main.n_records or calibration.n_records,
+        n_sketches=main.n_sketches or n_sketches,
+        n_dimensions=kept,
+        n_clusters=calibration.n_clusters[1],
+        neighbouring=pilot.release.neighbouring,
+        by_time=pilot.window.kind == "time",
+        unit=pilot.release.unit,
+    )
+    advice = advise(outline, epsilon=epsilon, delta=delta, target_sse=main.target_sse)
+    return Refinement(
+        pilot=pilot,
+        calibration=calibration,
+        main=main,
+        outline=outline,
+        advice=advice,
+        doubt=find_doubt(
+            outline,
+            advice.recommended.band,
+            epsilon=epsilon,
+            delta=delta,
+            target_sse=main.target_sse,
+        ),
+    )
+
+
+def refine_study(
+    client: Client,
+    study: str,
+    main: MainOutline,
+    *,
+    n_clusters: int,
+    most_clusters: int | None = None,
+) -> Refinement:
+    """Make the plan of a main study from all sketches of a pilot on a server.
+
+    Windows by time begin where the pilot's last window has ended. Raises as :func:`refine`.
+
+    Parameters
+    ----------
+    study
+        The pilot, a histogram study.
+    main
+        Facts of the main study, such as its epsilon.
+    n_clusters, most_clusters
+        The number of clusters that will be looked for, or the least and the largest.
+
+    Raises
+    ------
+    WrongStatisticError
+        The study has no histogram.
+    """
+    snapshot, pilot = client.snapshot(study), client.plan(study)
+    calibration = client.calibration(
+        snapshot["snapshot_id"], n_clusters=n_clusters, most_clusters=most_clusters
+    )
+    if pilot.window.kind == "time" and not main.shares_records:
+        last = max(item["slots"][1] for item in client.sketches(study) if item["slots"])
+        main = replace(main, origin=pilot.window.slot_bounds(last)[1])
+    return refine(calibration, pilot, main, n_sketches=snapshot["n_sketches"])
+
+
+def _format_column(column: ColumnBody) -> list[str]:
+    """Write a dimension with what was found; one that is left out as a comment, with its value."""
+    resolution = column.resolution
+    dimension = Dimension(
+        name=column.name,
+        unit=column.unit,
+        lower=column.lower,
+        upper=column.upper,
+        scale=float(f"{column.scale:.3g}"),
+        transform=None if resolution is None else LogTransform(resolution=resolution),
+    )
+    spread = f"{column.spread:.3g} {'octaves' if resolution is not None else column.unit}"
+    found = [f"# centre {column.centre:.4g} {column.unit}, spread {spread}"]
+    found += [f"# {finding}" for finding in column.findings]
+    lines = ["[[dimensions]]", *format_dimension(dimension)]
+    if column.is_kept:
+        return [*found, *lines]
+    return [f"# left out; its value is {column.centre:.6g}", *found, *(f"# {x}" for x in lines)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 'es'}"

@@ -1,0 +1,175 @@
+"""Answers from one sketch file, without a server: a pilot's calibration, and centroids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from analyst.results import DecodeResult
+from analyst.sketching.sketch_file import SketchFile
+from learning.calibration.calibration import calibrate
+from learning.calibration.words import describe_columns, describe_limits, describe_refusal
+from learning.clustering.posing import pose_grid
+from learning.clustering.registry import choose_solver, create_any_solver
+from learning.decoding.solution import Solution
+from learning.estimate.counts import count_records
+from learning.estimate.histogram import Marginal
+from learning.estimate.limbs import split_limbs
+from learning.estimate.posing import pose_problem
+from learning.estimate.search_box import check_search_box
+from learning.estimate.sizes import SizeMoments
+from learning.estimate.studies import read_study_marginals
+from learning.estimate.totals import Totals
+from learning.estimate.utility import Utility, estimate_utility
+from learning.estimate.weighting import SIZE_WEIGHTS
+from shared.errors import DecodingError
+from shared.plan import SketchPlan, make_statement
+from shared.wire.bodies.results import describe_promise
+from shared.wire.bodies.statistics import CalibrationBody, make_calibration
+
+_SETTINGS: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LocalSketch:
+    """A sketch file with its plan, as a global sketch of one sketch.
+
+    Parameters
+    ----------
+    sketch, plan
+        The file's content, and the plan that it belongs to.
+
+    Raises
+    ------
+    PlanMismatchError
+        The plan is another.
+    """
+
+    sketch: SketchFile
+    plan: SketchPlan
+
+    def __post_init__(self) -> None:
+        self.sketch.require_plan(self.plan)
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of the one sketch; its plan is not split, see ``require_suitable``."""
+        sums, n = self.sketch.sums, self.sketch.n_records
+        return Totals(
+            sums=sums,
+            size_sums=split_limbs([n * value for value in sums.tolist()]),
+            moments=SizeMoments.of_sizes([n]),
+        )
+
+    def read_marginals(self) -> tuple[Marginal, ...]:
+        """Return the marginals of a pilot; raises ``WrongStatisticError`` without a histogram."""
+        return read_study_marginals(self.plan, self.totals)
+
+    def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
+        """Return what a pilot says about a main study, as ``Client.calibration`` does.
+
+        Raises
+        ------
+        WrongStatisticError, DecodingError
+            The plan has no histogram, or it has no number.
+        """
+        plan = self.plan
+        found = calibrate(self.read_marginals(), n_clusters=n_clusters)
+        return make_calibration(
+            found,
+            describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
+            # No server has given it one; the digest of the sums is as good.
+            snapshot_id=self.sketch.payload_digest.hex(),
+            n_records=self.sketch.n_records,
+            n_clusters=list(n_clusters),
+            refusal=None if found.refusal is None else describe_refusal(found.refusal),
+            limits=describe_limits(found),
+            privacy=describe_promise(plan),
+        )
+
+    def decode(
+        self,
+        *,
+        n_clusters: int,
+        seed: int = 0,
+        settings: Mapping[str, Any] = _SETTINGS,
+        search_box: Mapping[str, Sequence[float]] | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> DecodeResult:
+        """Recover centroids, by the same solver as the server; raises ``SketchError`` as it does.
+
+        Parameters
+        ----------
+        search_box
+            Where to search for clusters: lower and upper bound by dimension.
+        progress
+            Called with the completed share, 0 to 1.
+        """
+        started = time.monotonic()
+        plan, totals = self.plan, self.totals
+        stated = check_search_box(plan, search_box or {})
+        utility = estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
+        solver = create_any_solver(plan.kind, choose_solver(plan.kind), dict(settings))
+        problem: Any
+        if plan.kind == "grid":
+            problem = pose_grid(plan, totals, n_clusters=n_clusters)
+        else:
+            problem = pose_problem(
+                plan,
+                totals,
+                SIZE_WEIGHTS,
+                signal_energy=utility.signal_energy,
+                n_clusters=n_clusters,
+                search_box=stated,
+            )
+        solution = solver.solve(
+            problem,
+            rng=np.random.default_rng(seed),
+            progress=progress or (lambda share: None),
+            cancelled=lambda: False,
+        )
+        if not solution.succeeded:
+            raise DecodingError(
+                "no usable centroids were found: " + "; ".join(solution.warnings),
+                field="n_clusters",
+                fix="try fewer clusters",
+            )
+        return _to_result(self, solution, utility, stated, time.monotonic() - started)
+
+
+def _to_result(
+    local: LocalSketch,
+    solution: Solution,
+    utility: Utility,
+    search_box: Mapping[str, Sequence[float]],
+    seconds: float,
+) -> DecodeResult:
+    plan, verdict, evidence = local.plan, solution.verdict, solution.evidence
+    name, _, version = solution.solver.partition("/")
+    return DecodeResult(
+        decode_id="",
+        snapshot_id=local.sketch.payload_digest.hex(),
+        names=tuple(axis.name for axis in plan.axes),
+        units=tuple(axis.unit for axis in plan.axes),
+        centroids=plan.space.encoder.decode(solution.centroids),
+        weights=np.asarray(solution.weights),
+        snr=utility.snr,
+        quality="" if verdict is None else verdict.describe_band(),
+        privacy=make_statement(plan).describe(),
+        residual=float(solution.residual),
+        noise_floor=float(solution.noise_floor),
+        warnings=tuple(solution.warnings),
+        decoder=name,
+        decoder_version=int(version),
+        seconds=seconds,
+        spreads=solution.spreads,
+        choice=None if solution.choice is None else asdict(solution.choice),
+        verdict=DecodeResult.verdict if verdict is None else verdict.word,
+        reason=DecodeResult.reason if verdict is None else verdict.sentence,
+        resolved=None if evidence is None else np.asarray(evidence.resolved),
+        search_box=dict(search_box),
+    )

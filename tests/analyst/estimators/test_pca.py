@@ -1,0 +1,375 @@
+from __future__ import annotations
+
+import copy
+import hashlib
+import pickle
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted
+
+from analyst.estimators import PrivatePCA
+from analyst.estimators.contract import read_number, read_rows
+from shared.cbor import decode_deterministic
+from shared.core.quantise import Quantiser
+from shared.core.statistics import MomentsStatistic
+from shared.errors import (
+    BudgetExceededError,
+    ConfigError,
+    PlanError,
+    PrivacyError,
+    RecordError,
+    SketchError,
+)
+
+Floats = NDArray[np.float64]
+D = 4
+
+
+def make_records(n: int = 4000, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(np.random.default_rng(7).normal(size=(D, D)))[0]
+    spread = np.array([2.0, 1.2, 0.6, 0.2])
+    records: Floats = (rng.normal(size=(n, D)) * spread) @ axes.T + [1.0, 0.0, -1.0, 0.5]
+    return records
+
+
+def make_pca(**changes: Any) -> PrivatePCA:
+    given: dict[str, Any] = {"epsilon": "50", "bounds": (-8.0, 8.0)}
+    return PrivatePCA(**given | changes)
+
+
+def align(found: Floats, wanted: Floats) -> Floats:
+    cosines: Floats = np.abs(np.sum(found * wanted, axis=1))
+    return cosines
+
+
+# ---- what is learnt ----
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_components_are_those_of_scikit_learn_where_noise_is_small(
+    relation: str, delta: str
+) -> None:
+    records = make_records()
+    pca = make_pca(relation=relation, delta=delta, n_components=3).fit(records)
+    wanted = PCA(3).fit(records)
+    assert align(pca.components_, wanted.components_).min() > 0.99
+    assert pca.mean_ == pytest.approx(wanted.mean_, abs=0.1)
+    assert pca.explained_variance_[:2] == pytest.approx(wanted.explained_variance_[:2], rel=0.15)
+    assert pca.answer_.is_told_apart[:2].all()
+    moved = pca.transform(records[:5])
+    assert moved.shape == (5, 3)
+    assert pca.inverse_transform(moved) == pytest.approx(records[:5], abs=1.0)
+    assert pca.get_covariance().shape == (D, D)
+
+
+def test_all_components_of_a_record_give_it_back() -> None:
+    pca = make_pca(bounds=([-8, -8, -8, -80], [8, 8, 8, 80])).fit(make_records())
+    assert pca.metric_.tolist() == [8, 8, 8, 80]
+    others = make_records(seed=1)[:10]
+    assert pca.inverse_transform(pca.transform(others)) == pytest.approx(others)
+
+
+def test_records_with_missing_values_add_nothing_and_keep_their_place() -> None:
+    records = make_records()
+    broken = np.vstack([records, np.full((2000, D), np.nan)])
+    pca = make_pca(epsilon="100").fit(broken)
+    assert pca.release_.n_records == 6000
+    assert pca.answer_.n_complete == pytest.approx(4000, rel=0.1)
+    assert pca.answer_.findings[0].code == "records-missing"
+
+
+def test_pure_noise_is_drawn_where_a_delta_does_not_pay() -> None:
+    one = make_pca(bounds=(-3, 3), epsilon="1", delta="1e-9").fit(np.zeros((10_000, 1)))
+    many = make_pca(bounds=(-3, 3), epsilon="1", delta="1e-9").fit(np.zeros((10_000, 9)))
+    assert one.guarantee_.delta == 0
+    assert many.guarantee_.delta == Fraction(1, 10**9)
+
+
+# ---- the contract ----
+
+
+def test_every_attribute_follows_from_the_release_and_public_parameters() -> None:
+    pca = make_pca(n_components=2).fit(make_records(400))
+    design = pca.release_.design
+    again = make_pca(n_components=2)
+    again.release_, again.n_features_in_ = pca.release_, D
+    lower = np.array(design["centre"]) - design["half_width"]
+    again._answer(
+        MomentsStatistic(
+            quantiser=Quantiser.from_bounds(lower, lower + 2 * np.array(design["half_width"])),
+            norm_steps=design["norm_steps"],
+            diagonal_weight=design["diagonal_weight"],
+        )
+    )
+    fitted = {name: value for name, value in vars(pca).items() if name.endswith("_")}
+    # Everything that the release does not decide is known before any record is read.
+    public = {"release_", "events_", "guarantee_", "n_features_in_"}
+    assert set(fitted) == public | {name for name in vars(again) if name.endswith("_")}
+    for name in sorted(set(fitted) - public - {"answer_"}):
+        assert np.array_equal(fitted[name], getattr(again, name)), name
+    for name, value in vars(fitted["answer_"]).items():
+        assert np.array_equal(value, getattr(again.answer_, name)), name
+    assert pca.events_ == make_pca().plan_events(D)
+
+
+def test_the_same_records_are_released_with_other_noise_whatever_the_random_state() -> None:
+    records = make_records(500)
+    first, second = (make_pca(random_state=0).fit(records) for _ in range(2))
+    differ = first.release_.sums != second.release_.sums
+    assert differ.all()
+
+
+def test_the_noise_has_the_variance_that_is_stated() -> None:
+    records = make_records(200)
+    for delta in ("0", "1e-6"):
+        pca = make_pca(epsilon="1", delta=delta, norm=0.5, refit=True)
+        sums = np.array([pca.fit(records).release_.sums for _ in range(60)], dtype=float)
+        seen = np.var(sums, axis=0, ddof=1).mean()
+        assert seen == pytest.approx(pca.release_.noise_variance, rel=0.45)
+
+
+def test_what_is_spent_is_known_before_and_after() -> None:
+    pca = make_pca(epsilon=0.1)
+    (planned,) = pca.plan_events(D)
+    pca.fit(make_records(300))
+    assert pca.events_ == (planned,)
+    # 0.1 is one tenth, and noise is rounded up.
+    assert Fraction(999, 10_000) < pca.guarantee_.epsilon <= Fraction(1, 10)
+    assert "epsilon = 0.1 differentially private" in pca.describe()
+    assert "the number of records is public" in pca.describe()
+
+
+def test_a_second_fit_is_refused_unless_asked_for() -> None:
+    records = make_records(300)
+    pca = make_pca(epsilon="1").fit(records)
+    before = pca.release_
+    with pytest.raises(PrivacyError, match="would spend it again"):
+        pca.fit(records)
+    assert pca.release_ is before
+    pca.set_params(refit=True).fit(records)
+    assert len(pca.events_) == 2
+    assert "fitted 2 times" in pca.describe()
+
+
+def test_a_seed_is_refused_by_name_and_other_arguments_as_usual() -> None:
+    with pytest.raises(PrivacyError, match="seed: refused: noise that can be repeated"):
+        make_pca(seed=1)
+    with pytest.raises(PrivacyError, match="seed: refused"):
+        make_pca().set_params(seed=1)
+    with pytest.raises(TypeError, match="'whiten'"):
+        make_pca(whiten=True)
+    with pytest.raises(TypeError, match="epsilon"):
+        PrivatePCA(bounds=(0, 1))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "field"),
+    [
+        ({"epsilon": "much"}, PrivacyError, "epsilon"),
+        ({"epsilon": float("nan")}, PrivacyError, "epsilon"),
+        ({"epsilon": True}, PrivacyError, "epsilon"),
+        ({"epsilon": 0}, PrivacyError, "epsilon"),
+        ({"epsilon": -1}, PrivacyError, "epsilon"),
+        ({"delta": 1}, PrivacyError, "delta"),
+        ({"relation": "neighbours"}, PrivacyError, "relation"),
+        ({"bounds": None}, ConfigError, "bounds"),
+        ({"bounds": ([0, 0], [1, 1])}, ConfigError, "bounds"),
+        ({"bounds": (1, 1)}, PlanError, "dimensions[0]"),
+        ({"norm": 0}, ConfigError, "norm"),
+        ({"norm": float("inf")}, ConfigError, "norm"),
+        ({"metric": [1, 2, 3]}, ConfigError, "metric"),
+        ({"metric": [1, 2, 3, 0]}, ConfigError, "metric"),
+        ({"n_components": 0}, ConfigError, "n_components"),
+        ({"n_components": 5}, ConfigError, "n_components"),
+        ({"ledger": "ledger.db"}, ConfigError, "source"),
+        ({"ledger": "ledger.db", "source": "none.csv"}, ConfigError, "source"),
+    ],
+)
+def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
+    changes: dict[str, Any], error: type[SketchError], field: str, tmp_path: Path
+) -> None:
+    if "ledger" in changes:
+        changes = changes | {"ledger": tmp_path / "ledger.db"}
+    pca = make_pca(**changes)
+    with pytest.raises(error) as caught:
+        pca.fit(make_records(10))
+    assert caught.value.field == field
+    assert not {"release_", "events_"} & set(vars(pca))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_would_tell_of_the_records_is_not_there_and_says_why() -> None:
+    pca = make_pca().fit(make_records(100))
+    for name in ("fit_transform", "score", "singular_values_", "n_samples_"):
+        with pytest.raises(AttributeError, match=f"{name}': "):
+            getattr(pca, name)
+    with pytest.raises(AttributeError, match="call fit first"):
+        make_pca().transform(np.zeros((1, D)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
+    pca = make_pca(epsilon="1e-3", relation="add-remove-one", refit=True)
+    codes = set()
+    # Noise looks like records with a direction in one fit of some hundreds.
+    for _ in range(3):
+        pca.fit(np.zeros((n, D)))
+        assert pca.release_.n_records is None
+        assert not hasattr(pca, "n_samples_")
+        assert pca.answer_.n_complete >= pca.answer_.n_complete_error
+        codes |= {finding.code for finding in pca.answer_.findings}
+    assert codes & {"records-hidden", "no-direction"}
+
+
+# ---- records ----
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["text", None, 1j, np.complex128(1j), 10**400, "1e999", float("inf"), b"x"]),
+    st.booleans(),
+)
+def test_no_value_of_a_record_is_refused_or_changes_another(value: Any, is_array: bool) -> None:
+    rows: Any = [[1, 2.5], [3, value], [True, "4"]]
+    found = read_rows(np.array(rows, dtype=object) if is_array else rows)
+    assert found[[0, 2]].tolist() == [[1.0, 2.5], [1.0, 4.0]]
+    assert not np.isfinite(found[1, 1])
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i8", "u1", "?", "O"])
+def test_numbers_of_every_type_are_read(kind: str) -> None:
+    assert read_rows(np.ones((3, 2), dtype=kind)).tolist() == [[1.0, 1.0]] * 3
+
+
+@pytest.mark.parametrize(
+    "rows", [[1.0, 2.0], np.zeros((2, 0)), np.zeros((1, 2, 3)), np.zeros((2, 2), dtype="U3")]
+)
+def test_rows_of_another_shape_or_type_are_refused(rows: Any) -> None:
+    with pytest.raises(RecordError, match=r"^X: "):
+        make_pca().fit(rows)
+
+
+def test_the_number_of_columns_must_stay() -> None:
+    pca = make_pca(n_components=2).fit(make_records(100))
+    with pytest.raises(RecordError, match="must have 4 columns"):
+        pca.transform(np.zeros((1, 3)))
+    with pytest.raises(RecordError, match="must have 2 columns"):
+        pca.inverse_transform(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"), [(0.1, "1/10"), ("1e-6", "1/1000000"), (2, "2"), (np.float64(0.3), "3/10")]
+)
+def test_a_float_stands_for_its_decimal_text(value: Any, exact: str) -> None:
+    assert read_number(value, "epsilon") == Fraction(exact)
+
+
+# ---- tools ----
+
+
+def test_it_works_in_the_tools_of_scikit_learn() -> None:
+    records = make_records(500)
+    pca = make_pca(n_components=2, epsilon="50", norm=0.6)
+    copied = clone(pca)
+    assert copied is not pca
+    assert copied.get_params() == pca.get_params()
+    assert repr(pca).startswith("PrivatePCA(bounds=(-8.0, 8.0), budget=None")
+    line = make_pipeline(FunctionTransformer(), pca).fit(records)
+    check_is_fitted(pca)
+    assert line.transform(records).shape == (500, 2)
+    with pytest.raises(ConfigError, match="colour: is no parameter"):
+        pca.set_params(colour=1)
+
+
+UNFIT = {
+    "check_do_not_raise_errors_in_init_or_set_params": "sets a parameter that is refused by name",
+    "check_n_features_in_after_fitting": "wants another text",
+    "check_complex_data": "wants another class of error",
+    "check_dtype_object": "wants a value to be refused, which would tell of its record",
+    "check_estimators_empty_data_messages": "wants another class of error",
+    "check_estimator_sparse_tag": "wants another class of error",
+    "check_estimator_sparse_array": "wants another class of error",
+    "check_estimator_sparse_matrix": "wants another class of error",
+    "check_fit1d": "wants another class of error",
+    "check_fit2d_predict1d": "wants another class of error",
+    "check_fit_idempotent": "compares two fits, whose noise differs",
+    "check_transformer_data_not_an_array": "calls fit_transform",
+    "check_transformer_general": "calls fit_transform",
+    "check_transformer_preserve_dtypes": "calls fit_transform",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_fail_only_where_privacy_or_the_house_differs() -> None:
+    pca = make_pca(epsilon="10", refit=True)
+    results = check_estimator(pca, on_fail=None)
+    failed = {result["check_name"] for result in results if result["status"] == "failed"}
+    assert failed <= UNFIT.keys()
+    assert sum(result["status"] == "passed" for result in results) > 25
+
+
+def test_a_fitted_estimator_can_be_copied_and_stored() -> None:
+    pca = make_pca().fit(make_records(100))
+    for other in (copy.deepcopy(pca), pickle.loads(pickle.dumps(pca))):
+        assert np.array_equal(other.components_, pca.components_)
+        assert other.release_.digest == pca.release_.digest
+
+
+class Table:
+    """The two things that a table library shows of its tables."""
+
+    def __init__(self, values: Floats, columns: list[str]) -> None:
+        self.columns, self.dtypes, self._values = columns, None, values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Floats:
+        return np.asarray(self._values, dtype=dtype)
+
+
+def test_names_of_columns_are_kept() -> None:
+    pca = make_pca(refit=True).fit(Table(make_records(100), ["a", "b", "c", "d"]))
+    assert pca.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert pca.get_feature_names_out().tolist() == [f"privatepca{i}" for i in range(D)]
+    assert not hasattr(pca.fit(make_records(100)), "feature_names_in_")
+
+
+def test_the_release_says_what_was_released_and_how() -> None:
+    pca = make_pca(delta="1e-6", epsilon="1").fit(make_records(1000))
+    document = decode_deterministic(pca.release_.encode(), what="release")
+    assert document["sums"] == pca.release_.sums.tolist()
+    assert document["design"]["delta"] == Fraction(1, 10**6)
+    assert document["n_records"] == 1000
+    assert pca.release_.digest == hashlib.sha256(pca.release_.encode()).digest()
+    with pytest.raises(ValueError, match="read-only"):
+        pca.release_.sums[0] = 0
+
+
+# ---- the owner's ledger ----
+
+
+def test_the_ledger_counts_releases_of_one_file_and_refuses_beyond_the_budget(
+    tmp_path: Path,
+) -> None:
+    source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
+    source.write_text("x\n")
+    records = make_records(300)
+    options: dict[str, Any] = {"ledger": ledger, "source": source, "epsilon": "0.6"}
+    make_pca(**options).fit(records)
+    second = make_pca(**options)
+    with pytest.raises(BudgetExceededError, match="above the owner's limit 1"):
+        second.fit(records)
+    assert not {"release_", "events_"} & set(vars(second))
+    assert make_pca(**options, budget="2").fit(records).events_

@@ -1,0 +1,97 @@
+import json
+import math
+
+import pytest
+
+from analyst.planning.catalogue import find_ranges, list_ranges, offer_ranges
+from shared import command
+
+
+def test_every_usual_range_is_one_that_a_plan_may_have() -> None:
+    ranges = list_ranges()
+    assert len(ranges) > 100
+    assert len({(usual.quantity, usual.unit) for usual in ranges}) == len(ranges)
+    for usual in ranges:
+        assert usual.quantity
+        assert usual.unit.isprintable()
+        assert -math.inf < usual.lower < usual.upper < math.inf
+        assert 0 < usual.spread <= (usual.upper - usual.lower) / 2
+        if not usual.suits_logarithm:
+            # A box that is much wider than its values costs the search of the decoder.
+            assert usual.upper - usual.lower <= 210 * usual.spread
+        assert (usual.resolution is None) == (usual.octaves is None)
+        if usual.resolution is not None and usual.octaves is not None:
+            octaves = math.log2(1 + usual.upper / usual.resolution)
+            assert usual.lower >= 0
+            assert 0 < usual.resolution < usual.upper
+            assert usual.octaves < octaves / 2
+
+
+@pytest.mark.parametrize(
+    ("quantity", "units", "factor", "offset"),
+    [
+        ("air temperature, outdoors", ("degC", "degF"), 1.8, 32.0),
+        ("wind speed", ("m/s", "km/h"), 3.6, 0.0),
+        ("acceleration, inertial sensor", ("m/s2", "g"), 1 / 9.80665, 0.0),
+        ("power of a household", ("W", "kW"), 0.001, 0.0),
+        ("air pressure, sea level", ("hPa", "mmHg"), 0.750062, 0.0),
+        ("speed of a vehicle", ("km/h", "mph"), 0.621371, 0.0),
+    ],
+)
+def test_units_of_a_quantity_agree(
+    quantity: str, units: tuple[str, str], factor: float, offset: float
+) -> None:
+    one, other = (
+        next(u for u in list_ranges() if (u.quantity, u.unit) == (quantity, unit)) for unit in units
+    )
+    width = (one.upper - one.lower) * factor
+    assert other.upper - other.lower == pytest.approx(width, rel=0.03)
+    assert other.lower == pytest.approx(one.lower * factor + offset, abs=0.03 * width)
+    assert other.spread == pytest.approx(one.spread * factor, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "first"),
+    [
+        ("temperature", "°C", "air temperature, indoors"),
+        ("outdoorTemp", "degF", "air temperature, outdoors"),
+        ("PM2.5", "µg/m³", "fine dust, PM2.5"),
+        ("heart_rate", "bpm", "heart rate"),
+        ("battery_voltage", "V", "voltage of a 12 V battery"),
+        ("wind speed", "km/h", "wind speed"),
+        ("speed", "km/h", "speed of a vehicle"),
+        ("column7", "hPa", "air pressure, sea level"),
+        ("RSSI", "dBm", "received radio power, RSSI"),
+        ("ph", "1", "acidity"),
+    ],
+)
+def test_a_column_is_offered_what_its_name_or_unit_says(name: str, unit: str, first: str) -> None:
+    assert offer_ranges(name, unit)[0].quantity == first
+
+
+def test_a_column_that_says_nothing_is_offered_nothing() -> None:
+    assert offer_ranges("x", "1") == ()
+    assert offer_ranges("first principal component", "furlong") == ()
+    assert offer_ranges("x") == ()
+
+
+def test_a_unit_is_told_from_another_by_its_capitals() -> None:
+    assert {usual.unit for usual in find_ranges("MW")} == {"MW"}
+    assert {usual.unit for usual in find_ranges("mg")} == {"mg"}
+    assert {usual.unit for usual in find_ranges("KWH")} == {"kWh"}
+
+
+def test_the_command_lists_ranges_and_says_where_they_come_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["plan", "ranges", "humidity"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "relative humidity" in words
+    assert "not read off any data" in words
+    assert command.main(["plan", "ranges", "lux", "--json"]) == 0
+    (light,) = json.loads(capsys.readouterr().out)
+    assert (light["unit"], light["transform"]["kind"]) == ("lux", "log")
+    assert command.main(["plan", "ranges", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(list_ranges())
+    assert command.main(["plan", "ranges", "unicorns"]) == 2
+    assert "WORD: matches none of the usual ranges" in capsys.readouterr().err
