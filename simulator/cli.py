@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
-from analyst.planning.files import read_plan
+from analyst.planning.files import parse_epsilon, read_plan
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
-from simulator.fleet import run_fleet
+from simulator.fleet import require_sketches, run_fleet
 from simulator.outcome import Outcome, decode_fleet
 from simulator.records import FileRecords, FleetRecords, MixtureRecords
+from simulator.report import describe_sweep, plot_sweep, sweep_to_json
+from simulator.sweep import AXES, FACTORS, Sweep, run_sweep
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_REPEATS, _MINUTES = 3, 10.0
 _MOST_DEVICES = 10**8
 _MOST_RECORDS = 10**9
 _DRAWN = 20_000
@@ -35,13 +42,14 @@ simulate = typer.Typer(help="Try a plan with a simulated fleet.", **SETTINGS)
         "sfumato simulate phones.toml --devices 100000 -k 5",
         "sfumato simulate plan.json --devices 300 --records-per-device 90 --windows 4 --json",
         "sfumato simulate plan.json --devices 300 --file records.csv",
+        "sfumato simulate plan.json --file records.csv --sweep bounds,scale --plot sweep.png",
     ),
 )
 def _simulate(
     plan_path: Annotated[Path, typer.Argument(metavar="PLAN", help=PLAN_HELP)],
     n_devices: Annotated[
         int, typer.Option("--devices", min=1, max=_MOST_DEVICES, help="Devices of the fleet.")
-    ],
+    ] = 1,
     n_clusters: Annotated[
         int | None,
         typer.Option(
@@ -59,13 +67,46 @@ def _simulate(
         Path | None,
         typer.Option(help="Deal these records instead: .csv, .jsonl, .parquet or .npy."),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIMENSION=COLUMN", help="Name of a dimension's column in --file. Repeatable."
+        ),
+    ] = None,
     clusters_per_device: Annotated[
         int | None,
         typer.Option(min=1, help="Clusters that one device has records of; default: all of them."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of made-up records and decoder.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Seed of made-up records and decoder; with --sweep of the noise too."
+        ),
+    ] = 0,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            help=f"Simulate wrong plans too: some of {','.join(AXES)}, or all; each multiplied by "
+            "each factor, with everything else as it is.",
+        ),
+    ] = None,
+    factors: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Factors of --sweep; default: {','.join(map(str, FACTORS))}.",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Simulations of each plan of --sweep; default: 3."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Time limit of --sweep; default: 10.")
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw centroids and records into this PNG file.")
+        Path | None,
+        typer.Option(help="Draw centroids and records, or the sweep, into this PNG file."),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes; default: every core.")
@@ -77,15 +118,22 @@ def _simulate(
     Devices and server run the same code as real ones, without a network. The records are made up,
     as round clusters of the plan's scales, or dealt from a file. Afterwards the centroids are
     compared with k-means on the raw records, which only a simulation can do. Nothing is stored or
-    published.
+    published. With --sweep a table shows what wrong bounds, scales, m or epsilon would cost.
     """
+    _require_sweep(sweep, {"--factors": factors, "--repeats": repeats, "--minutes": minutes})
+    axes = () if sweep is None else _parse_axes(sweep)
+    multipliers = _parse_factors(factors)
     plan = read_plan(plan_path)
+    # Before anything else: only features have centroids to compare.
+    _ = plan.fourier
     wanted = _choose_clusters(plan, n_clusters)
     records: FleetRecords
     if file is not None:
         _require_alone(records_per_device, clusters_per_device)
-        records = FileRecords.read(file, plan, n_devices=n_devices)
+        records = FileRecords.read(file, plan, n_devices=n_devices, columns=column or ())
     else:
+        if column:
+            raise ConfigError("needs --file", field="--column", fix="name the file of the records")
         records = MixtureRecords.of(
             plan,
             n_clusters=wanted,
@@ -94,7 +142,31 @@ def _simulate(
             seed=seed,
         )
     _require_windows(n_windows, records)
-    start = time.monotonic()
+    start, limit = time.monotonic(), _MINUTES if minutes is None else minutes
+    if axes:
+        swept = _sweep(
+            plan,
+            records,
+            axes=axes,
+            factors=multipliers,
+            n_devices=n_devices,
+            n_windows=n_windows,
+            n_clusters=wanted,
+            n_repeats=repeats or _REPEATS,
+            seed=seed,
+            n_processes=processes,
+            is_over=lambda: time.monotonic() - start > 60 * limit,
+            quiet=as_json,
+        )
+        if plot is not None:
+            _save(plot_sweep(swept), plot)
+        if as_json:
+            document = sweep_to_json(swept, seed=seed, seconds=time.monotonic() - start)
+            print(json.dumps(document))
+            return
+        for part in describe_sweep(swept):
+            show(part)
+        return
     with _progress(quiet=as_json) as progress:
         task = progress.add_task("devices", total=n_devices)
         tally, totals = run_fleet(
@@ -105,12 +177,7 @@ def _simulate(
             n_processes=processes,
             on_progress=lambda done: progress.update(task, completed=done),
         )
-        if not tally.n_sketches:
-            raise ConfigError(
-                "gives no sketch that the server accepts",
-                field="devices",
-                fix=next(iter(tally.refusals), "give a device at least least_records records"),
-            )
+        require_sketches(tally)
         decoding = progress.add_task("decoding", total=100)
         outcome = decode_fleet(
             plan,
@@ -129,6 +196,33 @@ def _simulate(
         return
     show(_tabulate_centroids(outcome))
     show(tabulate(outcome.describe()))
+
+
+def _require_sweep(sweep: str | None, given: Mapping[str, object]) -> None:
+    """Refuse options about a sweep where there is none."""
+    for name, value in given.items():
+        if value is not None and sweep is None:
+            raise ConfigError("needs --sweep", field=name, fix="add --sweep all, or leave it out")
+
+
+def _parse_axes(text: str) -> tuple[str, ...]:
+    if text.strip() == "all":
+        return AXES
+    axes = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for axis in axes:
+        if axis not in AXES:
+            raise ConfigError(
+                f"must be some of {', '.join(AXES)}, or all, and is {axis!r}",
+                field="--sweep",
+                fix="separate them by commas, such as bounds,scale",
+            )
+    return axes
+
+
+def _parse_factors(text: str | None) -> tuple[Fraction, ...]:
+    if text is None:
+        return FACTORS
+    return tuple(parse_epsilon(part, "--factors") for part in text.split(","))
 
 
 def _choose_clusters(plan: SketchPlan, n_clusters: int | None) -> int:
@@ -166,21 +260,32 @@ def _require_windows(n_windows: int, records: FleetRecords) -> None:
         )
 
 
+def _sweep(plan: SketchPlan, records: FleetRecords, *, quiet: bool, **options: Any) -> Sweep:
+    with _progress(quiet=quiet) as progress:
+        task = progress.add_task("simulations", total=None)
+        return run_sweep(
+            plan,
+            records,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            **options,
+        )
+
+
 def _tabulate_centroids(outcome: Outcome) -> Table:
     table = Table("weight")
-    for dimension in outcome.plan.dimensions:
-        table.add_column(f"{dimension.name} ({dimension.unit})", justify="right")
+    for axis in outcome.plan.axes:
+        table.add_column(f"{axis.name} ({axis.unit})", justify="right")
     solution = outcome.solution
-    for weight, centroid in zip(solution.weights, solution.centroids, strict=True):
+    for weight, centroid in zip(solution.weights, outcome.centroids, strict=True):
         table.add_row(f"{weight:.1%}", *(f"{value:.4g}" for value in centroid))
     return table
 
 
 def _draw(outcome: Outcome, path: Path) -> None:
     # Imported here, because matplotlib takes a second to load.
-    from analyst.plots import plot_centroids, save_figure
+    from analyst.plots import plot_centroids
 
-    n_dimensions = outcome.plan.n_dimensions
+    n_dimensions = outcome.plan.n_axes
     pairs = [(i, min(i + 1, n_dimensions - 1)) for i in range(0, min(n_dimensions, 4), 2)]
     figure = plot_centroids(
         outcome.result,
@@ -189,7 +294,16 @@ def _draw(outcome: Outcome, path: Path) -> None:
         f"{outcome.plan.release.epsilon} for each {outcome.plan.release.unit}",
         records=outcome.compared[:_DRAWN],
     )
-    save_figure(figure, path)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    from analyst.plots import save_figure
+
+    try:
+        save_figure(figure, path)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", field="--plot") from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,14 +12,17 @@ from numpy.typing import NDArray
 
 from device_agent.agent.reading.release import make_message
 from device_agent.windows import WindowCutter, WindowState
-from shared.core import FourierStatistic, SketchAccumulator
+from shared.core import SketchAccumulator, Statistic
 from shared.plan import SketchPlan, compute_plan_digest
+from shared.privacy import RandomSource
+from shared.privacy.testing import SeededSource
 from shared.system import SystemSource
 from shared.wire import SketchHeader, compute_study_id, device_id_of, encode_stream_id
 
 Floats = NDArray[np.float64]
 STREAM = "simulated"
 _STUDY = "simulation"
+_KEY_BYTES = 32
 
 
 @dataclass(kw_only=True)
@@ -31,17 +35,19 @@ class DeviceMaker:
         The plan.
     n_windows
         Windows that every device has records in.
+    noise_seed
+        Seed of keys and noise, which then protect nothing; None for those of the operating system.
     """
 
     plan: SketchPlan
     n_windows: int = 1
-    _statistics: dict[int, FourierStatistic] = field(default_factory=dict)
+    noise_seed: int | None = None
+    _statistics: dict[int, Statistic] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.study = compute_study_id(_STUDY, self.plan)
         self.plan_digest = compute_plan_digest(self.plan)
         self._cutter = WindowCutter.of_plan(self.plan)
-        self._source = SystemSource()
 
     def sketch(self, ordinal: int, records: Floats) -> Iterator[tuple[SketchHeader, bytes, bytes]]:
         """Yield header, message and public key of each sketch of a new device.
@@ -53,7 +59,8 @@ class DeviceMaker:
         records
             Shape ``(q, d)``, in the order of time; they are divided evenly among the windows.
         """
-        key = Ed25519PrivateKey.generate()
+        source = self._open_source(ordinal)
+        key = Ed25519PrivateKey.from_private_bytes(source.draw_bytes(_KEY_BYTES))
         public_key = key.public_key().public_bytes_raw()
         device = device_id_of(public_key)
         for sequence, (slots, sums) in enumerate(self._sum(ordinal, device, records)):
@@ -68,9 +75,15 @@ class DeviceMaker:
                 slots=slots,
                 block=self._choose_block(ordinal, sequence if slots is None else slots[0]),
                 sign=key.sign,
-                source=self._source,
+                source=source,
             )
             yield header, message, public_key
+
+    def _open_source(self, ordinal: int) -> RandomSource:
+        if self.noise_seed is None:
+            return SystemSource()
+        text = f"simulated noise {self.noise_seed} of device {ordinal}"
+        return SeededSource(int.from_bytes(sha256(text.encode()).digest()[:16]))
 
     def _sum(
         self, ordinal: int, device: bytes, records: Floats
@@ -118,8 +131,8 @@ class DeviceMaker:
     def _choose_block(self, ordinal: int, turn: int) -> int:
         return self.plan.blocks.choose(ordinal=ordinal, stream=STREAM, turn=turn)
 
-    def _find_statistic(self, device: bytes, block: int) -> FourierStatistic:
-        if self.plan.measurements_per_record < self.plan.n_frequencies:
+    def _find_statistic(self, device: bytes, block: int) -> Statistic:
+        if self.plan.has_masks:
             return self.plan.statistic_of(encode_stream_id(device, STREAM), block=block)
         # Without masks it is the same for all devices.
         if block not in self._statistics:

@@ -13,7 +13,7 @@ from aggregator.services.sketches.plausibility import require_plausible
 from aggregator.storage.sums.cells import Cell, add_cells, empty_cell
 from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.summing import PayloadSum, Row
-from shared.errors import SketchError
+from shared.errors import ConfigError, SketchError
 from shared.plan import SketchPlan, decode_plan, encode_plan
 from shared.wire import decode_message
 from simulator.devices import DeviceMaker
@@ -64,6 +64,7 @@ def run_fleet(
     *,
     n_devices: int,
     n_windows: int = 1,
+    noise_seed: int | None = None,
     n_processes: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[Tally, SketchTotals]:
@@ -75,6 +76,8 @@ def run_fleet(
         The plan, and the records of all devices.
     n_devices, n_windows
         Devices, and the windows that each has records in.
+    noise_seed
+        As :class:`~simulator.devices.DeviceMaker` takes it.
     n_processes
         By default the number of cores; 1 works in this process.
     on_progress
@@ -86,10 +89,26 @@ def run_fleet(
         What was received, and the exact sums over all accepted sketches.
     """
     layout, tally, total = Layout.of(plan), Tally(), empty_cell(Layout.of(plan))
-    for one, cell in _run_parts(plan, records, n_devices, n_windows, n_processes):
+    for one, cell in _run_parts(plan, records, n_devices, n_windows, n_processes, noise_seed):
         tally, total = tally + one, add_cells([total, cell], layout)
         on_progress(tally.n_devices)
     return tally, total.to_totals()
+
+
+def require_sketches(tally: Tally) -> None:
+    """Refuse a fleet of which the server accepts no sketch.
+
+    Raises
+    ------
+    ConfigError
+        There is none.
+    """
+    if not tally.n_sketches:
+        raise ConfigError(
+            "gives no sketch that the server accepts",
+            field="devices",
+            fix=next(iter(tally.refusals), "give a device at least least_records records"),
+        )
 
 
 def _run_parts(
@@ -98,6 +117,7 @@ def _run_parts(
     n_devices: int,
     n_windows: int,
     n_processes: int | None,
+    noise_seed: int | None,
 ) -> Iterator[tuple[Tally, Cell]]:
     parts = [
         (first, min(n_devices, first + _DEVICES_AT_ONCE))
@@ -105,13 +125,13 @@ def _run_parts(
     ]
     processes = min(len(parts), n_processes or os.cpu_count() or 1)
     if processes == 1:
-        yield from (run_part(plan, records, *part, n_windows) for part in parts)
+        yield from (run_part(plan, records, *part, n_windows, noise_seed) for part in parts)
         return
     encoded = encode_plan(plan)
     with ProcessPoolExecutor(processes) as pool:
         waiting = set()
         for part in reversed(parts):
-            waiting.add(pool.submit(_run_encoded, encoded, records, *part, n_windows))
+            waiting.add(pool.submit(_run_encoded, encoded, records, *part, n_windows, noise_seed))
             if len(waiting) >= _WAITING * processes:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (task.result() for task in done)
@@ -119,16 +139,27 @@ def _run_parts(
 
 
 def _run_encoded(
-    plan: bytes, records: FleetRecords, first: int, last: int, n_windows: int
+    plan: bytes,
+    records: FleetRecords,
+    first: int,
+    last: int,
+    n_windows: int,
+    noise_seed: int | None,
 ) -> tuple[Tally, Cell]:
-    return run_part(decode_plan(plan), records, first, last, n_windows)
+    return run_part(decode_plan(plan), records, first, last, n_windows, noise_seed)
 
 
 def run_part(
-    plan: SketchPlan, records: FleetRecords, first: int, last: int, n_windows: int
+    plan: SketchPlan,
+    records: FleetRecords,
+    first: int,
+    last: int,
+    n_windows: int,
+    noise_seed: int | None = None,
 ) -> tuple[Tally, Cell]:
     """Run the devices ``first .. last - 1``; return what was received of them, and its sums."""
-    maker, running = DeviceMaker(plan=plan, n_windows=n_windows), PayloadSum(Layout.of(plan))
+    maker = DeviceMaker(plan=plan, n_windows=n_windows, noise_seed=noise_seed)
+    running = PayloadSum(Layout.of(plan))
     tallies, rows = [Tally(n_devices=last - first)], []
     for device, own in enumerate(records.load(first, last), first):
         for _, message, public_key in maker.sketch(device, own):

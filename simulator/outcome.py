@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from learning.estimate.counts import count_records, put_count, require_clear
 from learning.estimate.posing import pose_problem
 from learning.estimate.utility import Utility, estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS
+from shared.core import Columns
 from shared.plan import SketchPlan, make_statement
 from simulator.fleet import Tally
 from simulator.records import FleetRecords
@@ -60,6 +61,11 @@ class Outcome:
     decode_seconds: float
 
     @property
+    def centroids(self) -> Floats:
+        """Centroids in data units: shape ``(k, d')``; shares of the levels of a category."""
+        return self.plan.space.encoder.decode(self.solution.centroids)
+
+    @property
     def result(self) -> DecodeResult:
         """The answer as an analyst reads it, without the identities that a server gives."""
         solution, verdict = self.solution, self.solution.verdict
@@ -67,9 +73,9 @@ class Outcome:
         return DecodeResult(
             decode_id="",
             snapshot_id="",
-            names=tuple(dimension.name for dimension in self.plan.dimensions),
-            units=tuple(dimension.unit for dimension in self.plan.dimensions),
-            centroids=solution.centroids,
+            names=tuple(axis.name for axis in self.plan.axes),
+            units=tuple(axis.unit for axis in self.plan.axes),
+            centroids=self.centroids,
             weights=solution.weights,
             snr=self.utility.snr,
             quality="" if verdict is None else verdict.describe_band(),
@@ -106,7 +112,7 @@ class Outcome:
             "signal_energy": utility.signal_energy,
             "frequencies_covered": utility.n_covered,
             "weights": self.solution.weights.tolist(),
-            "centroids": self.solution.centroids.tolist(),
+            "centroids": self.centroids.tolist(),
             "warnings": list(self.solution.warnings),
             "sketch_seconds": self.sketch_seconds,
             "decode_seconds": self.decode_seconds,
@@ -163,6 +169,36 @@ def decode_fleet(
     ConfigError, DecodingError
         Too few records, or the number of clusters does not suit the sketch.
     """
+    start = time.monotonic()
+    utility, solution = recover_centroids(
+        plan, totals, n_clusters=n_clusters, seed=seed, progress=progress
+    )
+    seconds = time.monotonic() - start
+    shown: Floats = np.clip(take_sample(plan, records, tally.n_devices), *find_box(plan))
+    points, centroids = shown / plan.scale, solution.centroids / plan.scale
+    reference = find_reference(points, [centroids], seed)
+    return Outcome(
+        plan=plan,
+        tally=tally,
+        utility=utility,
+        solution=solution,
+        relative_sse=measure_inertia(points, centroids) / reference if reference else math.inf,
+        n_records=tally.n_devices * records.n_records,
+        compared=plan.space.encoder.decode(shown),
+        sketch_seconds=sketch_seconds,
+        decode_seconds=seconds,
+    )
+
+
+def recover_centroids(
+    plan: SketchPlan,
+    totals: SketchTotals,
+    *,
+    n_clusters: int,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Utility, Solution]:
+    """Decode the sums of a fleet, as the server does; raises as :func:`decode_fleet`."""
     count = count_records(plan, totals)
     require_clear(count)
     utility = estimate_utility(plan, totals, count, SIZE_WEIGHTS)
@@ -173,44 +209,40 @@ def decode_fleet(
         signal_energy=utility.signal_energy,
         n_clusters=n_clusters,
     )
-    start = time.monotonic()
     solver = create_solver(default_solver)
-    solution = solver.solve(problem, rng=np.random.default_rng(seed), progress=progress)
-    seconds = time.monotonic() - start
-    shown = _take_sample(plan, records, tally.n_devices)
-    return Outcome(
-        plan=plan,
-        tally=tally,
-        utility=utility,
-        solution=solution,
-        relative_sse=_compare(shown / plan.scale, solution.centroids / plan.scale, seed),
-        n_records=tally.n_devices * records.n_records,
-        compared=shown,
-        sketch_seconds=sketch_seconds,
-        decode_seconds=seconds,
-    )
+    return utility, solver.solve(problem, rng=np.random.default_rng(seed), progress=progress)
 
 
-def _take_sample(plan: SketchPlan, records: FleetRecords, n_devices: int) -> Floats:
-    """Return records to compare on, clipped to the box: those of devices spread over the fleet."""
+def find_box(plan: SketchPlan) -> tuple[Floats, Floats]:
+    """Return the lower and the upper bounds of a plan on its axes: shapes ``(d',)``."""
+    lower, upper = zip(*((axis.lower, axis.upper) for axis in plan.axes), strict=True)
+    return np.array(lower), np.array(upper)
+
+
+def take_sample(plan: SketchPlan, records: FleetRecords, n_devices: int) -> Floats:
+    """Return complete records to compare on: those of devices spread over the fleet.
+
+    Returns
+    -------
+    NDArray
+        Shape ``(n, d')``, on the axes of the plan, not clipped.
+    """
     wanted = max(1, min(n_devices, _COMPARED // records.n_records))
     step = max(1, n_devices // wanted)
-    taken = [records.load(i, i + 1)[0] for i in range(0, n_devices, step)]
-    found = np.concatenate(taken)
-    lower = [dimension.lower for dimension in plan.dimensions]
-    upper = [dimension.upper for dimension in plan.dimensions]
-    clipped: Floats = np.clip(found[np.isfinite(found).all(axis=1)], lower, upper)
-    return clipped
+    found = np.concatenate([records.load(i, i + 1)[0] for i in range(0, n_devices, step)])
+    encoded = plan.space.encoder.encode(found)
+    points = encoded.to_array() if isinstance(encoded, Columns) else encoded.astype(np.float64)
+    complete: Floats = points[np.isfinite(points).all(axis=1)]
+    return complete
 
 
-def _compare(points: Floats, centroids: Floats, seed: int) -> float:
-    """Return the SSE of centroids over that of the best k-means; in units of the scales."""
+def find_reference(points: Floats, starts: Sequence[Floats], seed: int) -> float:
+    """Return the SSE of the best k-means, also started from other centroids; in their units."""
     found = cluster(
         points,
-        [centroids],
+        starts,
         n_restarts=_RESTARTS,
         rng=np.random.default_rng(seed),
         monitor=Monitor(),
     )
-    reference = measure_inertia(points, found.centroids)
-    return measure_inertia(points, centroids) / reference if reference else math.inf
+    return measure_inertia(points, found.centroids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from analyst.sketching.reader import RecordReader, choose_fields
 from shared.core.records import Columns
 from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from shared.plan import RecordSpace, SketchPlan
 from shared.reading import WatchedFile
 
 Floats = NDArray[np.float64]
@@ -40,8 +41,10 @@ class MixtureRecords:
 
     Parameters
     ----------
+    space
+        The space of the plan.
     centres, scale, lower, upper
-        Shape ``(k, d)``; the others ``(d,)``. Data units.
+        On its axes: shape ``(k, d')``; the others ``(d',)``.
     n_records
         Records of one device.
     clusters_per_device
@@ -50,6 +53,7 @@ class MixtureRecords:
         The same seed gives the same records, however they are loaded.
     """
 
+    space: RecordSpace
     centres: Floats
     scale: Floats
     lower: Floats
@@ -82,10 +86,11 @@ class MixtureRecords:
                 field="--clusters-per-device",
                 fix="leave it out where every device may have records of all clusters",
             )
-        lower = np.array([dimension.lower for dimension in plan.dimensions])
-        upper = np.array([dimension.upper for dimension in plan.dimensions])
+        lower = np.array([axis.lower for axis in plan.axes])
+        upper = np.array([axis.upper for axis in plan.axes])
         return cls(
             centres=_place(lower, upper, plan.scale, n_clusters, np.random.default_rng(seed)),
+            space=plan.space,
             scale=plan.scale,
             lower=lower,
             upper=upper,
@@ -104,8 +109,8 @@ class MixtureRecords:
         held = rng.permutation(k)[: self.clusters_per_device]
         of_record = held[rng.integers(len(held), size=self.n_records)]
         spread = self.scale * rng.standard_normal((self.n_records, d))
-        records: Floats = np.clip(self.centres[of_record] + spread, self.lower, self.upper)
-        return records
+        points = np.clip(self.centres[of_record] + spread, self.lower, self.upper)
+        return self.space.to_records(points)
 
 
 def _place(
@@ -143,22 +148,28 @@ class FileRecords:
     n_records: int
 
     @classmethod
-    def read(cls, path: Path, plan: SketchPlan, *, n_devices: int) -> FileRecords:
+    def read(
+        cls, path: Path, plan: SketchPlan, *, n_devices: int, columns: Sequence[str] = ()
+    ) -> FileRecords:
         """Read a file whole, and deal its records to devices; what is left over is not used.
+
+        Parameters
+        ----------
+        columns
+            As :func:`analyst.sketching.reader.choose_fields` takes them; the plan names all others.
 
         Raises
         ------
         ConfigError, RecordError
             It cannot be read, lacks a dimension of the plan, or has fewer records than devices.
         """
-        names = [dimension.name for dimension in plan.dimensions]
         with WatchedFile(path) as file:
-            reader = RecordReader(file, choose_fields(names))
+            reader = RecordReader(file, choose_fields(plan.dimensions, columns))
             parts = [
                 batch.to_array() if isinstance(batch, Columns) else batch
                 for batch in reader.batches(1)
             ]
-        records = np.concatenate(parts).astype(np.float64) if parts else np.empty((0, len(names)))
+        records = np.concatenate([np.empty((0, plan.n_dimensions)), *parts])
         if len(records) < n_devices:
             raise ConfigError(
                 f"has {len(records):,} records for {n_devices:,} devices",
