@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from benchmarks import (
     agent,
+    calibration,
+    components,
     decoding,
     fleets,
+    grids,
     honesty,
     local,
     noise,
@@ -27,11 +30,14 @@ def measure(quick: bool) -> Iterator[Row]:
         sketching_files,
         noise,
         decoding,
+        calibration,
         fleets,
+        grids,
         local,
         honesty,
         real_sets,
         utility,
+        components,
         agent,
         service,
     )

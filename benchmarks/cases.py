@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from benchmarks.datasets import Mixture, RealData
+from benchmarks.datasets import Mixture, RealData, Source
 from benchmarks.sketches import Noise
 from benchmarks.trials import Case
 
@@ -27,6 +27,7 @@ def list_decoding_cases() -> tuple[Case, ...]:
     return (
         *_noiseless(),
         *_wrong_scales(),
+        *_wide_bounds(),
         *_private_mixtures(),
         *_real(),
     )
@@ -100,6 +101,33 @@ def _wrong_scales() -> tuple[Case, ...]:
         for factor in (0.5, 2.0)
     )
     return (*bare, *real, *private)
+
+
+def _wide_bounds() -> tuple[Case, ...]:
+    """List bounds 20 times too wide at the right scale, without and with a search box."""
+    kinds = (("", 1.0, False), (" bounds x20", 20.0, False), (" bounds x20 search box", 20.0, True))
+    few = Mixture(n_dimensions=4, n_clusters=5, n_records=60_000)
+    weather = RealData(name="weather")
+    measured: tuple[tuple[str, Source, Fraction], ...] = (
+        (f"{describe_noise('knorm', '2e4')} d=4 k=5", few, Fraction(20_000, few.n_records)),
+        (f"{describe_noise('knorm', '5e3')} d=4 k=5", few, Fraction(5_000, few.n_records)),
+        (f"{describe_noise('knorm', '1e4')} d=10 k=10", TEN, Fraction(10_000, TEN.n_records)),
+        ("weather knorm epsilon=1", weather, Fraction(1)),
+        ("weather knorm epsilon=4", weather, Fraction(4)),
+    )
+    return tuple(
+        Case(
+            name=f"{name}{words or ' bounds x1'}",
+            source=source,
+            noise=make_noise("knorm", epsilon),
+            widening=widening,
+            is_searched_within=is_searched_within,
+            runs=REAL_RUNS,
+            quick_runs=3 if i == 0 else 0,
+        )
+        for i, (name, source, epsilon) in enumerate(measured)
+        for words, widening, is_searched_within in kinds
+    )
 
 
 def _private_mixtures() -> tuple[Case, ...]:

@@ -7,14 +7,15 @@ pure epsilon. The methods take one round: ``reports`` are phase reports as the p
 puts all centroids on the exact mean of the records, so that a method above it found nothing. The
 public box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case: fewer than one
 record in a thousand lies outside 10, and 20 is the box of the other benchmarks. Relative SSE is as
-in :mod:`benchmarks.decoding`.
+in :mod:`benchmarks.decoding`. Cases of ``marginal`` methods are those of
+:mod:`benchmarks.local_marginals`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Dataset, Mixture
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.fleets import FleetCase, choose_design
+from benchmarks.local_marginals import METHODS as MARGINAL_METHODS
+from benchmarks.local_marginals import measure_marginals
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
@@ -174,6 +177,21 @@ def list_cases() -> tuple[LocalCase, ...]:
     )
 
 
+def list_marginal_cases() -> tuple[LocalCase, ...]:
+    """List the fleets whose marginals are estimated, in the wider box."""
+    return tuple(
+        LocalCase(
+            n_records=n,
+            epsilon=Fraction(e),
+            half_width=20.0,
+            runs=5,
+            quick_runs=int((n, e) == (10**5, 1)),
+        )
+        for n in (10**4, 10**5, 10**6)
+        for e in (1, 3)
+    )
+
+
 def measure(quick: bool) -> Iterator[Row]:
     """Yield every row; few seeds and cases if ``quick``."""
     yield from measure_cases(Bench(options=Options(quick=quick)))
@@ -181,6 +199,17 @@ def measure(quick: bool) -> Iterator[Row]:
 
 def measure_cases(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the requested cases and methods, all methods on the same records."""
+    for case, names in _select(bench.options, list_marginal_cases(), MARGINAL_METHODS).items():
+        seeds = bench.options.list_seeds(case.runs, case.quick_runs)
+        yield from measure_marginals(
+            bench,
+            NAME,
+            case.name,
+            names,
+            draws=((load_records(case, i).records, GeneratorSource(i)) for i in seeds),
+            half_width=case.half_width,
+            epsilon=case.epsilon,
+        )
     for case, names in _select(bench.options).items():
         found: dict[str, list[float]] = defaultdict(list)
         lengths: dict[str, int] = {}
@@ -237,25 +266,32 @@ def _summarise(name: str, found: Sequence[float], report_bytes: int) -> Iterator
         )
 
 
-def _select(options: Options) -> dict[LocalCase, list[str]]:
+def _select(
+    options: Options,
+    cases: Sequence[LocalCase] | None = None,
+    methods: Iterable[str] = METHODS,
+) -> dict[LocalCase, list[str]]:
     """Return the methods to run of each case, and no case without one."""
     chosen = {
         case: [
             name
-            for name in METHODS
+            for name in methods
             if options.includes(f"{case.name} {name}", in_quick=case.quick_runs > 0)
         ]
-        for case in list_cases()
+        for case in (list_cases() if cases is None else cases)
     }
     return {case: names for case, names in chosen.items() if names}
 
 
 def _list_names() -> list[str]:
-    return [f"{case.name} {name}" for case in list_cases() for name in METHODS]
+    marginals = [f"{c.name} {name}" for c in list_marginal_cases() for name in MARGINAL_METHODS]
+    return [*marginals, *(f"{case.name} {name}" for case in list_cases() for name in METHODS)]
 
 
 def _count(options: Options) -> int:
-    return sum(
+    marginals = _select(options, list_marginal_cases(), MARGINAL_METHODS)
+    n_draws = sum(len(options.list_seeds(each.runs, each.quick_runs)) for each in marginals)
+    return n_draws + sum(
         len(names) * len(options.list_seeds(case.runs, case.quick_runs))
         for case, names in _select(options).items()
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_cpu_seconds, run_benchmark
 from shared.core import AMPLITUDE
-from shared.privacy import Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
 from shared.system import SystemSource
 
 NAME = "noise"
@@ -80,8 +80,7 @@ def calibrate(name: str, m: int, epsilon: Fraction) -> Mechanism:
     return calibrate_mechanism(
         PrivacyTarget(
             mechanism=mechanism,
-            n_frequencies=m,
-            measurements_per_record=m,
+            shape=FourierShape(n_frequencies=m, measurements_per_record=m),
             epsilon=epsilon,
             delta=delta,
             neighbouring="replace-one",

@@ -165,7 +165,7 @@ class Sketcher:
             totals = report_phases(plan, plan.release, dataset.records, seed)
         else:
             exact = self._sum_records(dataset, plan, plan.frequencies, sizes)
-            totals = _total(plan, _release(plan, study, exact, seed), sizes)
+            totals = total_releases(plan, _release(plan, study, exact, seed), sizes)
         if study.noise is None:
             return _pose_exact(dataset, plan, totals)
         weights = weigh(plan, totals, study.weighting)
@@ -222,7 +222,9 @@ def choose_block(plan: SketchPlan, sketch: int) -> int:
     return plan.blocks.choose(ordinal=sketch, stream="main", turn=0)
 
 
-def _total(plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]) -> SketchTotals:
+def total_releases(
+    plan: SketchPlan, sums: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> SketchTotals:
     """Add sketches up, each at the places of its block; exact sums fit any width."""
     form = replace(Layout.of(plan).form, width=_WIDEST)
     running = PayloadSum(replace(Layout.of(plan), form=form))
@@ -246,7 +248,7 @@ def report_phases(
     turns, bits = plan.frequencies.turns.astype(np.float64), plan.frequencies.bits
     n, n_blocks, m = len(records), plan.blocks.n_blocks, plan.n_frequencies
     blocks = np.array([choose_block(plan, i) for i in range(n_blocks)])[np.arange(n) % n_blocks]
-    source, law = SeededSource(seed), release.law
+    source, law = SeededSource(seed), release.make_law()
     sums = np.zeros((2, m), dtype=np.int64)
     counts, energies = np.bincount(blocks, minlength=n_blocks), [0] * n_blocks
     for block, members in enumerate(plan.blocks.members):

@@ -1,4 +1,4 @@
-"""Speed of sketching: nanoseconds per record and feature, relative to float32 NumPy.
+"""Speed of sketching: nanoseconds per record and feature or value, relative to NumPy.
 
 Run as ``python -m benchmarks.sketching [--quick] [--json]``. Records are float32 in memory. One
 thread and thread CPU time, except for the scaling over threads, which is wall-clock time. All
@@ -21,11 +21,17 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_in_turn, run_benchmark
 from shared.core import (
+    DimensionEncoding,
     FourierStatistic,
+    GridStatistic,
+    HistogramStatistic,
     MaskSchedule,
+    MomentsStatistic,
     Quantiser,
     RadiusLaw,
+    RecordEncoder,
     SketchAccumulator,
+    Statistic,
     draw_frequencies,
 )
 from shared.core.engines import SketchEngine, choose_engine, list_engines
@@ -65,7 +71,7 @@ def sketch_in_floats(
 
 
 def sketch_in_integers(
-    engine: SketchEngine, statistic: FourierStatistic, records: NDArray[np.float32]
+    engine: SketchEngine, statistic: Statistic, records: NDArray[np.float32]
 ) -> NDArray[np.int64]:
     """Sum the integer sketch of records."""
     accumulator = SketchAccumulator(statistic, engine=engine)
@@ -83,6 +89,7 @@ def measure(quick: bool) -> Iterator[Row]:
         # Slow levels add nothing about masks: the fastest and the reference suffice.
         for name in dict.fromkeys((names[0], "numpy")):
             yield from _measure_masks(d, m, n, name, runs)
+    yield from _measure_statistics(names[0], runs)
     yield from _measure_threads(10, 1000, names[0], runs)
 
 
@@ -144,6 +151,35 @@ def _measure_masks(d: int, m: int, n: int, name: str, runs: int) -> Iterator[Row
         yield _row(case, "ns_per_record_feature", seconds * 1e9 * share / m, "ns", "none")
         faster = a_record[0] / seconds
         yield _row(case, "speedup_over_unmasked", faster, "1", "a record at alpha=1, same run")
+
+
+def _measure_statistics(name: str, runs: int) -> Iterator[Row]:
+    """Compare bins, cells and moments with the NumPy engine's."""
+    for label, statistic in _make_statistics().items():
+        d = statistic.quantiser.n_dimensions
+        records = _make_records(1_000_000 // d, d)
+        works = [
+            partial(sketch_in_integers, choose_engine(engine), statistic, records)
+            for engine in (name, "numpy")
+        ]
+        native, reference = measure_in_turn(works, runs) / records.size
+        case = f"{name} {label} d={d} threads=1"
+        yield _row(case, "ns_per_value", native * 1e9, "ns", "none")
+        yield _row(case, "values_per_second", 1 / native, "1/s", "none")
+        yield _row(case, "speedup_over_numpy", reference / native, "1", "NumPy engine, same run")
+
+
+def _make_statistics() -> dict[str, HistogramStatistic | GridStatistic | MomentsStatistic]:
+    box = {d: Quantiser.from_bounds(np.full(d, -4.0), np.full(d, 4.0)) for d in (4, 10)}
+    log = RecordEncoder(dimensions=(DimensionEncoding(resolution=1e-6),) * 10)
+    wide = Quantiser.from_bounds(*log.transform_bounds([-1e6] * 10, [1e6] * 10))
+    bins = (10,) * 10
+    return {
+        "histogram b=10 linear": HistogramStatistic(quantiser=box[10], bins_log2=bins),
+        "histogram b=10 log": HistogramStatistic(quantiser=wide, bins_log2=bins, encoder=log),
+        "grid 16 cells": GridStatistic(quantiser=box[4], cells=(16,) * 4),
+        "moments R=2643": MomentsStatistic(quantiser=box[10], norm_steps=2643),
+    }
 
 
 def _measure_threads(d: int, m: int, name: str, runs: int) -> Iterator[Row]:

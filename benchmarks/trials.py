@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.datasets import Source
+from benchmarks.datasets import Dataset, Source
 from benchmarks.design import Design, choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
 from learning.decoding.descending import descend_from
-from learning.decoding.problem import DecodingProblem
+from learning.decoding.problem import Box, DecodingProblem
 from learning.decoding.solver import Solver
 from shared.core import RadiusLaw
 
@@ -34,6 +34,10 @@ class Case:
         m / (k d); None for the planner's choice, 5 without noise.
     scale
         The plan's scale, in true standard deviations within a cluster.
+    widening
+        Widths of the plan's bounds, in those of the dataset's box.
+    is_searched_within
+        Whether the decoder has the dataset's box as its search box.
     noise, n_sketches, uneven, weighting, mask_groups
         As in :class:`benchmarks.sketches.Study`.
     runs, quick_runs
@@ -44,6 +48,8 @@ class Case:
     source: Source
     features: int | None = None
     scale: float = 1.0
+    widening: float = 1.0
+    is_searched_within: bool = False
     noise: Noise | None = None
     n_sketches: int = 1
     uneven: bool = False
@@ -106,7 +112,7 @@ def run_trial(
     dataset = case.source.load(seed)
     reference = find_reference(dataset)
     posed = sketcher.pose(
-        dataset,
+        widen(dataset, case.widening),
         Study(
             n_frequencies=design.n_frequencies,
             scale=case.scale * (dataset.spread or reference.spread),
@@ -119,6 +125,8 @@ def run_trial(
         ),
         seed,
     )
+    if case.is_searched_within:
+        posed = replace(posed, problem=search_within(posed.problem, dataset))
     # CPU time of the process, because a solver may have its own threads.
     start = time.process_time()
     centroids = recover(posed.problem, seed)
@@ -133,6 +141,21 @@ def run_trial(
         n_frequencies=posed.problem.n_frequencies,
         reference=reference.method,
     )
+
+
+def widen(dataset: Dataset, factor: float) -> Dataset:
+    """Return the same records in a box that is some times as wide, about the same centre."""
+    if factor == 1.0:
+        return dataset
+    centre, half = (dataset.upper + dataset.lower) / 2, (dataset.upper - dataset.lower) / 2
+    return replace(dataset, lower=centre - factor * half, upper=centre + factor * half)
+
+
+def search_within(problem: DecodingProblem, dataset: Dataset) -> DecodingProblem:
+    """Return the problem with the dataset's box as its search box."""
+    d = dataset.n_dimensions
+    box = Box(lower=np.full(d, dataset.lower), upper=np.full(d, dataset.upper))
+    return replace(problem, search_box=box)
 
 
 def find_design(case: Case, seed: int) -> Design:

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from aggregator.storage import Layout
 from shared.core import SketchAccumulator
-from shared.plan import PlanSpec, SketchPlan, compute_plan_digest, create_plan
-from shared.plan.parts import Dimension, Label, WindowRule
+from shared.plan import (
+    Dimension,
+    Label,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    compute_plan_digest,
+    create_plan,
+)
 from shared.privacy.testing import SeededSource
 from shared.wire import (
     SketchHeader,

@@ -27,7 +27,7 @@ from shared.plan import Dimension, Label, WindowRule
 from shared.plan.spec import PlanSpec
 
 _SCALARS = ("state_dir", "server", "study", "labels")
-_TABLES = ("budget", "policy", "outbox", "log", "metrics", "tls")
+_TABLES = ("budget", "policy", "check", "outbox", "log", "metrics", "tls")
 
 
 def render_settings() -> str:

@@ -20,6 +20,7 @@ def test_names_are_unique_and_quick_runs_are_few() -> None:
 
 def test_each_method_is_measured_on_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "list_cases", lambda: (SMALL,))
+    monkeypatch.setattr(local, "list_marginal_cases", tuple)
     rows = list(measure_cases(Bench(options=Options(quick=True))))
     quality = {row.case: row.value for row in rows if row.figure == "median_relative_sse"}
     assert list(quality) == [f"{SMALL.name} {name}" for name in METHODS]
@@ -34,6 +35,22 @@ def test_one_method_of_a_case_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(local, "list_cases", lambda: (SMALL, replace(SMALL, half_width=20.0)))
     rows = list(measure_cases(Bench(options=Options(cases=("box=20 one centre",)))))
     assert {row.case for row in rows} == {f"{SMALL.name[:-2]}20 one centre"}
+
+
+def test_marginals_by_reports_are_closer_than_by_noised_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        local, "list_marginal_cases", lambda: (replace(SMALL, epsilon=Fraction(2)),)
+    )
+    rows = list(measure_cases(Bench(options=Options(cases=("marginal",)))))
+    errors = {row.case: row.value for row in rows if row.figure == "median_error"}
+    reports, laplace = (
+        errors[f"n=2e+04 eps=2 box=10 marginal {name}"] for name in ("reports", "laplace")
+    )
+    assert reports < laplace / 2
+    assert reports < 0.2
+    assert {row.value for row in rows if row.figure == "report_bytes"} == {2.0, 518.0}
 
 
 def test_the_box_is_the_case_s_and_records_end_inside_the_narrow_one() -> None:

@@ -23,6 +23,7 @@ from shared.core.quantise import STEPS
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.privacy import (
     DiscreteLaplace,
+    FourierShape,
     PrivacyTarget,
     RandomSource,
     calibrate_mechanism,
@@ -337,8 +338,7 @@ def test_noise_on_a_coarse_grid_is_told_by_the_low_bits_of_the_sum() -> None:
 def audit_presence(mechanism: str, *, count_scale: int | None, n_runs: int) -> Finding:
     target = PrivacyTarget(
         mechanism=mechanism,
-        n_frequencies=2,
-        measurements_per_record=2,
+        shape=FourierShape(n_frequencies=2, measurements_per_record=2),
         epsilon=EPSILON,
         delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
         neighbouring="add-remove-one",

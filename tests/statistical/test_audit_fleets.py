@@ -8,7 +8,7 @@ import pytest
 
 from shared.core.quantise import STEPS
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import RandomSource, calibrate_mechanism, choose_law
+from shared.privacy import FourierShape, RandomSource, calibrate_mechanism, choose_law
 from shared.privacy.mechanisms.phase import PhaseReports
 from shared.privacy.testing import SeededSource
 from shared.wire import PayloadForm
@@ -125,7 +125,7 @@ def test_no_event_of_a_sketch_of_some_features_contradicts_the_claim() -> None:
 def test_noise_for_fewer_features_than_a_sketch_carries_is_caught() -> None:
     plan = make_plan(4, 2, phases=False)
     one = calibrate_mechanism(
-        replace(plan.privacy_target, n_frequencies=1, measurements_per_record=1)
+        replace(plan.privacy_target, shape=FourierShape(n_frequencies=1, measurements_per_record=1))
     )
 
     @dataclass(frozen=True)

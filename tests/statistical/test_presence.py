@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from device_agent.agent.device import Device
+from device_agent.agent.joining import digest_reading
 from device_agent.agent.owners_ledger import SharedBudget
 from device_agent.agent.reading import release as releasing
 from device_agent.agent.reading import slots as reading
@@ -31,7 +32,8 @@ from device_agent.sources.file_source import FileSettings
 from device_agent.sources.settings import StreamSettings
 from device_agent.store import schema
 from device_agent.store.database import Connection
-from device_agent.store.key import DeviceKey
+from device_agent.store.joined import Joined, save_joined
+from device_agent.store.key import DeviceKey, key_folder
 from device_agent.store.streams import NewRelease, commit_release, load_slot
 from device_agent.windows import Clocks
 from shared.core.engines import default_engine
@@ -110,6 +112,10 @@ class Stage:
             source=FileSettings(kind="csv", path=path, timestamp="time", timestamp_format="unix"),
         )
         device = _make_device(plan, self.folder)
+        joined = {STREAM: Joined(digest=digest_reading(settings), is_seen=True)}
+        keys = key_folder(self.folder, bytes(32))
+        keys.mkdir(exist_ok=True)
+        save_joined(keys, joined)
         now = float(ORIGIN + n_slots * LENGTH)
         reader = reading.SlotReader(device, settings, clocks=Clocks(device=now, server=now))
         reader.read_all()
@@ -149,6 +155,7 @@ def _make_device(plan: SketchPlan, folder: Path) -> Device:
         engine=default_engine(),
         streams=(),
         state_dir=folder,
+        study=bytes(32),
     )
     identity: Any = SimpleNamespace(study=bytes(32), device=bytes(32), ordinal=0)
     return Device(

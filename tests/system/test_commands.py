@@ -130,6 +130,18 @@ def test_a_decode_is_started_watched_shown_and_cancelled(desk: Desk) -> None:
     assert ": succeeded" in desk.run("decode", "cancel", started["decode_id"])
 
 
+def test_a_search_box_is_stored_with_the_study_and_told_with_the_result(desk: Desk) -> None:
+    desk.agent.once()
+    assert "x -3.5 to 3.5" in desk.run("study", "search-box", desk.study, "--within", "x=-3.5:3.5")
+    assert "x -3.5 to 3.5" in desk.run("study", "show", desk.study)
+    found = desk.ask("decode", desk.study, "-k", "1")
+    assert found["search_box"] == {"x": [-3.5, 3.5]}
+    assert "searched within x -3.5 to 3.5" in desk.run("decode", "show", found["decode_id"])
+    refused = desk.run("decode", desk.study, "-k", "2", "--within", "y=-3000:3", status=2)
+    assert "search_box.y: must lie inside the plan's bounds" in refused
+    assert "the plan's bounds" in desk.run("study", "search-box", desk.study, "--within", "plan")
+
+
 def test_a_device_is_listed_shown_and_excluded(desk: Desk) -> None:
     desk.agent.once()
     device = desk.device
@@ -257,6 +269,27 @@ def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: 
     for study in json.loads(say("study", "list", "--json")):
         if study["name"] in ("once", "twice"):
             say("study", "delete", study["study_id"], "--confirm", study["name"])
+
+
+def test_a_plan_whose_answers_could_not_be_trusted_is_published_only_when_that_is_asked_for(
+    desk: Desk, say: Say
+) -> None:
+    spec = (Path(__file__).parents[2] / "deploy/demo/plan.toml").read_text(encoding="utf-8")
+    plan, weak = desk.folder / "hope.toml", desk.folder / "weak.toml"
+    plan.write_text(spec.replace("sfumato weather demo", "hope"), encoding="utf-8")
+    weak.write_text(spec.replace('epsilon = "1"', 'epsilon = "1e-4"'), encoding="utf-8")
+    create = ("study", "create", "hope")
+    # Without expected records, the most that the plan accepts counts.
+    assert "Do not run this: at epsilon 0.0001, with 4,000,000 records" in say(
+        *create, str(weak), status=2
+    )
+    few = (*create, str(plan), "--records", "300")
+    assert "Do not run this: at epsilon 1, with 300 records in 1 sketch, " in say(*few, status=2)
+    assert "--windows: needs --records" in say(*create, str(plan), "--windows", "4", status=2)
+    assert "hope" not in say("study", "list")
+    study = json.loads(say(*few, "--anyway", "--json"))["study_id"]
+    assert json.loads(say(*create, str(plan), "--json"))["study_id"] == study
+    say("study", "delete", study, "--confirm", "hope")
 
 
 def test_keys_are_made_listed_and_revoked_and_the_audit_log_names_who_did(

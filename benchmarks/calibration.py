@@ -1,0 +1,391 @@
+"""Two studies without any knowledge of the records, against one with bounds and scale known.
+
+Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--ways NAMES]
+[--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise under pure
+epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main study:
+
+* ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
+* ``pilot``: a histogram of the first tenth (up to a quarter, where noise is strong) of the records
+  with the whole epsilon, without bounds; the main study has the others, and the whole epsilon too.
+* ``share``: a histogram of all records with as large a share of epsilon; the main study has the
+  rest.
+* ``x4``, ``/4``: bounds three times too wide, and the scale four times too large or too small.
+
+Relative SSE is that of the centroids over that of k-means on all records. ``over_oracle`` is its
+ratio to the oracle's, seed by seed. ``told`` is the share of runs in which the calibration says
+beforehand that a cluster as rare as the rarest one cannot show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.reference import compute_sse
+from benchmarks.rows import Row, create_parser, print_rows, read_count
+from benchmarks.sketches import total_releases
+from benchmarks.unknown_sets import SETS, Floats, UnknownSet, load_set
+from learning.calibration.calibration import Calibration, calibrate
+from learning.calibration.strength import choose_bins_log2, choose_share, predict_strength
+from learning.decoding.recovery import MixtureDecoder
+from learning.estimate.counts import count_records
+from learning.estimate.posing import pose_problem
+from learning.estimate.studies import read_study_marginals
+from learning.estimate.utility import estimate_utility, weigh
+from learning.planning.candidates import Candidate
+from learning.planning.laws import LAW_CHOICES
+from learning.planning.outline import StudyOutline
+from learning.planning.planner import advise
+from shared.core import RadiusLaw, SketchAccumulator
+from shared.core.logarithm import expand
+from shared.plan import (
+    Dimension,
+    HistogramPart,
+    LogTransform,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from shared.privacy.testing import SeededSource
+
+NAME = "calibration"
+RUNS = 10
+BUDGETS = {"2e4": 20_000, "1e5": 100_000, "1e6": 1_000_000}
+WAYS = ("oracle", "pilot", "share", "x4", "/4")
+_REFERENCE = "kmeans++ n_init=10"
+_TARGET_SSE = 1.1
+_OCTAVES = 40.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One main study: the relative SSE of its answer, and what the pilot's reader was told."""
+
+    relative_sse: float
+    is_told: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reference:
+    """K-means on standardised columns."""
+
+    deviations: Floats
+    sse: float
+
+    @property
+    def varying(self) -> list[int]:
+        """The columns that are not constant."""
+        return [int(i) for i in np.flatnonzero(self.deviations > 0.0)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MainStudy:
+    """The choices of a main study over some columns.
+
+    Parameters
+    ----------
+    columns
+        Numbers of the columns.
+    dimensions
+        One for each of them.
+    search_box
+        By name of dimension, data units.
+    needs_wider_law
+        Whether the radius law is one wider than the planner's.
+    """
+
+    columns: list[int]
+    dimensions: tuple[Dimension, ...]
+    search_box: dict[str, tuple[float, float]]
+    needs_wider_law: bool = False
+
+
+def run_way(
+    way: str, records: UnknownSet, reference: Reference, n_epsilon: int, seed: int
+) -> Outcome:
+    """Run one way to a main study, and judge its centroids on all records."""
+    epsilon = Fraction(n_epsilon, len(records.records))
+    if way in ("pilot", "share"):
+        return _run_pilot(records, reference, epsilon, seed, is_share=way == "share")
+    factors = {"oracle": (1.0, 1.0), "x4": (3.0, 4.0), "/4": (3.0, 0.25)}
+    study = _know(records, reference, *factors[way])
+    centroids = _decode(study, records.records, records.n_clusters, epsilon, seed)
+    full = np.tile(records.records[0], (records.n_clusters, 1))
+    full[:, study.columns] = centroids
+    return Outcome(relative_sse=_judge(records, reference, full))
+
+
+def find_reference(records: UnknownSet) -> Reference:
+    """Find the best k-means on standardised columns; constant ones have distance 0."""
+    # Imported here, because it loads scikit-learn.
+    from sklearn.cluster import KMeans  # noqa: PLC0415
+
+    points = records.place(records.records)
+    deviations = points.std(axis=0)
+    deviations[np.ptp(points, axis=0) == 0.0] = 0.0
+    kmeans = KMeans(records.n_clusters, n_init=10, random_state=0)
+    fitted = kmeans.fit(_standardise(points, deviations))
+    return Reference(deviations=deviations, sse=float(fitted.inertia_))
+
+
+def _standardise(points: Floats, deviations: Floats) -> Floats:
+    varying = deviations > 0.0
+    return points[:, varying] / deviations[varying]
+
+
+def _judge(records: UnknownSet, reference: Reference, centroids: Floats) -> float:
+    placed = (records.place(points) for points in (records.records, centroids))
+    points, centres = (_standardise(each, reference.deviations) for each in placed)
+    return compute_sse(points, centres) / reference.sse
+
+
+def _know(records: UnknownSet, reference: Reference, wide: float, scale: float) -> MainStudy:
+    """Read bounds and scale off the records, then make both wrong by a factor."""
+    points, columns = records.place(records.records), reference.varying
+    spread = math.sqrt(reference.sse / (len(points) * len(columns)))
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle, half = (low + high) / 2.0, wide * (high - low) / 2.0
+    resolution = records.resolution if records.is_logarithmic else None
+    ends = middle - half, middle + half
+    if resolution is not None:
+        ends = expand(ends[0], resolution), expand(ends[1], resolution)
+    return MainStudy(
+        columns=columns,
+        dimensions=tuple(
+            Dimension(
+                name=f"x{i}",
+                unit="1",
+                lower=float(ends[0][i]),
+                upper=float(ends[1][i]),
+                scale=float(scale * spread * reference.deviations[i]),
+                transform=None if resolution is None else LogTransform(resolution=resolution),
+            )
+            for i in columns
+        ),
+        search_box={},
+    )
+
+
+def _run_pilot(
+    records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int, *, is_share: bool
+) -> Outcome:
+    """Calibrate by a pilot, then run the main study that follows from it."""
+    n, d = records.records.shape
+    whole = predict_strength(n_records=n, epsilon=float(epsilon), n_dimensions=d)
+    share = choose_share(whole)
+    if is_share:
+        first, others = records.records, records.records
+        spent = epsilon * Fraction(share).limit_denominator(1000)
+        left = epsilon - spent
+    else:
+        size = round(share * n)
+        first, others = records.records[:size], records.records[size:]
+        spent = left = epsilon
+    found = calibrate_by_pilot(records, first, spent, seed)
+    study = adopt(found)
+    full = np.tile([column.centre for column in found.columns], (records.n_clusters, 1))
+    full[:, study.columns] = _decode(study, others, records.n_clusters, left, seed)
+    rarest = records.smallest_share
+    return Outcome(
+        relative_sse=_judge(records, reference, full),
+        is_told=rarest is not None and found.unseen_share > rarest,
+    )
+
+
+def calibrate_by_pilot(
+    records: UnknownSet, first: Floats, epsilon: Fraction, seed: int
+) -> Calibration:
+    """Release a histogram of some records, and calibrate from it: nothing but names is known."""
+    n, d = first.shape
+    strength = predict_strength(n_records=n, epsilon=float(epsilon), n_dimensions=d)
+    r = records.resolution
+    reach = r * 2.0**_OCTAVES
+    plan = create_plan(
+        PlanSpec(
+            dimensions=tuple(
+                Dimension(
+                    name=f"x{i}",
+                    unit="1",
+                    lower=-reach,
+                    upper=reach,
+                    transform=LogTransform(resolution=r),
+                )
+                for i in range(d)
+            ),
+            statistic="histogram",
+            bins_log2=choose_bins_log2(strength),
+            mechanism="discrete-laplace",
+            epsilon=epsilon,
+            window=WindowRule(kind="count", length=n),
+            most_records=n,
+        )
+    )
+    assert isinstance(plan.statistic, HistogramPart)
+    totals = total_releases(plan, _release(plan, first, seed)[None, :], np.array([n]))
+    marginals = read_study_marginals(plan, totals)
+    return calibrate(marginals, n_clusters=records.n_clusters)
+
+
+def adopt(found: Calibration) -> MainStudy:
+    """Take a calibration as it is."""
+    return MainStudy(
+        columns=[i for i, column in enumerate(found.columns) if column.is_kept],
+        dimensions=tuple(
+            Dimension(
+                name=column.name,
+                unit="1",
+                lower=column.lower,
+                upper=column.upper,
+                scale=found.find_scale(column),
+                transform=None
+                if column.resolution is None
+                else LogTransform(resolution=column.resolution),
+            )
+            for column in found.kept
+        ),
+        search_box={
+            column.name: (column.search_lower, column.search_upper) for column in found.kept
+        },
+        needs_wider_law=found.needs_wider_law,
+    )
+
+
+def _decode(study: MainStudy, records: Floats, k: int, epsilon: Fraction, seed: int) -> Floats:
+    """Sketch records by the planner's advice, and decode: shape ``(k, d)``, data units."""
+    n, d = len(records), len(study.columns)
+    best = _advise(n, d, k, epsilon)
+    plan = create_plan(
+        PlanSpec(
+            dimensions=study.dimensions,
+            n_frequencies=best.n_frequencies,
+            seed=hashlib.sha256(f"calibration {seed}".encode()).hexdigest(),
+            radius_law=_choose_law(best, is_wider=study.needs_wider_law),
+            mechanism=best.mechanism,
+            epsilon=epsilon,
+            window=WindowRule(kind="count", length=n),
+            most_records=n,
+        )
+    )
+    sums = _release(plan, records[:, study.columns], seed)
+    totals = total_releases(plan, sums[None, :], np.array([n]))
+    weights = weigh(plan, totals, "size")
+    utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
+    problem = pose_problem(
+        plan,
+        totals,
+        weights,
+        signal_energy=utility.signal_energy,
+        n_clusters=k,
+        search_box=study.search_box,
+    )
+    solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(seed))
+    return plan.space.to_records(solution.centroids)
+
+
+@lru_cache(maxsize=256)
+def _advise(n: int, d: int, k: int, epsilon: Fraction) -> Candidate:
+    outline = StudyOutline(n_records=n, n_sketches=1, n_dimensions=d, n_clusters=k)
+    return advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE).recommended
+
+
+def _choose_law(best: Candidate, *, is_wider: bool) -> RadiusLaw:
+    place = LAW_CHOICES.index(best.law_choice)
+    return LAW_CHOICES[max(0, place - 1) if is_wider else place].law
+
+
+def _release(plan: SketchPlan, records: Floats, seed: int) -> NDArray[np.int64]:
+    accumulator = SketchAccumulator(plan.statistic_of(bytes(4), block=0))
+    accumulator.add(records)
+    return plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Yield every row; one seed of two sets at one budget if ``quick``."""
+    if quick:
+        yield from measure_sets(("lognormal", "counts"), range(1), {"1e5": BUDGETS["1e5"]})
+    else:
+        yield from measure_sets(tuple(SETS), range(RUNS), BUDGETS)
+
+
+def measure_sets(
+    names: Sequence[str],
+    seeds: Sequence[int],
+    budgets: dict[str, int],
+    ways: Sequence[str] = WAYS,
+) -> Iterator[Row]:
+    """Yield the rows of some sets, budget by budget; the oracle is one of the ways."""
+    for name in names:
+        references = {seed: find_reference(load_set(name, seed)) for seed in seeds}
+        for words, n_epsilon in budgets.items():
+            outcomes = {
+                way: [
+                    run_way(way, load_set(name, seed), references[seed], n_epsilon, seed)
+                    for seed in seeds
+                ]
+                for way in ways
+            }
+            yield from _summarise(f"{name} n_eps={words}", outcomes)
+
+
+def _summarise(case: str, outcomes: dict[str, list[Outcome]]) -> Iterator[Row]:
+    of_way = {
+        way: np.array([outcome.relative_sse for outcome in each]) for way, each in outcomes.items()
+    }
+    for way, ratios in of_way.items():
+        figures = [
+            ("median_relative_sse", np.median(ratios), _REFERENCE),
+            ("worst_relative_sse", np.max(ratios), _REFERENCE),
+        ]
+        if way != "oracle":
+            over = ratios / of_way["oracle"]
+            figures += [
+                ("median_over_oracle", np.median(over), "oracle"),
+                ("worst_over_oracle", np.max(over), "oracle"),
+            ]
+        if way in ("pilot", "share") and case.startswith("rare"):
+            told = np.mean([outcome.is_told for outcome in outcomes[way]])
+            figures.append(("told", told, "none"))
+        for figure, value, baseline in figures:
+            yield Row(
+                benchmark=NAME,
+                case=f"{case} {way}",
+                figure=figure,
+                value=float(value),
+                unit="1",
+                runs=len(ratios),
+                baseline=baseline,
+            )
+
+
+def main() -> int:
+    """Read the options and print the rows."""
+    parser = create_parser(NAME, __doc__.splitlines()[0])
+    parser.add_argument("--sets", metavar="NAMES", help=f"of {','.join(SETS)}")
+    parser.add_argument(
+        "--ways", metavar="NAMES", help=f"beside {WAYS[0]}: of {','.join(WAYS[1:])}"
+    )
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--runs", type=read_count, default=RUNS, help="seeds (default: 10)")
+    options = parser.parse_args()
+    if options.quick:
+        rows = measure(True)
+    else:
+        names = tuple(options.sets.split(",")) if options.sets else tuple(SETS)
+        seeds = range(options.first_seed, options.first_seed + options.runs)
+        ways = (WAYS[0], *options.ways.split(",")) if options.ways else WAYS
+        rows = measure_sets(names, seeds, BUDGETS, ways)
+    print_rows(rows, as_json=options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

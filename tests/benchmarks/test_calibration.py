@@ -1,0 +1,49 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from benchmarks.calibration import (
+    adopt,
+    calibrate_by_pilot,
+    measure_sets,
+)
+from benchmarks.unknown_sets import SETS, load_set
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_seed_determines_the_records_of_a_set(name: str) -> None:
+    first, again, other = load_set(name, 5), SETS[name](_seeded(name, 5)), load_set(name, 6)
+    assert np.array_equal(first.records, again.records)
+    assert not np.array_equal(first.records, other.records)
+    assert np.isfinite(first.place(first.records)).all()
+
+
+def _seeded(name: str, seed: int) -> np.random.Generator:
+    return np.random.default_rng((seed, sorted(SETS).index(name)))
+
+
+def test_a_pilot_finds_units_and_constants_that_nobody_stated() -> None:
+    records = load_set("constants", 0)
+    found = calibrate_by_pilot(records, records.records, Fraction(1), 0)
+    study = adopt(found)
+    assert study.columns == [0, 1, 2, 3, 4, 5, 8]
+    spreads = np.array([column.spread for column in found.kept])
+    assert spreads == pytest.approx(records.records[:, study.columns].std(axis=0), rel=0.1)
+    assert found.columns[6].centre == pytest.approx(7.5, rel=0.03)
+    assert found.columns[7].centre == 0.0
+
+
+def test_two_studies_without_knowledge_come_near_the_oracle() -> None:
+    rows = list(measure_sets(["lognormal"], [1], {"1e5": 100_000}, ("oracle", "pilot")))
+    assert [(row.case, row.figure) for row in rows] == [
+        ("lognormal n_eps=1e5 oracle", "median_relative_sse"),
+        ("lognormal n_eps=1e5 oracle", "worst_relative_sse"),
+        ("lognormal n_eps=1e5 pilot", "median_relative_sse"),
+        ("lognormal n_eps=1e5 pilot", "worst_relative_sse"),
+        ("lognormal n_eps=1e5 pilot", "median_over_oracle"),
+        ("lognormal n_eps=1e5 pilot", "worst_over_oracle"),
+    ]
+    assert all(row.runs == 1 for row in rows)
+    assert 0.999 < rows[0].value < 1.1
+    assert rows[4].value < 1.1
