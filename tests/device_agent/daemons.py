@@ -1,6 +1,8 @@
 """The daemon as the process that an operator runs."""
 
+import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -52,6 +54,12 @@ def wait_until(holds: Callable[[], bool]) -> None:
             ends_now = process.returncode is None and process.poll() is not None
             assert not ends_now or process.returncode < 0, log.read_text()[-4000:]
         time.sleep(0.02)
+
+
+def accept(listener: socket.socket) -> socket.socket:
+    """Wait until a daemon connects, and return the connection."""
+    wait_until(lambda: bool(select.select([listener], [], [], 0)[0]))
+    return listener.accept()[0]
 
 
 def query(state: Path, statement: str, *, name: str = "agent.sqlite") -> list[tuple[object, ...]]:
