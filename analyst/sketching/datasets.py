@@ -35,7 +35,7 @@ def sketch_dataset(
     plan: SketchPlan,
     *,
     columns: Mapping[str, str] | None = None,
-    output: Path | None = None,
+    output: str | Path | None = None,
     stream: str = "main",
     exact: bool = False,
     n_threads: int | None = None,
@@ -149,7 +149,7 @@ def release_parts(
     plan: SketchPlan,
     *,
     expected: Collection[str] | None = None,
-    output: Path | None = None,
+    output: str | Path | None = None,
     exact: bool = False,
     account: Account | None = None,
 ) -> SketchFile:
@@ -183,11 +183,12 @@ def _release(
     add: Callable[[], SketchAccumulator],
     plan: SketchPlan,
     *,
-    output: Path | None,
+    output: str | Path | None,
     stream: str,
     exact: bool,
     account: Account | None,
 ) -> SketchFile:
+    output = None if output is None else Path(output)
     if output is not None and output.exists():
         return _read_release(output, plan, stream, exact=exact)
     if output is not None:
