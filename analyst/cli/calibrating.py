@@ -70,7 +70,7 @@ def _pilot(
     ] = "7d",
     start: Annotated[
         str | None,
-        typer.Option(help="Day in UTC from which records are read; default: today."),
+        typer.Option(help="Day in UTC from which records are read; not for --same-records."),
     ] = None,
     neighbouring: Annotated[
         Literal["replace-one", "add-remove-one"],

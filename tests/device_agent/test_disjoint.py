@@ -123,7 +123,8 @@ def make_pair(
             agent.config.write_text(agent.config.read_text().replace("unseen = true", limits))
             agents.append(agent)
         agents[0].records.write_text("time,x\n")
-        return Pair(*agents)
+        pilot, main = agents
+        return Pair(pilot, main)
 
     yield make
     for server in servers:
@@ -192,7 +193,7 @@ def read_budget(agent: Agent) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
-def test_the_budget_counts_the_larger_epsilon_of_times_apart_and_else_the_sum(
+def test_the_budget_counts_the_larger_epsilon_of_times_apart(
     relation: str, make_pair: Callable[..., Pair], clock: Callable[[float], None]
 ) -> None:
     pair = make_pair(relation, bounded=True)
