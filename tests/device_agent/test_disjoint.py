@@ -15,6 +15,7 @@ from device_agent.agent.exchange import clocks
 from shared.plan import Dimension, WindowRule
 from shared.wire import PayloadForm
 from tests.device_agent.conftest import HOUR, Agent, make_plan
+from tests.device_agent.daemons import query
 from tests.device_agent.serving import running
 
 START = 1_700_000_000 // HOUR * HOUR
@@ -78,17 +79,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return set_to
 
 
-def make_windows(*, bounded: bool) -> list[dict[str, Any]]:
-    """Return the windows of the pilot and of the main study."""
-    rule = "leave-out-outside" if bounded else "open-window"
-    ends = (TURN if bounded else None, None)
-    return [
-        {
-            "window": WindowRule(kind="time", origin=origin, length_s=HOUR, end=end),
-            "late_rule": rule,
-        }
-        for origin, end in zip((START, TURN), ends, strict=True)
-    ]
+def make_times(origin: int, end: int | None, *, bounded: bool) -> dict[str, Any]:
+    """Return the windows of a study, and its rule for records of other times."""
+    end = end if bounded else None
+    return {
+        "window": WindowRule(kind="time", origin=origin, length_s=HOUR, end=end),
+        "late_rule": "leave-out-outside" if bounded else "open-window",
+    }
 
 
 @pytest.fixture
@@ -97,7 +94,9 @@ def make_pair(
 ) -> Iterator[Callable[..., Pair]]:
     servers = []
 
-    def make(relation: str, *, bounded: bool, per_record: int = LOUD) -> Pair:
+    def make(
+        relation: str, *, bounded: bool, main_bounded: bool = True, per_record: int = LOUD
+    ) -> Pair:
         choices: dict[str, Any] = {
             "dimensions": (Dimension(name="x", unit="1", lower=0.0, upper=float(N_BINS)),),
             "statistic": "histogram",
@@ -108,10 +107,13 @@ def make_pair(
             **RELATIONS[relation],
         }
         agents = []
-        for name, window in zip(("pilot", "main"), make_windows(bounded=bounded), strict=True):
+        for name, times in (
+            ("pilot", make_times(START, TURN, bounded=bounded)),
+            ("main", make_times(TURN, None, bounded=bounded and main_bounded)),
+        ):
             folder = tmp_path / name
             folder.mkdir()
-            server = running(make_plan(**(choices | window)))
+            server = running(make_plan(**(choices | times)))
             servers.append(server)
             agent = Agent(folder, server.__enter__(), capsys)
             agent.state, agent.records = tmp_path / "state", tmp_path / "records.csv"
@@ -142,7 +144,7 @@ def live(pair: Pair, clock: Callable[[float], None]) -> None:
     pair.write(TURN + 10, START + 20, "", TURN - 1, TURN, TURN + 1.4 * HOUR, TURN + 90 * HOUR)
     pair.release(pair.pilot, pair.main)
     clock(TURN + 3.5 * HOUR)
-    # A record that is late for both, one in time, and one that makes the daemon of neither wait.
+    # The pilot is over, and a record of its times is too late for it.
     pair.write(START + 30, TURN + 3.1 * HOUR, "nan", START - 9)
     pair.release(pair.pilot, pair.main)
     clock(TURN + 5.5 * HOUR)
@@ -170,7 +172,9 @@ def test_each_record_is_in_one_of_the_two_studies_at_most(
     in_time = {"replace-one": [1, 4, 6, 8], "add-remove-one": [1, 4, 6, 8]}[relation]
     assert [i for i, n in enumerate(pilot) if n] == in_time
     assert max(pilot) == 1
-    # ... and no slot is behind its end.
+    # What was left out is nowhere.
+    assert query(pair.pilot.state, "SELECT slot FROM open_slots WHERE slot < 0") == []
+    # No slot is behind its end.
     slots = [message.header.slots for message in pair.pilot.server.stored.values()]
     assert all(last < 2 for _, last in filter(None, slots))
 
@@ -206,10 +210,11 @@ def test_the_budget_counts_the_larger_epsilon_of_times_apart(
         assert "the larger of their epsilons, not the sum" in agent.out + agent.err
 
 
-def test_without_bounds_the_same_budget_refuses_the_main_study(
-    make_pair: Callable[..., Pair], clock: Callable[[float], None]
+@pytest.mark.parametrize("bounded", [False, True])
+def test_where_either_leaves_nothing_out_the_same_budget_refuses_the_main_study(
+    bounded: bool, make_pair: Callable[..., Pair], clock: Callable[[float], None]
 ) -> None:
-    pair = make_pair("replace-one", bounded=False)
+    pair = make_pair("replace-one", bounded=bounded, main_bounded=False)
     clock(START + 1.5 * HOUR)
     pair.pilot.init()
     pair.write(START + 10, START + 1.2 * HOUR)
@@ -265,3 +270,30 @@ def test_the_owner_is_told_how_many_records_were_left_out(
     pair.write(START - 1, START + 10, "no time", TURN + 20)
     report = pair.pilot.once()
     assert any(text.startswith("stream meter: 3 record(s)") for text in report["messages"]), report
+
+
+def test_a_main_study_joins_over_a_file_with_the_records_of_its_pilot_alone(
+    make_pair: Callable[..., Pair], clock: Callable[[float], None]
+) -> None:
+    pair = make_pair("replace-one", bounded=True)
+    text = pair.main.config.read_text()
+    pair.main.config.write_text(text.replace("times_outside = 1.0", "times_outside = 0.0"))
+    clock(TURN + 0.5 * HOUR)
+    pair.write(*(START + 60 * i for i in range(20)))
+    pair.main.init()
+    assert pair.main.run("check", "--values") == 0, pair.main.err
+    assert "100.0% before the study, left out" in pair.main.out
+    assert pair.main.once()["released"] == 0
+
+
+def test_a_main_study_that_joined_unseen_does_not_wait_for_the_records_of_its_pilot_to_go(
+    make_pair: Callable[..., Pair], clock: Callable[[float], None]
+) -> None:
+    pair = make_pair("replace-one", bounded=True)
+    clock(TURN + 0.5 * HOUR)
+    pair.main.init()
+    pair.write(*(START + 60 * i for i in range(20)), TURN + 10)
+    assert pair.main.once()["errors"] == []
+    clock(TURN + 1.5 * HOUR)
+    assert pair.main.once()["released"] == 1
+    assert pair.count()[1] == [*([0] * 20), 1]
