@@ -139,12 +139,14 @@ class Pilot:
         if outline.shares_records:
             rest = show_exact(outline.epsilon - spec.epsilon)
             yield f"{cost} in the pilot, which leaves {rest} to the main study of the same records"
+        elif times := describe_times(self.plan):
+            yield f"{cost} in the pilot; a main study that begins at its end may have as much"
+            yield times
         else:
-            yield f"{cost} in the pilot; a main study of other records may have as much again"
-            yield describe_times(self.plan) or (
-                "the pilot may read records that the main study reads too, because "
-                f"{describe_doubt(spec.window)}: they cost the sum of both epsilons, and the "
-                "owner's ledger counts the sum for all"
+            yield (
+                f"{cost} in the pilot, and one that the main study reads too costs the sum of "
+                "both; devices cannot tell the two apart, because "
+                f"{describe_doubt(spec.window)}, so the owner's ledger counts the sum for all"
             )
 
 
