@@ -161,6 +161,8 @@ class SketchPlan:
     def find_sketchable(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which records add to a sum; a histogram counts what is missing too.
 
+        A value that is no level of a category is missing there.
+
         Parameters
         ----------
         values
@@ -168,10 +170,12 @@ class SketchPlan:
         """
         if self.kind in ("histogram", "grid"):
             return np.ones(len(values), dtype=np.bool_)
-        needed = [i for i, each in enumerate(self.dimensions) if each.missing is None]
-        sketchable: NDArray[np.bool_] = np.logical_and.reduce(
-            np.isfinite(values[:, needed]), axis=1
-        )
+        sketchable = np.ones(len(values), dtype=np.bool_)
+        for i, each in enumerate(self.dimensions):
+            if each.missing is None:
+                column = values[:, i]
+                present = each.encoding.transform(column) if each.is_categorical else column
+                sketchable &= np.isfinite(present)
         return sketchable
 
     def find_counted(self, *, block: int) -> tuple[slice, ...]:
