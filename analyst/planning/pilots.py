@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
-from analyst.planning.spec import quote
+from analyst.planning.spec import format_dimension, format_window, quote
 from learning.calibration.strength import (
     LEAST_STRENGTH,
     choose_bins_log2,
@@ -270,27 +270,6 @@ def format_pilot(pilot: Pilot) -> str:
     for dimension in spec.dimensions:
         lines += ["", "[[dimensions]]", *format_dimension(dimension)]
     return "\n".join(lines) + "\n"
-
-
-def format_window(window: WindowRule) -> list[str]:
-    """Write a window rule as lines of TOML."""
-    if window.kind == "count":
-        return ['kind = "count"', f"length = {window.length}"]
-    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
-
-
-def format_dimension(dimension: Dimension) -> list[str]:
-    """Write a dimension as lines of TOML."""
-    lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
-    if dimension.is_categorical:
-        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
-    lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
-    if dimension.scale is not None:
-        lines.append(f"scale = {dimension.scale!r}")
-    if dimension.transform is not None:
-        resolution = dimension.transform.resolution
-        lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
-    return lines
 
 
 def _or(chosen: int | None, default: int) -> int:

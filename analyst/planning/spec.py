@@ -115,10 +115,10 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         *_format_sizes(answers.outline, best),
         "",
         "[window]",
-        *_format_window(answers.window),
+        *format_window(answers.window),
     ]
     for dimension in answers.dimensions:
-        lines += ["", "[[dimensions]]", *_format_dimension(dimension)]
+        lines += ["", "[[dimensions]]", *format_dimension(dimension)]
         if dimension.name in answers.usual_spreads:
             spread = answers.usual_spreads[dimension.name]
             lines[-1] += f"  # 0.7 k^(-1/d) of a usual spread of {spread:g}"
@@ -157,16 +157,20 @@ def _format_sizes(outline: StudyOutline, best: Candidate) -> Iterator[str]:
     yield f"most_records = {outline.most_records}"
 
 
-def _format_window(window: WindowRule) -> list[str]:
+def format_window(window: WindowRule) -> list[str]:
+    """Write a window rule as lines of TOML."""
     if window.kind == "count":
         return ['kind = "count"', f"length = {window.length}"]
     return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
 
 
-def _format_dimension(dimension: Dimension) -> list[str]:
+def format_dimension(dimension: Dimension) -> list[str]:
+    """Write a dimension as lines of TOML; the scale is the last, if there is one."""
     lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
+    if dimension.is_categorical:
+        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
     if dimension.transform is not None:
         resolution = dimension.transform.resolution
         lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
     lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
-    return [*lines, f"scale = {dimension.scale!r}"]
+    return lines if dimension.scale is None else [*lines, f"scale = {dimension.scale!r}"]
