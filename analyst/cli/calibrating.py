@@ -94,6 +94,7 @@ def _pilot(
         shares_records=same_records,
         window=_choose_window(window, start, neighbouring),
         neighbouring=neighbouring,
+        n_windows=windows,
     )
     pilot = plan_pilot(outline)
     pilot.require_strength(anyway=anyway)
