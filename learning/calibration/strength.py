@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from learning.estimate.histogram import Marginal
-from learning.estimate.reports import ReportedMarginal
+from learning.estimate.reports import ReportedMarginal, measure_reports
 from shared.privacy.circle import LARGEST_EPSILON
 
 LEAST_STRENGTH: Final = 100.0
@@ -92,6 +92,11 @@ def judge_reports(strength: float, *, epsilon: float) -> Refusal | None:
         epsilon_factor=high / epsilon if is_possible else math.inf,
         are_reports=True,
     )
+
+
+def count_needed_reports(reach: float) -> int:
+    """Return the fewest reports of a dimension that suffice, by the share of telling ones."""
+    return math.ceil(LEAST_REPORTED**2 / measure_reports(reach, 1.0) ** 2)
 
 
 def predict_reach(epsilon: float) -> float:

@@ -11,6 +11,7 @@ import pytest
 
 from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
 from analyst.planning.refining import MainOutline, refine
+from analyst.planning.statistics import describe_statistic
 from analyst.sketching.answers import LocalSketch
 from analyst.sketching.sketch_file import read_sketch_file
 from learning.calibration.calibration import calibrate
@@ -123,6 +124,9 @@ def test_devices_with_a_record_each_report_bins_and_are_stronger_for_it() -> Non
     assert phones.strength == pytest.approx(0.366 * np.sqrt(32 * 20_000), rel=0.01)
     counts = replace(phones.outline, window=WindowRule(kind="count", length=1))
     assert plan_pilot(counts).strength < phones.strength / 2
+    assert (
+        "from about 19,000 reports on, to calibrate" in dict(describe_statistic(plan))["histogram"]
+    )
     words = " ".join(phones.describe())
     assert "reports a noisy bin of one of 2 dimensions" in words
     assert "all records of a device in a window together cost epsilon 1" in words
