@@ -366,6 +366,12 @@ class DecodeBody:
         "The decode's state; the last three are final.", "running"
     )
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+    n_workers: int | None = member(
+        "While it is queued, the workers that are there: with 0 it waits until somebody starts "
+        "`sfumato worker`.",
+        None,
+        default=None,
+    )
     snapshot_id: Hex = member("The snapshot that is decoded.", "21" * 32)
     n_clusters: int = member("Number of clusters.", 5)
     decoder: str = member("Name of the decoder.", "mixture")
@@ -420,6 +426,16 @@ class HealthBody:
     """A server in good health."""
 
     status: str = member("Always `ok`.", "ok", default="ok")
+
+
+@body
+class ReadinessBody:
+    """A server that can be used."""
+
+    status: str = member("Always `ok`.", "ok", default="ok")
+    n_workers: int = member(
+        "Workers that are there; without one, decodes wait for `sfumato worker`.", 1
+    )
 
 
 def describe_promise(plan: SketchPlan) -> PromiseBody:
