@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -184,8 +184,12 @@ def enrol(
     m: int,
     length: int,
     source: str = _CSV,
+    write: Callable[[Path], None] = lambda folder: None,
 ) -> Device:
-    """Publish a study with windows of ``length`` records, and enrol a device in it."""
+    """Publish a study with windows of ``length`` records, and enrol a device in it.
+
+    ``write`` puts records into the device's folder first, because ``init`` looks at the source.
+    """
     folder.mkdir()
     with Client(aggregator.url, key=aggregator.key) as client:
         plan = _make_plan(d, m, length)
@@ -193,6 +197,7 @@ def enrol(
         token = client.create_token(study)
     device = Device(folder=folder, study=study)
     device.append(make_header(d))
+    write(folder)
     device.config.write_text(_CONFIG.format(url=aggregator.url, study=study, source=source))
     device.run("init", "--token", token)
     return device

@@ -58,9 +58,14 @@ def measure_sources(folder: Path, aggregator: Aggregator, n_records: int) -> Ite
             print("no row for Parquet: the extra parquet is not installed", file=sys.stderr)
             continue
         device = enrol(
-            folder / kind.name, aggregator, d=_D, m=_M, length=n_records, source=kind.table
+            folder / kind.name,
+            aggregator,
+            d=_D,
+            m=_M,
+            length=n_records,
+            source=kind.table,
+            write=_bind(kind.write, texts),
         )
-        kind.write(device.folder, texts)
         stdin = None if kind.stdin is None else device.folder / kind.stdin
         with running_daemon(device, stdin=stdin) as daemon:
             before = time.perf_counter()
@@ -80,6 +85,12 @@ def measure_sources(folder: Path, aggregator: Aggregator, n_records: int) -> Ite
             daemon.wait_until_sent(n_messages)
             took = time.perf_counter() - before
         yield _make_rate("mqtt", n_messages / took)
+
+
+def _bind(
+    write: Callable[[Path, list[list[str]]], None], texts: list[list[str]]
+) -> Callable[[Path], None]:
+    return lambda folder: write(folder, texts)
 
 
 def measure_mqtt_memory(folder: Path, aggregator: Aggregator) -> Iterator[Row]:

@@ -39,7 +39,8 @@ from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
 from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
-from learning.decoding.judging import FEATURES, OFFSET, compute_features
+from learning.decoding.judging import FEATURES, compute_features
+from learning.decoding.verdict import OFFSET
 
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")

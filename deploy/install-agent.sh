@@ -212,6 +212,7 @@ installed: $("$program/bin/python" -m device_agent.cli --version)
 next:
   1. edit $config: sources and budget; server and study, unless --code named them
   2. sudo -u sfumato sfumato-agent init --config /etc/sfumato/agent.toml --code CODE
+     (it looks at the first records of each source, and joins only if they fit the study)
   3. sudo -u sfumato sfumato-agent check --config /etc/sfumato/agent.toml
   4. sudo systemctl enable --now sfumato-agent
 TEXT

@@ -20,6 +20,7 @@ from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
 from simulator.fleet import require_sketches, run_fleet
+from simulator.marginals import HistogramOutcome, answer_fleet
 from simulator.outcome import Outcome, decode_fleet
 from simulator.records import FileRecords, FleetRecords, MixtureRecords
 from simulator.report import describe_sweep, plot_sweep, sweep_to_json
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _REPEATS, _MINUTES = 3, 10.0
+_CLUSTERS = 3
+"""Clusters of the made-up records of a histogram."""
 _MOST_DEVICES = 10**8
 _MOST_RECORDS = 10**9
 _DRAWN = 20_000
@@ -42,6 +45,7 @@ simulate = typer.Typer(help="Try a plan with a simulated fleet.", **SETTINGS)
         "sfumato simulate phones.toml --devices 100000 -k 5",
         "sfumato simulate plan.json --devices 300 --records-per-device 90 --windows 4 --json",
         "sfumato simulate plan.json --devices 300 --file records.csv",
+        "sfumato simulate pilot.toml --devices 100000",
         "sfumato simulate plan.json --file records.csv --sweep bounds,scale --plot sweep.png",
     ),
 )
@@ -117,16 +121,22 @@ def _simulate(
 
     Devices and server run the same code as real ones, without a network. The records are made up,
     as round clusters of the plan's scales, or dealt from a file. Afterwards the centroids are
-    compared with k-means on the raw records, which only a simulation can do. Nothing is stored or
-    published. With --sweep a table shows what wrong bounds, scales, m or epsilon would cost.
+    compared with k-means on the raw records, which only a simulation can do. Of a histogram the
+    marginals are compared with those of the records. Nothing is stored or published. With --sweep a
+    table shows what wrong bounds, scales, m or epsilon would cost.
     """
     _require_sweep(sweep, {"--factors": factors, "--repeats": repeats, "--minutes": minutes})
     axes = () if sweep is None else _parse_axes(sweep)
     multipliers = _parse_factors(factors)
     plan = read_plan(plan_path)
-    # Before anything else: only features have centroids to compare.
-    _ = plan.fourier
-    wanted = _choose_clusters(plan, n_clusters)
+    is_histogram = plan.kind == "histogram"
+    if is_histogram:
+        _require_none({"--clusters": n_clusters, "--sweep": sweep, "--plot": plot})
+        wanted = _CLUSTERS
+    else:
+        # Before anything else: only features have centroids to compare.
+        _ = plan.fourier
+        wanted = _choose_clusters(plan, n_clusters)
     records: FleetRecords
     if file is not None:
         _require_alone(records_per_device, clusters_per_device)
@@ -178,6 +188,12 @@ def _simulate(
             on_progress=lambda done: progress.update(task, completed=done),
         )
         require_sketches(tally)
+        if is_histogram:
+            answer = answer_fleet(
+                plan, records, tally, totals, seed=seed, sketch_seconds=time.monotonic() - start
+            )
+            _show_answer(answer, as_json=as_json)
+            return
         decoding = progress.add_task("decoding", total=100)
         outcome = decode_fleet(
             plan,
@@ -196,6 +212,25 @@ def _simulate(
         return
     show(_tabulate_centroids(outcome))
     show(tabulate(outcome.describe()))
+
+
+def _require_none(given: Mapping[str, object]) -> None:
+    """Refuse options about centroids where the plan has a histogram."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                "must be left out with a histogram, which has no centroids",
+                field=name,
+                fix="leave it out, or simulate a plan with Fourier features",
+            )
+
+
+def _show_answer(answer: HistogramOutcome, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(answer.to_json()))
+        return
+    show(answer.tabulate())
+    show(tabulate(answer.describe()))
 
 
 def _require_sweep(sweep: str | None, given: Mapping[str, object]) -> None:

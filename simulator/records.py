@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 _APART = 4.0
 """Wanted distance between the centres of a mixture, in scales; less where no room is left."""
 _TRIES = 200
+_SCALES = 20.0
+"""Scales in the box of a plan that states none."""
 
 
 class FleetRecords(Protocol):
@@ -88,10 +90,12 @@ class MixtureRecords:
             )
         lower = np.array([axis.lower for axis in plan.axes])
         upper = np.array([axis.upper for axis in plan.axes])
+        # A histogram needs no scales.
+        scale = np.where(np.isnan(plan.scale), (upper - lower) / _SCALES, plan.scale)
         return cls(
-            centres=_place(lower, upper, plan.scale, n_clusters, np.random.default_rng(seed)),
+            centres=_place(lower, upper, scale, n_clusters, np.random.default_rng(seed)),
             space=plan.space,
-            scale=plan.scale,
+            scale=scale,
             lower=lower,
             upper=upper,
             n_records=n_records,

@@ -14,7 +14,7 @@ from learning.decoding.kmeans import measure_inertia
 from shared.core.logarithm import compress, expand
 from shared.errors import SketchError
 from shared.plan import Dimension, SketchPlan
-from shared.plan.model import derive
+from shared.plan.deriving import derive
 from shared.plan.rules import require_valid
 from simulator.fleet import require_sketches, run_fleet
 from simulator.outcome import Floats, find_box, find_reference, recover_centroids, take_sample

@@ -99,6 +99,7 @@ def _pilot(
             window, start, n_slots=None if same_records else windows, neighbouring=neighbouring
         ),
         neighbouring=neighbouring,
+        n_windows=windows,
     )
     pilot = plan_pilot(outline)
     pilot.require_strength(anyway=anyway)

@@ -9,17 +9,22 @@ from fractions import Fraction
 
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
-from analyst.planning.spec import format_window, quote
+from analyst.planning.spec import format_dimension, format_window, quote
 from learning.calibration.strength import (
+    LEAST_REPORTED,
     LEAST_STRENGTH,
+    Refusal,
     choose_bins_log2,
     choose_share,
+    judge_reports,
     judge_strength,
 )
+from learning.estimate.reports import measure_reports
 from learning.planning.outline import HEADROOM, SECRET_HEADROOM
 from shared.errors import ConfigError, PlanError
 from shared.plan import (
     Dimension,
+    LateRule,
     LogTransform,
     PlanSpec,
     SketchPlan,
@@ -28,6 +33,7 @@ from shared.plan import (
     describe_times,
 )
 from shared.plan.spec import MOST_SKETCHES
+from shared.privacy.circle import LARGEST_EPSILON, LEAST_EPSILON
 
 OCTAVES = 40
 """Bounds of a number: its resolution times 2^40 on both sides of zero."""
@@ -57,6 +63,8 @@ class PilotOutline:
     window, neighbouring
         As in a plan. Only with an end is it certain that no record of the pilot is in a main study
         that begins there.
+    n_windows
+        The sketches of one device.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -67,6 +75,16 @@ class PilotOutline:
     shares_records: bool
     window: WindowRule
     neighbouring: str = "replace-one"
+    n_windows: int = 1
+
+    @property
+    def allows_reports(self) -> bool:
+        """True if devices may report bins: numbers alone, whose values alone are hidden."""
+        return (
+            self.window.kind == "time"
+            and self.neighbouring == "replace-one"
+            and not any(dimension.is_categorical for dimension in self.dimensions)
+        )
 
     def __post_init__(self) -> None:
         if self.n_records < self.n_sketches and self.neighbouring == "replace-one":
@@ -85,8 +103,6 @@ class Pilot:
     ----------
     outline, spec
         Its facts, and its specification.
-    mechanism_epsilon
-        The epsilon that it spends of each record.
     strength
         Its x, of one dimension.
     """
@@ -100,6 +116,23 @@ class Pilot:
         """The plan."""
         return create_plan(self.spec)
 
+    @property
+    def are_reports(self) -> bool:
+        """True if each device reports the bin of its first record."""
+        return self.spec.release == "phase.v1"
+
+    @property
+    def least_strength(self) -> float:
+        """The least x to calibrate from."""
+        return LEAST_REPORTED if self.are_reports else LEAST_STRENGTH
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why it is too weak to calibrate from; None if it suffices."""
+        if self.are_reports:
+            return judge_reports(self.strength, epsilon=float(self.spec.epsilon))
+        return judge_strength(self.strength)
+
     def require_strength(self, *, anyway: bool) -> None:
         """Refuse a pilot that is too weak to calibrate from, before it spends anything.
 
@@ -108,24 +141,32 @@ class Pilot:
         PlanError
             It is too weak.
         """
-        refusal = judge_strength(self.strength)
+        refusal, outline = self.refusal, self.outline
         if refusal is None or anyway:
             return
-        factor, outline = refusal.factor, self.outline
+        counted, number = "records", outline.n_records
+        if self.are_reports:
+            counted, number = "devices", outline.n_sketches // outline.n_windows
+        needed = f"{round_up(math.ceil(number * refusal.factor)):,} {counted}"
+        ways = f"This would do: {needed}"
+        if math.isfinite(refusal.epsilon_factor):
+            epsilon = _round_up(float(outline.epsilon) * refusal.epsilon_factor)
+            ways = f"Either of these would do: {needed}, or epsilon {epsilon:g}"
         raise PlanError(
             "Do not run this: the noise would hide the records of a dimension (strength "
-            f"{self.strength:.3g}, below {LEAST_STRENGTH:g}). Either of these would do: "
-            f"{round_up(math.ceil(outline.n_records * factor)):,} records, or epsilon "
-            f"{_round_up(float(outline.epsilon) * factor):g}",
-            fix="plan with more records, or add --anyway to go on all the same",
+            f"{self.strength:.3g}, below {self.least_strength:g}). {ways}",
+            fix=f"plan with more {counted}, or add --anyway to go on all the same",
         )
 
     def describe(self) -> Iterator[str]:
         """Yield what it costs and shows, a sentence each."""
         spec, outline = self.spec, self.outline
+        if self.are_reports:
+            yield from self._describe_reports()
+            return
         carried = _or(spec.dimensions_per_sketch, len(spec.dimensions))
         yield (
-            f"strength {self.strength:,.0f} (at least {LEAST_STRENGTH:g} is needed): "
+            f"strength {self.strength:,.0f} (at least {self.least_strength:g} is needed): "
             f"{self.plan.payload_bytes:,} bytes a sketch, {spec.mechanism} noise"
         )
         if carried < len(spec.dimensions):
@@ -135,9 +176,29 @@ class Pilot:
             )
         if outline.delta and not spec.delta:
             yield f"{spec.mechanism} noise is better here without the delta: it is left out"
-        cost = f"each record costs epsilon {show_exact(spec.epsilon)}"
+        yield from self._describe_cost(f"each record costs epsilon {show_exact(spec.epsilon)}")
+
+    def _describe_reports(self) -> Iterator[str]:
+        spec, outline = self.spec, self.outline
+        d = len(spec.dimensions)
+        share = "its only dimension" if d == 1 else f"one of {d} dimensions"
+        yield (
+            f"strength {self.strength:,.0f} (at least {self.least_strength:g} is needed): each "
+            f"device reports a noisy bin of {share} of its first record in a window, in "
+            f"{self.plan.payload_bytes} bytes, because counts that it noises itself would say less"
+        )
+        if outline.n_records > outline.n_sketches:
+            yield f"so {outline.n_sketches:,} of the {outline.n_records:,} records count"
+        if outline.delta:
+            yield "reports need no delta: it is left out"
+        yield from self._describe_cost(
+            f"all records of a device in a window together cost epsilon {show_exact(spec.epsilon)}"
+        )
+
+    def _describe_cost(self, cost: str) -> Iterator[str]:
+        outline = self.outline
         if outline.shares_records:
-            rest = show_exact(outline.epsilon - spec.epsilon)
+            rest = show_exact(outline.epsilon - self.spec.epsilon)
             yield f"{cost} in the pilot, which leaves {rest} to the main study of the same records"
         elif times := describe_times(self.plan):
             yield f"{cost} in the pilot; a main study that begins at its end may have as much"
@@ -146,7 +207,7 @@ class Pilot:
             yield (
                 f"{cost} in the pilot, and one that the main study reads too costs the sum of "
                 "both; devices cannot tell the two apart, because "
-                f"{describe_doubt(spec.window)}, so the owner's ledger counts the sum for all"
+                f"{describe_doubt(self.spec.window)}, so the owner's ledger counts the sum for all"
             )
 
 
@@ -210,6 +271,40 @@ def plan_pilot(outline: PilotOutline) -> Pilot:
 
 
 def _choose(outline: PilotOutline, epsilon: Fraction) -> Pilot:
+    """Choose between counts and reports: these for devices with a record, else the stronger ones.
+
+    Of equal strength, reports have the smaller error (``python -m benchmarks.local``).
+    """
+    counts = _choose_counts(outline, epsilon)
+    if not (outline.allows_reports and LEAST_EPSILON <= epsilon <= LARGEST_EPSILON):
+        return counts
+    reports = _make_reports(outline, epsilon)
+    has_one = outline.n_records == outline.n_sketches
+
+    def rank(pilot: Pilot) -> tuple[bool, bool, float]:
+        return pilot.refusal is None, has_one and pilot.are_reports, pilot.strength
+
+    return max(counts, reports, key=rank)
+
+
+def _make_reports(outline: PilotOutline, epsilon: Fraction) -> Pilot:
+    d = len(outline.dimensions)
+    spec = PlanSpec(
+        dimensions=outline.dimensions,
+        statistic="histogram",
+        bins_log2=8,
+        release="phase.v1",
+        epsilon=epsilon,
+        window=outline.window,
+        late_rule=_choose_late_rule(outline),
+        most_sketches=max(MOST_SKETCHES, 2 * outline.n_sketches),
+        most_sketches_per_device=outline.n_windows,
+    )
+    strength = measure_reports(create_plan(spec).mechanism.gain, outline.n_sketches / d)
+    return Pilot(outline=outline, spec=spec, strength=strength)
+
+
+def _choose_counts(outline: PilotOutline, epsilon: Fraction) -> Pilot:
     """Choose among noises and numbers of dimensions in a sketch."""
     d = len(outline.dimensions)
     whole = max(
@@ -241,7 +336,7 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
         delta=delta,
         neighbouring="add-remove-one" if hides_presence else "replace-one",
         window=outline.window,
-        late_rule="open-window" if outline.window.end is None else "leave-out-outside",
+        late_rule=_choose_late_rule(outline),
         most_records=max(headroom * -(-n // n_sketches), outline.window.length),
         least_records=None if hides_presence else 1,
         most_sketches=max(MOST_SKETCHES, 2 * n_sketches),
@@ -254,6 +349,10 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
     return Pilot(outline=outline, spec=replace(spec, bins_log2=bins), strength=strength)
 
 
+def _choose_late_rule(outline: PilotOutline) -> LateRule:
+    return "open-window" if outline.window.end is None else "leave-out-outside"
+
+
 def format_pilot(pilot: Pilot) -> str:
     """Write a pilot's specification as TOML."""
     spec, outline = pilot.spec, pilot.outline
@@ -264,41 +363,35 @@ def format_pilot(pilot: Pilot) -> str:
         'statistic = "histogram"',
         f"bins_log2 = {spec.bins_log2}  # by its strength, {pilot.strength:,.0f}",
     ]
+    if pilot.are_reports:
+        lines.append('release = "phase.v1"  # a noisy bin of the first record of each window')
     if spec.dimensions_per_sketch is not None:
         lines.append(f"dimensions_per_sketch = {spec.dimensions_per_sketch}")
-    beside = "for each record"
+    beside = "for all records of a device in a window" if pilot.are_reports else "for each record"
     if outline.shares_records:
         beside += f"; {show_exact(outline.epsilon - spec.epsilon)} is left for the main study"
-    lines += [
-        f"mechanism = {quote(str(spec.mechanism))}",
-        f"epsilon = {quote(str(spec.epsilon))}  # {beside}",
-        f"delta = {quote(str(spec.delta))}",
-        f"neighbouring = {quote(spec.neighbouring)}",
-        f"late_rule = {quote(spec.late_rule)}",
-    ]
-    if spec.least_records is not None:
-        lines.append(f"least_records = {spec.least_records}")
-    lines += ['max_records_per_person = "unknown"', f"most_records = {spec.most_records}"]
+    epsilon = f"epsilon = {quote(str(spec.epsilon))}  # {beside}"
+    late_rule = f"late_rule = {quote(spec.late_rule)}"
+    if pilot.are_reports:
+        per_device = f"most_sketches_per_device = {spec.most_sketches_per_device}"
+        lines += [epsilon, late_rule, per_device]
+    else:
+        lines += [
+            f"mechanism = {quote(str(spec.mechanism))}",
+            epsilon,
+            f"delta = {quote(str(spec.delta))}",
+            f"neighbouring = {quote(spec.neighbouring)}",
+            late_rule,
+        ]
+        if spec.least_records is not None:
+            lines.append(f"least_records = {spec.least_records}")
+        lines += ['max_records_per_person = "unknown"', f"most_records = {spec.most_records}"]
     if spec.most_sketches > MOST_SKETCHES:
         lines.append(f"most_sketches = {spec.most_sketches}")
     lines += ["", "[window]", *format_window(spec.window)]
     for dimension in spec.dimensions:
         lines += ["", "[[dimensions]]", *format_dimension(dimension)]
     return "\n".join(lines) + "\n"
-
-
-def format_dimension(dimension: Dimension) -> list[str]:
-    """Write a dimension as lines of TOML."""
-    lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
-    if dimension.is_categorical:
-        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
-    lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
-    if dimension.scale is not None:
-        lines.append(f"scale = {dimension.scale!r}")
-    if dimension.transform is not None:
-        resolution = dimension.transform.resolution
-        lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
-    return lines
 
 
 def _or(chosen: int | None, default: int) -> int:

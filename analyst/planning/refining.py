@@ -13,8 +13,8 @@ from analyst.client import Client
 from analyst.planning.bands import band_to_json, candidate_to_json
 from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
-from analyst.planning.pilots import describe_doubt, format_dimension
-from analyst.planning.spec import format_window, list_fields, quote
+from analyst.planning.pilots import describe_doubt
+from analyst.planning.spec import format_dimension, format_window, list_fields, quote
 from learning.calibration.strength import bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice

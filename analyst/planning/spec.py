@@ -118,7 +118,7 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         *format_window(answers.window),
     ]
     for dimension in answers.dimensions:
-        lines += ["", "[[dimensions]]", *_format_dimension(dimension)]
+        lines += ["", "[[dimensions]]", *format_dimension(dimension)]
         if dimension.name in answers.usual_spreads:
             spread = answers.usual_spreads[dimension.name]
             lines[-1] += f"  # 0.7 k^(-1/d) of a usual spread of {spread:g}"
@@ -165,10 +165,13 @@ def format_window(window: WindowRule) -> list[str]:
     return lines if window.end is None else [*lines, f"end = {window.end}"]
 
 
-def _format_dimension(dimension: Dimension) -> list[str]:
+def format_dimension(dimension: Dimension) -> list[str]:
+    """Write a dimension as lines of TOML; the scale is the last, if there is one."""
     lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
+    if dimension.is_categorical:
+        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
     if dimension.transform is not None:
         resolution = dimension.transform.resolution
         lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
     lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
-    return [*lines, f"scale = {dimension.scale!r}"]
+    return lines if dimension.scale is None else [*lines, f"scale = {dimension.scale!r}"]

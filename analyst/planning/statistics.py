@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from analyst.planning.fleets import describe_selection
+from analyst.planning.phases import round_up
+from learning.calibration.strength import count_needed_reports
 from learning.planning.laws import describe_law
 from shared.plan import (
     Dimension,
@@ -88,6 +90,10 @@ def _describe_histogram(plan: SketchPlan, part: HistogramPart) -> str:
     what = "counts of each dimension by itself, for marginals and to calibrate another plan"
     if plan.reports_phases:
         what = "a noisy bin of one record, for the marginals of each dimension by itself"
+        if not plan.dimensions[0].is_categorical:
+            needed = count_needed_reports(plan.mechanism.gain) * plan.n_dimensions
+            needed //= part.dimensions_per_sketch
+            what += f" and, from about {round_up(needed):,} reports on, to calibrate another plan"
     words = (
         f"{what}; bins of {bins}; values that are missing or beyond the bounds are counted as such"
     )

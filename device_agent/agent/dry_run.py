@@ -230,7 +230,7 @@ class Sampler:
             The rows to show.
         """
         dimensions = self._plan.dimensions
-        values = self._clean(np.concatenate([np.empty((0, len(dimensions))), *self._values]))
+        values = np.concatenate([np.empty((0, len(dimensions))), *self._values])
         report, times = source.report, self._examine_times(rows)
         unseen = CONSUMES if source.guarantee.consumes else EMPTY
         return DryRun(
@@ -297,16 +297,8 @@ class Sampler:
     def _find_slot(self, timestamp: float) -> int:
         return self._plan.window.slot_of(min(timestamp, self._now))
 
-    def _clean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return records with NaN for each number that is no level of its category."""
-        columns = [
-            np.where(np.isnan(dimension.encoding.transform(values[:, i])), np.nan, values[:, i])
-            for i, dimension in enumerate(self._plan.dimensions)
-        ]
-        return np.column_stack(columns)
-
     def _make_row(self, row: ShownRow) -> RowSample:
-        values = self._clean(np.array([row.values]))
+        values = np.array([row.values])
         steps: list[int | None] = [None] * len(row.values)
         if self._plan.find_sketchable(values)[0]:
             steps = self._find_steps(values)

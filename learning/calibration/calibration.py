@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from learning.calibration.columns import Column, calibrate_column
+from learning.calibration.reported import calibrate_reported
 from learning.calibration.strength import Refusal, judge_pilot
 from learning.estimate.histogram import Marginal
+from learning.estimate.reports import ReportedMarginal
 from shared.errors import DecodingError
 
 _WITHIN_SHARE = 0.7
@@ -79,7 +81,9 @@ def share_spread(n_clusters: float, n_dimensions: int) -> float:
     return share
 
 
-def calibrate(marginals: Sequence[Marginal], *, n_clusters: int | tuple[int, int]) -> Calibration:
+def calibrate(
+    marginals: Sequence[Marginal | ReportedMarginal], *, n_clusters: int | tuple[int, int]
+) -> Calibration:
     """Calibrate a main study from the marginals of a pilot; deterministic.
 
     Parameters
@@ -104,7 +108,12 @@ def calibrate(marginals: Sequence[Marginal], *, n_clusters: int | tuple[int, int
         raise DecodingError(
             "must be at least 1, and ascend", field="n_clusters", fix="give the least one first"
         )
-    columns = tuple(calibrate_column(marginal) for marginal in marginals)
+    columns = tuple(
+        calibrate_column(marginal)
+        if isinstance(marginal, Marginal)
+        else calibrate_reported(marginal)
+        for marginal in marginals
+    )
     n_kept = max(1, sum(column.is_kept for column in columns))
     return Calibration(
         columns=columns,

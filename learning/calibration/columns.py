@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,19 +12,22 @@ import numpy as np
 from learning.calibration.hull import FALSE_ALARM, Hull, find_hull
 from learning.calibration.humps import Humps, fit_humps
 from learning.estimate.histogram import Floats, Marginal
+from learning.estimate.reports import ReportedMarginal
 from shared.core.logarithm import expand
 
 FindingCode = Literal["weak", "outside", "beyond", "constant", "narrow", "flag", "missing", "log"]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
 
-_NARROW_BINS = 2
+NARROW_BINS = 2
+"""A hull of so many bins shows no spread."""
 _CONSTANT_DEVIATION = 1.0 / 200.0
 _NARROW_SPREADS = 6.0
 _FLAG_SHARE = 0.03
-_SEEN = 3.0
+SEEN = 3.0
 _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
-_LEAST_OCTAVES = 1.3
+LEAST_OCTAVES = 1.3
+"""Least spread of a column that is put on the logarithmic scale."""
 _EXACT = 0.05
 _BOUND_SPREADS, _MOST_SPREADS = 12.0, 200.0
 _SEARCH_SPREADS, _WEAK_SPREADS = 2.0, 5.0
@@ -97,12 +101,20 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _View:
-    """A dimension on one scale: humps, moments, and the hull's ends."""
+class View:
+    """A dimension on one scale.
+
+    Parameters
+    ----------
+    humps
+        The fitted normals.
+    first, last
+        Ends of the hull.
+    resolution
+        r of the logarithmic scale; None for the linear one.
+    """
 
     humps: Humps
-    edges: Floats
-    window: slice
     first: float
     last: float
     resolution: float | None
@@ -111,39 +123,78 @@ class _View:
 def calibrate_column(marginal: Marginal) -> Column:
     """Calibrate one dimension from its noised bins; deterministic."""
     hull = find_hull(marginal)
-    findings = _describe_coverage(marginal)
-    is_outside = any(finding.code == "outside" for finding in findings)
-    if hull.is_weak and not is_outside:
-        findings.append(Finding(code="weak"))
-    view = _choose_scale(marginal, hull)
-    spread, centre, is_exact = _measure_spread(marginal, view)
-    is_narrow = hull.width <= _NARROW_BINS and not hull.is_weak
+    beyond = max(0.0, marginal.below) + max(0.0, marginal.above)
+    findings = describe_coverage(
+        beyond / marginal.n_present, marginal.deviation, marginal.missing_share
+    )
+    view, window = _choose_scale(marginal, hull)
+    is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
     is_constant = is_narrow and marginal.deviation < _CONSTANT_DEVIATION
+    if not is_narrow:
+        findings += _find_flag(marginal, hull)
+    return make_column(
+        marginal,
+        view,
+        hull,
+        findings,
+        missing_share=marginal.missing_share,
+        moments=_measure_moments(marginal, view, window),
+        is_constant=is_constant,
+    )
+
+
+def make_column(
+    marginal: Marginal | ReportedMarginal,
+    view: View,
+    hull: Hull,
+    findings: Sequence[Finding],
+    *,
+    missing_share: float,
+    moments: tuple[float, float] | None = None,
+    is_constant: bool = False,
+) -> Column:
+    """Make the column of a dimension from what was found of it.
+
+    Parameters
+    ----------
+    view, hull
+        The dimension on the advised scale, and the bins that hold its records.
+    findings
+        Facts about its coverage and values; those about its place are added.
+    missing_share
+        Share of the records without a value.
+    moments
+        Spread and mean on the scale where they are better known than those of the humps.
+    is_constant
+        Whether the hull is known to hold one value.
+    """
+    codes = {finding.code for finding in findings}
+    found = list(findings)
+    if hull.is_weak and "outside" not in codes:
+        found.append(Finding(code="weak"))
+    spread, centre = moments or (view.humps.spread, view.humps.mean)
+    is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
     ends = marginal.data_edges[[hull.first, hull.stop]]
     if is_narrow:
         centre, spread = (view.first + view.last) / 2.0, (view.last - view.first) / _NARROW_SPREADS
-        step = hull.width
-        zoom = marginal.data_edges[
-            [max(0, hull.first - step), min(marginal.bins.size, hull.stop + step)]
-        ]
+        step, n_bins = hull.width, marginal.data_edges.size - 1
+        zoom = marginal.data_edges[[max(0, hull.first - step), min(n_bins, hull.stop + step)]]
         code: FindingCode = "constant" if is_constant else "narrow"
         place = ends if is_constant else zoom
-        findings.append(Finding(code=code, lower=float(place[0]), upper=float(place[1])))
-    else:
-        findings += _find_flag(marginal, hull)
+        found.append(Finding(code=code, lower=float(place[0]), upper=float(place[1])))
     if view.resolution is not None:
-        findings.append(Finding(code="log", lower=float(ends[0]), upper=float(ends[1])))
+        found.append(Finding(code="log", lower=float(ends[0]), upper=float(ends[1])))
     bounds = _choose_bounds(view, centre, spread)
-    search = _choose_search(view, hull, centre, spread, is_exact=is_exact or is_narrow)
+    search = _choose_search(view, hull, centre, spread, is_exact=moments is not None or is_narrow)
     search = max(search[0], bounds[0]), min(search[1], bounds[1])
     values = _to_data(np.array([centre, *bounds, *search]), view.resolution)
     if is_constant and ends[0] <= 0.0 <= ends[1]:
         values[0] = 0.0
     return Column(
         name=marginal.name,
-        findings=tuple(findings),
+        findings=tuple(found),
         resolution=view.resolution,
-        is_kept=not (is_constant or is_outside),
+        is_kept=not (is_constant or "outside" in codes),
         centre=float(values[0]),
         spread=spread,
         lower=float(values[1]),
@@ -151,33 +202,40 @@ def calibrate_column(marginal: Marginal) -> Column:
         search_lower=float(values[3]),
         search_upper=float(values[4]),
         least_share=hull.least_share,
-        missing_share=marginal.missing_share,
+        missing_share=missing_share,
     )
 
 
-def _describe_coverage(marginal: Marginal) -> list[Finding]:
-    """Describe the records that lie outside the pilot's box, or have no value."""
-    findings = []
-    n, seen = marginal.n_present, _SEEN * marginal.noise.deviation
-    beyond = max(0.0, marginal.below) + max(0.0, marginal.above)
-    share = min(1.0, beyond / n)
-    if beyond > seen + n / 2.0:
+def describe_coverage(beyond: float, deviation: float, missing_share: float) -> list[Finding]:
+    """Describe the records that lie outside the pilot's box, or have no value.
+
+    Parameters
+    ----------
+    beyond
+        Share of the records with a value that lie outside.
+    deviation
+        Standard deviation of the noise of such a share.
+    missing_share
+        Share of the records without a value.
+    """
+    findings, share = [], min(1.0, beyond)
+    if beyond > SEEN * deviation + 1.0 / 2.0:
         findings.append(Finding(code="outside", share=share))
-    elif beyond > seen + _BEYOND_SHARE * n:
+    elif beyond > SEEN * deviation + _BEYOND_SHARE:
         findings.append(Finding(code="beyond", share=share))
-    if marginal.missing_share > _MISSING_SHARE:
-        findings.append(Finding(code="missing", share=marginal.missing_share))
+    if missing_share > _MISSING_SHARE:
+        findings.append(Finding(code="missing", share=missing_share))
     return findings
 
 
 def _find_flag(marginal: Marginal, hull: Hull) -> list[Finding]:
     """Find two values that hold nearly all records, with an empty bin between them."""
     bins = marginal.bins[hull.first : hull.stop]
-    if bins.size <= 2 * _NARROW_BINS:
+    if bins.size <= 2 * NARROW_BINS:
         return []
-    low, high = bins[:_NARROW_BINS].sum(), bins[-_NARROW_BINS:].sum()
+    low, high = bins[:NARROW_BINS].sum(), bins[-NARROW_BINS:].sum()
     rest = 1.0 - (low + high) / marginal.n_present
-    if rest > _FLAG_SHARE + _SEEN * math.sqrt(2.0 * _NARROW_BINS) * marginal.deviation:
+    if rest > _FLAG_SHARE + SEEN * math.sqrt(2.0 * NARROW_BINS) * marginal.deviation:
         return []
     share = float(np.clip(high / max(low + high, 1.0), 0.0, 1.0))
     edges = marginal.data_edges
@@ -189,12 +247,9 @@ def _find_flag(marginal: Marginal, hull: Hull) -> list[Finding]:
     return [Finding(code="flag", share=share, lower=ends[0], upper=ends[1])]
 
 
-def _choose_scale(marginal: Marginal, hull: Hull) -> _View:
-    """Choose the linear scale, or the logarithmic one where fewer humps describe it better.
-
-    The logarithmic one needs a hull on one side of zero, and a spread above 1.3 octaves.
-    """
-    exponent = math.log(4.0 * marginal.bins.size / FALSE_ALARM)
+def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice]:
+    """Choose the scale by humps in a window of bins; return the window too."""
+    exponent = count_chances(marginal.bins.size)
     linear = _find_window(marginal.data_edges, hull)
     shares = marginal.bins[linear] / marginal.n_present
 
@@ -207,29 +262,40 @@ def _choose_scale(marginal: Marginal, hull: Hull) -> _View:
             noise=marginal.noise,
         )
 
-    def view(humps: Humps, edges: Floats, window: slice, resolution: float | None) -> _View:
-        return _View(
+    def view(humps: Humps, edges: Floats, resolution: float | None) -> View:
+        return View(
             humps=humps,
-            edges=edges,
-            window=window,
             first=float(edges[hull.first]),
             last=float(edges[hull.stop]),
             resolution=resolution,
         )
 
     plain = fit(marginal.data_edges)
-    on_linear = view(plain, marginal.data_edges, linear, None)
+    on_linear = view(plain, marginal.data_edges, None), linear
     has_sign = marginal.data_edges[hull.first] > 0.0 or marginal.data_edges[hull.stop] < 0.0
-    if marginal.resolution is None or hull.is_weak or not has_sign or hull.width <= _NARROW_BINS:
+    if marginal.resolution is None or hull.is_weak or not has_sign or hull.width <= NARROW_BINS:
         return on_linear
     bent = fit(marginal.edges)
+    if not is_better_bent(plain, bent, exponent):
+        return on_linear
+    on_log = view(bent, marginal.edges, marginal.resolution)
+    return on_log, _find_window(marginal.edges, hull)
+
+
+def count_chances(n_bins: int) -> float:
+    """Return the negative logarithm of the chance of a hump that only noise has made."""
+    return math.log(4.0 * n_bins / FALSE_ALARM)
+
+
+def is_better_bent(plain: Humps, bent: Humps, exponent: float) -> bool:
+    """Return whether fewer humps describe a dimension better on the logarithmic scale.
+
+    The records must lie on one side of zero, and their spread must be above 1.3 octaves.
+    """
     # A hump costs what a wide one has to gain; the rest is twice the logarithm of a likelihood.
     cost = 2.0 * exponent * (plain.weights.size - bent.weights.size)
     gain = plain.misfit - bent.misfit + cost
-    if bent.spread <= _LEAST_OCTAVES or gain <= 2.0 * math.log(1.0 / FALSE_ALARM):
-        return on_linear
-    window = _find_window(marginal.edges, hull)
-    return view(bent, marginal.edges, window, marginal.resolution)
+    return bent.spread > LEAST_OCTAVES and gain > 2.0 * math.log(1.0 / FALSE_ALARM)
 
 
 def _find_window(edges: Floats, hull: Hull) -> slice:
@@ -241,15 +307,16 @@ def _find_window(edges: Floats, hull: Hull) -> slice:
     return slice(max(0, min(hull.first - 2, first)), min(n_bins, max(hull.stop + 2, stop)))
 
 
-def _measure_spread(marginal: Marginal, view: _View) -> tuple[float, float, bool]:
-    """Measure spread and mean; also return whether they are the histogram's own moments.
+def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[float, float] | None:
+    """Measure spread and mean by the histogram's own moments; None where the humps are closer.
 
     The variance of the bins is unbiased, and its noise is known. It is used where that noise is
     below 5 % of a deviation, or where the humps differ from it by more than three deviations of the
     noise. Otherwise the humps are closer.
     """
-    edges = view.edges[view.window.start : view.window.stop + 1]
-    shares = marginal.bins[view.window] / marginal.n_present
+    all_edges = marginal.data_edges if view.resolution is None else marginal.edges
+    edges = all_edges[window.start : window.stop + 1]
+    shares = marginal.bins[window] / marginal.n_present
     centres, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     total = float(shares.sum())
     if total > 1.0 / 2.0:
@@ -258,13 +325,13 @@ def _measure_spread(marginal: Marginal, view: _View) -> tuple[float, float, bool
         variance = float(shares @ squares) / total
         error = marginal.deviation * math.sqrt(float(np.sum((squares - variance) ** 2)))
         if variance > 0.0 and (
-            error < 2.0 * _EXACT * variance or abs(variance - view.humps.spread**2) > _SEEN * error
+            error < 2.0 * _EXACT * variance or abs(variance - view.humps.spread**2) > SEEN * error
         ):
-            return math.sqrt(variance), mean, True
-    return view.humps.spread, view.humps.mean, False
+            return math.sqrt(variance), mean
+    return None
 
 
-def _choose_bounds(view: _View, centre: float, spread: float) -> tuple[float, float]:
+def _choose_bounds(view: View, centre: float, spread: float) -> tuple[float, float]:
     """Choose bounds that are wide, for they cost nothing: 16 bits over 24 spreads are enough."""
     near, far = _BOUND_SPREADS * spread, _MOST_SPREADS * spread
     lower = min(centre - near, max(view.first - spread, centre - far))
@@ -276,7 +343,7 @@ def _choose_bounds(view: _View, centre: float, spread: float) -> tuple[float, fl
 
 
 def _choose_search(
-    view: _View, hull: Hull, centre: float, spread: float, *, is_exact: bool
+    view: View, hull: Hull, centre: float, spread: float, *, is_exact: bool
 ) -> tuple[float, float]:
     """Choose where to search: the hull, and what humps reach beyond it."""
     lower, upper = view.first, view.last

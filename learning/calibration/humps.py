@@ -2,16 +2,22 @@
 
 Least squares of all bins at once, ``min sum_j (y_j - sum_k w_k P_kj)^2`` with P_k a normal binned
 at the same edges: the error of ``<y, P>`` is that of one bin times ``|P|``, far below that of a
-quantile. A further normal is taken only if noise cannot explain its gain.
+quantile. A further normal is taken only if noise cannot explain its gain. Where bins were not
+observed themselves but by reports, P_k is what reports of such records would be.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from learning.estimate.histogram import BinNoise, Floats
+
+Observe = Callable[[Floats, Floats], Floats]
+"""Means and deviations of K normals, each of shape ``(K,)``, to what is seen of each."""
 
 _MOST_HUMPS = 6
 _WIDENING = 1.6
@@ -19,6 +25,7 @@ _STEPS = 30
 # Bounds of the parameters of a fit: logits of weights, and shifts in starting deviations.
 _LARGEST_LOGIT, _LARGEST_SHIFT = 12.0, 4.0
 _NEGLIGIBLE = 1e-5
+_LEAST_REST = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,12 +38,15 @@ class Humps:
         Shape ``(K,)``; weights sum to 1.
     misfit
         Squared distance to the bins, in noise variances of one.
+    rest
+        Share of the records that are in none.
     """
 
     weights: Floats
     means: Floats
     deviations: Floats
     misfit: float
+    rest: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -51,19 +61,26 @@ class Humps:
 
     def bin(self, edges: Floats) -> Floats:
         """Return the probability of each bin."""
-        probabilities: Floats = self.weights @ _bin(edges, self.means, self.deviations)
+        probabilities: Floats = self.weights @ bin_normals(edges, self.means, self.deviations)
         return probabilities
 
 
 def fit_humps(
-    shares: Floats, edges: Floats, *, deviation: float, exponent: float, noise: BinNoise
+    shares: Floats,
+    edges: Floats,
+    *,
+    deviation: float,
+    exponent: float,
+    noise: BinNoise,
+    observe: Observe | None = None,
+    rest: Floats | None = None,
 ) -> Humps:
     """Fit normals to shares of records in bins.
 
     Parameters
     ----------
     shares
-        Shape ``(w,)``.
+        Shape ``(w,)``; of another length where they are not of bins.
     edges
         Shape ``(w + 1,)``, ascending, on the scale in which the humps are normal.
     deviation
@@ -72,16 +89,20 @@ def fit_humps(
         Negative logarithm of the probability of a hump that only noise has made.
     noise
         Its law; only the law's shape is used.
+    observe
+        What is seen of normals; None where bins are.
+    rest
+        What is seen of records that are in no hump, like ``shares``; None where there are none.
     """
     centres, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     means, deviations = _list_candidates(edges, centres, widths)
-    templates = _bin(edges, means, deviations)
+    fit = _Fit(shares, edges, deviation, observe or partial(bin_normals, edges), rest)
+    templates = fit.observe(means, deviations)
     energies = np.einsum("ij,ij->i", templates, templates)
     j = int(np.argmax(2.0 * templates @ shares - energies))
-    fit = _Fit(shares, edges, deviation)
-    found = fit.refine(np.ones(1), means[[j]], deviations[[j]])
+    found = fit.refine(np.ones(1), means[[j]], deviations[[j]], _LEAST_REST)
     while found.weights.size < _MOST_HUMPS:
-        model = found.bin(edges)
+        model = fit.predict(found)
         moves = templates - model
         slopes = moves @ (shares - model)
         norms = np.einsum("ij,ij->i", moves, moves)
@@ -93,6 +114,7 @@ def fit_humps(
             np.append(found.weights * (1.0 - steps[j]), steps[j]),
             np.append(found.means, means[j]),
             np.append(found.deviations, deviations[j]),
+            found.rest,
         )
         if found.misfit - richer.misfit < need_gain(noise, 1.0 / energies[j], exponent):
             break
@@ -104,6 +126,7 @@ def fit_humps(
         means=found.means[kept],
         deviations=found.deviations[kept],
         misfit=found.misfit,
+        rest=found.rest,
     )
 
 
@@ -113,7 +136,7 @@ def need_gain(noise: BinNoise, n_bins: float, exponent: float) -> float:
     return float(limit**2 / (n_bins * noise.variance))
 
 
-def _bin(edges: Floats, means: Floats, deviations: Floats) -> Floats:
+def bin_normals(edges: Floats, means: Floats, deviations: Floats) -> Floats:
     """Return the probabilities of bins under normals: shape ``(K, w)``."""
     from scipy.special import ndtr  # noqa: PLC0415 - a server seldom needs it
 
@@ -143,8 +166,15 @@ class _Fit:
     shares: Floats
     edges: Floats
     deviation: float
+    observe: Observe
+    rest: Floats | None
 
-    def refine(self, weights: Floats, means: Floats, deviations: Floats) -> Humps:
+    def predict(self, humps: Humps) -> Floats:
+        """Return what is seen of a mixture and of the rest."""
+        seen: Floats = humps.weights @ self.observe(humps.means, humps.deviations)
+        return seen if self.rest is None else (1.0 - humps.rest) * seen + humps.rest * self.rest
+
+    def refine(self, weights: Floats, means: Floats, deviations: Floats, rest: float) -> Humps:
         from scipy.optimize import least_squares  # noqa: PLC0415 - a server seldom needs it
 
         k = weights.size
@@ -152,15 +182,20 @@ class _Fit:
         width = np.interp(means, centres, widths)
         length = np.maximum(deviations, width / 2.0)
 
-        def unpack(values: Floats) -> tuple[Floats, Floats, Floats]:
+        def unpack(values: Floats) -> Humps:
             logits = np.concatenate([[0.0], values[: k - 1]])
             powers = np.exp(logits - logits.max())
             shifted = means + length * values[k - 1 : 2 * k - 1]
-            return powers / powers.sum(), shifted, np.exp(values[2 * k - 1 :])
+            return Humps(
+                weights=powers / powers.sum(),
+                means=shifted,
+                deviations=np.exp(values[2 * k - 1 : 3 * k - 1]),
+                misfit=0.0,
+                rest=float(values[-1]) if self.rest is not None else 0.0,
+            )
 
         def measure(values: Floats) -> Floats:
-            w, m, s = unpack(values)
-            residuals: Floats = (w @ _bin(self.edges, m, s) - self.shares) / self.deviation
+            residuals: Floats = (self.predict(unpack(values)) - self.shares) / self.deviation
             return residuals
 
         logs = np.log(deviations)
@@ -170,7 +205,10 @@ class _Fit:
         top = [np.full(k - 1, _LARGEST_LOGIT), np.full(k, _LARGEST_SHIFT), np.full(k, widest)]
         lower, upper = np.concatenate(bottom), np.concatenate(top)
         ratios = np.log(np.maximum(weights[1:], 1e-6) / max(float(weights[0]), 1e-6))
-        start = np.clip(np.concatenate([ratios, np.zeros(k), logs]), lower + 1e-6, upper - 1e-6)
+        values = np.concatenate([ratios, np.zeros(k), logs])
+        if self.rest is not None:
+            lower, upper = np.append(lower, 0.0), np.append(upper, 1.0)
+            values = np.append(values, rest)
+        start = np.clip(values, lower + 1e-6, upper - 1e-6)
         result = least_squares(measure, start, bounds=(lower, upper), max_nfev=_STEPS)
-        w, m, s = unpack(result.x)
-        return Humps(weights=w, means=m, deviations=s, misfit=2.0 * float(result.cost))
+        return replace(unpack(result.x), misfit=2.0 * float(result.cost))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from learning.calibration.calibration import Calibration
 from learning.calibration.columns import Column, Finding
 from learning.calibration.drift import ColumnDrift
-from learning.calibration.strength import LEAST_STRENGTH, Refusal
+from learning.calibration.strength import LEAST_REPORTED, LEAST_STRENGTH, Refusal
 
 _SENTENCES = {
     "weak": "no values stand out from the noise, so the place is a guess",
@@ -55,6 +56,13 @@ def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list
 
 def describe_refusal(refusal: Refusal) -> str:
     """Return why a pilot is too weak, and what would do."""
+    if refusal.are_reports:
+        epsilon = f" or {refusal.epsilon_factor:.2g} times the epsilon"
+        return (
+            f"too few devices for a pilot: the strength of their reports is {refusal.strength:.3g},"
+            f" below {LEAST_REPORTED:g}; {refusal.factor:.2g} times the devices"
+            f"{epsilon if math.isfinite(refusal.epsilon_factor) else ''} would do"
+        )
     return (
         f"too few records for a pilot: n epsilon / (d sqrt L) is {refusal.strength:.3g}, below "
         f"{LEAST_STRENGTH:g}; {refusal.factor:.2g} times the records or the epsilon would do"

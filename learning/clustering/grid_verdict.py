@@ -18,18 +18,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from learning.decoding.verdict import Verdict
+from learning.decoding.verdict import FARTHEST, OFFSET, Verdict, choose_word, predict_end
 
 __all__ = ["GridEvidence", "judge_grid", "warn_of_grid"]
 
-_OFFSET: Final = 0.003
 _LOW: Final = (-4.75, 0.181, 0.914)
 _HIGH: Final = (1.934, 0.92, 1.173)
-# Largest high end of each word, as for decodes.
-_SOUND: Final = 1.2
-_ROUGH: Final = 1.4
-_DOUBTFUL: Final = 2.5
-_FARTHEST: Final = 100.0
 # Variance of a uniform density in widths squared, and the least distance from it.
 _UNIFORM: Final = 12.0
 _LEAST_EXCESS: Final = 0.003
@@ -83,28 +77,15 @@ def judge_grid(evidence: GridEvidence) -> Verdict:
     rise = max(0.0, 0.5 * (evidence.redraw_excess + evidence.worst_redraw_excess))
     features = (
         1.0,
-        math.log(rise + _OFFSET),
+        math.log(rise + OFFSET),
         -math.log(max(1.0 - evidence.cell_over_spread**2 / _UNIFORM, _LEAST_EXCESS)),
     )
-    low = _predict(_LOW, features)
-    high = max(_predict(_HIGH, features), low)
-    if high > _FARTHEST or evidence.kept_share < _LEAST_SHARE or evidence.n_empty:
+    low = predict_end(_LOW, features)
+    high = max(predict_end(_HIGH, features), low)
+    if high > FARTHEST or evidence.kept_share < _LEAST_SHARE or evidence.n_empty:
         high = math.inf
-    word = (
-        "sound"
-        if high <= _SOUND
-        else "rough"
-        if high <= _ROUGH
-        else "doubtful"
-        if high <= _DOUBTFUL
-        else "do not use"
-    )
+    word = choose_word(high)
     return Verdict(word=word, sentence=_describe(word, evidence, features), low=low, high=high)
-
-
-def _predict(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:
-    exponent = sum(c * f for c, f in zip(coefficients, features, strict=True))
-    return 1.0 + max(0.0, math.exp(min(exponent, 20.0)) - _OFFSET)
 
 
 def _describe(word: str, evidence: GridEvidence, features: tuple[float, ...]) -> str:
@@ -122,7 +103,7 @@ def _describe(word: str, evidence: GridEvidence, features: tuple[float, ...]) ->
             f"stand out for {evidence.n_clusters} clusters; ask for fewer"
         )
     # Contribution of each beyond its contribution in a good answer.
-    of_noise = _HIGH[1] * (features[1] - math.log(0.01 + _OFFSET))
+    of_noise = _HIGH[1] * (features[1] - math.log(0.01 + OFFSET))
     if _HIGH[2] * features[2] > of_noise:
         return (
             f"cells are {evidence.cell_over_spread:.2g} times as wide as clusters, or wider, so "

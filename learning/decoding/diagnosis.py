@@ -210,7 +210,7 @@ def _warn_replicates(problem: DecodingProblem, found: Diagnosis) -> str | None:
 
 def _warn_edge(problem: DecodingProblem, found: Diagnosis) -> str | None:
     width = 1e-6 * (problem.upper - problem.lower)
-    is_beyond = _find_beyond(found.centres, problem.lower + width, problem.upper - width)
+    is_beyond = _find_beyond(problem, found.centres, problem.lower + width, problem.upper - width)
     n_edge = int(np.sum(is_beyond & (found.fitted_weights > 0.0)))
     if n_edge == 0:
         return None
@@ -224,7 +224,7 @@ def _warn_outside(problem: DecodingProblem, found: Diagnosis) -> str | None:
     box = problem.search_box
     if box is None:
         return None
-    is_beyond = _find_beyond(found.centroids, box.lower, box.upper)
+    is_beyond = _find_beyond(problem, found.centroids, box.lower, box.upper)
     n_outside = int(np.sum(is_beyond & (found.shares > 0.0)))
     if n_outside == 0:
         return None
@@ -234,9 +234,15 @@ def _warn_outside(problem: DecodingProblem, found: Diagnosis) -> str | None:
     )
 
 
-def _find_beyond(points: Vector, lower: Vector, upper: Vector) -> NDArray[np.bool_]:
-    is_beyond: NDArray[np.bool_] = np.any((points <= lower) | (points >= upper), axis=1)
-    return is_beyond
+def _find_beyond(
+    problem: DecodingProblem, points: Vector, lower: Vector, upper: Vector
+) -> NDArray[np.bool_]:
+    """Return the points at or beyond a bound; all records of a level lie at one of its ends."""
+    is_beyond = (points <= lower) | (points >= upper)
+    if problem.is_level is not None:
+        is_beyond &= ~problem.is_level
+    found: NDArray[np.bool_] = np.any(is_beyond, axis=1)
+    return found
 
 
 def _lie(number: int) -> str:

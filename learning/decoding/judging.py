@@ -15,18 +15,24 @@ from typing import Final
 
 from learning.decoding.evidence import Evidence
 from learning.decoding.problem import DecodingProblem
-from learning.decoding.verdict import Verdict
+from learning.decoding.verdict import (
+    DOUBTFUL,
+    FARTHEST,
+    OFFSET,
+    ROUGH,
+    Verdict,
+    choose_word,
+    predict_end,
+)
 
 __all__ = [
     "FEATURES",
     "LEAST_SNR_PER_PARAMETER",
-    "OFFSET",
     "compute_features",
     "judge",
     "judge_without_evidence",
 ]
 
-OFFSET: Final = 0.003
 FEATURES: Final = (
     "constant",
     "disagreement",
@@ -40,11 +46,6 @@ FEATURES: Final = (
 # In the order of FEATURES.
 _LOW: Final = (-3.419, 0.488, 0.0, 0.06, 1.217, 0.125, 0.0, 0.219)
 _HIGH: Final = (-0.016, 0.773, 0.158, 0.086, 2.428, 0.066, 0.0, 0.358)
-# Largest high end of each word.
-_SOUND: Final = 1.2
-_ROUGH: Final = 1.4
-_DOUBTFUL: Final = 2.5
-_FARTHEST: Final = 100.0
 LEAST_SNR_PER_PARAMETER: Final = 8.0
 """SNR m / (k d) below which every verdict is "do not use": noise decides where a centroid is."""
 # Where clusters are this many times as wide as the plan's scale, members agree on the little that
@@ -77,24 +78,16 @@ def compute_features(evidence: Evidence) -> tuple[float, ...]:
 def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     """Judge an answer by its evidence."""
     features = compute_features(evidence)
-    low = _predict(_LOW, features)
-    high = max(_predict(_HIGH, features), low)
+    low = predict_end(_LOW, features)
+    high = max(predict_end(_HIGH, features), low)
     is_judged = evidence.features_per_parameter >= _LEAST_FEATURES
     is_explained = evidence.held_out <= _LARGEST_MISFIT
     if evidence.snr_per_parameter < LEAST_SNR_PER_PARAMETER or not is_judged or not is_explained:
         high = math.inf
     if evidence.spread_over_scale > _FARTHEST_SCALE:
         is_lone = evidence.agreement < _LEAST_AGREEMENT
-        high = max(high, math.nextafter(_DOUBTFUL if is_lone else _ROUGH, math.inf))
-    word = (
-        "sound"
-        if high <= _SOUND
-        else "rough"
-        if high <= _ROUGH
-        else "doubtful"
-        if high <= _DOUBTFUL
-        else "do not use"
-    )
+        high = max(high, math.nextafter(DOUBTFUL if is_lone else ROUGH, math.inf))
+    word = choose_word(high)
     sentence = _describe(word, problem, evidence, features)
     if word in ("sound", "rough"):
         # No band covers far records too few to be detected.
@@ -104,7 +97,7 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
         word=word,
         sentence=sentence,
         low=low,
-        high=high if high <= _FARTHEST else math.inf,
+        high=high if high <= FARTHEST else math.inf,
     )
 
 
@@ -116,11 +109,6 @@ def judge_without_evidence(solver: str) -> Verdict:
         low=1.0,
         high=math.inf,
     )
-
-
-def _predict(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:
-    exponent = sum(c * f for c, f in zip(coefficients, features, strict=True))
-    return 1.0 + max(0.0, math.exp(min(exponent, 20.0)) - OFFSET)
 
 
 def _describe(

@@ -70,6 +70,11 @@ class DecodingProblem:
         E|noise_j|^2 of each coordinate, where they differ: finite, >= 0, with the mean
         `noise_variance`. None stands for equal ones. Where one is below `sampling_variance`, all
         of it counts as sampling.
+    search_box : Box, optional
+        Where centroids are searched for first, inside the plan's box; None stands for that box.
+    is_level : bool (d,), optional
+        The axes of categorical levels, where every record is 0 or 1, an end of the box. None stands
+        for none. It only affects warnings.
 
     Raises
     ------
@@ -93,6 +98,7 @@ class DecodingProblem:
     sampling_variance: float = 0.0
     feature_noise: Vector | None = None
     search_box: Box | None = None
+    is_level: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse a problem that cannot be decoded."""
@@ -111,6 +117,8 @@ class DecodingProblem:
                 upper=freeze("search_box.upper", self.search_box.upper, np.float64, 1),
             )
             object.__setattr__(self, "search_box", frozen)
+        if self.is_level is not None:
+            object.__setattr__(self, "is_level", freeze("is_level", self.is_level, np.bool_, 1))
         self._check_shapes()
         self._check_geometry()
         self._check_search_box()
@@ -143,11 +151,11 @@ class DecodingProblem:
                 field="sketch",
                 fix="use the frequencies of the plan that made the sketch",
             )
-        for name in ("lower", "upper", "centre", "unit"):
-            size = getattr(self, name).size
-            if size != n_dimensions:
+        for name in ("lower", "upper", "centre", "unit", "is_level"):
+            entries = getattr(self, name)
+            if entries is not None and entries.size != n_dimensions:
                 raise DecodingError(
-                    f"must have one entry per dimension, {n_dimensions}, not {size}",
+                    f"must have one entry per dimension, {n_dimensions}, not {entries.size}",
                     field=name,
                     fix="give it in the order of the plan's dimensions",
                 )

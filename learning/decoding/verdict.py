@@ -2,8 +2,38 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Verdict"]
+__all__ = [
+    "DOUBTFUL",
+    "FARTHEST",
+    "OFFSET",
+    "ROUGH",
+    "SOUND",
+    "Verdict",
+    "choose_word",
+    "predict_end",
+]
+
+OFFSET: Final = 0.003
+SOUND: Final = 1.2
+ROUGH: Final = 1.4
+DOUBTFUL: Final = 2.5
+"""Largest high end of a band that is called sound, rough or doubtful."""
+FARTHEST: Final = 100.0
+"""A high end beyond this says nothing."""
+
+
+def choose_word(high: float) -> str:
+    """Choose the word by the high end of the band."""
+    ends = {"sound": SOUND, "rough": ROUGH, "doubtful": DOUBTFUL}
+    return next((word for word, end in ends.items() if high <= end), "do not use")
+
+
+def predict_end(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:
+    """Predict an end of a band: ``1 + exp(sum_i c_i f_i) - 0.003``, at least 1."""
+    exponent = sum(c * f for c, f in zip(coefficients, features, strict=True))
+    return 1.0 + max(0.0, math.exp(min(exponent, 20.0)) - OFFSET)
 
 
 @dataclass(frozen=True, kw_only=True)

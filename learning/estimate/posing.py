@@ -70,6 +70,7 @@ def pose_problem(
         n_clusters=n_clusters,
         sampling_variance=_find_common(plan, signal_energy, n_effective),
         search_box=make_search_box(plan, search_box or {}),
+        is_level=np.array([plan.dimensions[axis.dimension].is_categorical for axis in plan.axes]),
     )
 
 

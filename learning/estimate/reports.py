@@ -71,7 +71,12 @@ class ReportedMarginal:
         The share of a half of the records that an arc holds has the standard deviation
         ``1 / (2 g sqrt n)``; a bin of noised counts with the same error has the same strength.
         """
-        return self.law.reach * math.sqrt(32.0 * self.n_records)
+        return measure_reports(self.law.reach, self.n_records)
+
+    @property
+    def deviation(self) -> float:
+        """Largest standard deviation of the estimated share of the records that an arc holds."""
+        return math.sqrt(8.0) / self.strength
 
     @cached_property
     def kernel(self) -> Floats:
@@ -114,9 +119,7 @@ class ReportedMarginal:
     @cached_property
     def distribution(self) -> Floats:
         """Estimated shares of the present records at or below each edge: shape ``(Q - 2,)``."""
-        left = self.below + np.concatenate([[0.0], np.cumsum(self.bins)])
-        distribution: Floats = left / max(left[-1] + self.above, np.finfo(float).tiny)
-        return distribution
+        return accumulate(self.shares)
 
     def find_quantile(self, share: float) -> float:
         """Estimate a quantile of the present records, data units; an end of the box beyond it."""
@@ -127,10 +130,26 @@ class ReportedMarginal:
 
     def draw_replicas(self, rng: np.random.Generator) -> Floats:
         """Draw estimates from the fitted law: shape ``(40, Q)``, for errors that are displayed."""
-        expected = np.maximum(0.0, _convolve(self.shares, np.fft.rfft(self.kernel)))
+        expected = np.maximum(0.0, convolve(self.shares, np.fft.rfft(self.kernel)))
         chances = expected / expected.sum()
         drawn = rng.multinomial(int(self.n_records), chances, _REPLICAS)
         return deconvolve(drawn.astype(np.float64), self.kernel)
+
+
+def accumulate(shares: Floats) -> Floats:
+    """Return the shares of present records at or below each edge: ``(..., Q - 2)`` of ``(..., Q)``.
+
+    Shares are of places on the circle.
+    """
+    *inner, above, _, below = np.moveaxis(shares, -1, 0)
+    left = np.cumsum([below, *inner], axis=0)
+    distribution = left / np.maximum(left[-1] + above, np.finfo(float).tiny)
+    return np.moveaxis(distribution, 0, -1)
+
+
+def measure_reports(reach: float, n_reports: float) -> float:
+    """Return the strength of so many reports of a dimension, see ``ReportedMarginal.strength``."""
+    return reach * math.sqrt(32.0 * n_reports)
 
 
 def deconvolve(reports: Floats, kernel: Floats) -> Floats:
@@ -155,13 +174,13 @@ def deconvolve(reports: Floats, kernel: Floats) -> Floats:
     observed = reports / reports.sum(axis=1, keepdims=True)
 
     def step(shares: Floats) -> Floats:
-        ratios = observed / _convolve(shares, spectrum)
-        moved = shares * np.maximum(_convolve(ratios, spectrum.conj()), 0.0)
+        ratios = observed / convolve(shares, spectrum)
+        moved = shares * np.maximum(convolve(ratios, spectrum.conj()), 0.0)
         normalised: Floats = moved / moved.sum(axis=1, keepdims=True)
         return normalised
 
     def fit(shares: Floats) -> Floats:
-        fits: Floats = np.sum(observed * np.log(_convolve(shares, spectrum)), axis=1)
+        fits: Floats = np.sum(observed * np.log(convolve(shares, spectrum)), axis=1)
         return fits
 
     shares: Floats = np.full_like(observed, 1.0 / kernel.size)
@@ -178,7 +197,8 @@ def deconvolve(reports: Floats, kernel: Floats) -> Floats:
     return shares
 
 
-def _convolve(shares: Floats, spectrum: NDArray[np.complex128]) -> Floats:
+def convolve(shares: Floats, spectrum: NDArray[np.complex128]) -> Floats:
+    """Return the circular convolution with a kernel of that spectrum: shape ``(..., Q)``."""
     n = shares.shape[-1]
     convolved: Floats = np.fft.irfft(np.fft.rfft(shares, axis=-1) * spectrum, n, axis=-1)
     return convolved
@@ -204,7 +224,7 @@ def bound_distribution(marginal: ReportedMarginal) -> QuantileBands:
     seen = np.cumsum(marginal.reports)[ends] / marginal.n_records
     # The chance of a report at or before each end, by the place of the record.
     is_before = (np.arange(n_places) <= ends[:, None]).astype(np.float64)
-    rows = _convolve(is_before, np.fft.rfft(marginal.kernel).conj())
+    rows = convolve(is_before, np.fft.rfft(marginal.kernel).conj())
     level = math.log(2.0 * ends.size / (1.0 - BAND_LEVEL))
     margin = math.sqrt(level / (2.0 * marginal.n_records))
     limits = np.concatenate([seen + margin, margin - seen])

@@ -61,7 +61,7 @@ def read_study_marginals(plan: SketchPlan, totals: Totals) -> tuple[Marginal, ..
         raise DecodingError(
             "must be local.v1 for this: reports of bins have no noise of each bin by itself",
             field="release",
-            fix="read bounds and spread from the histogram answer, which has their quantiles",
+            fix="read its reports, or its histogram answer",
         )
     noises, numbers = _measure_dimensions(plan, totals)
     known = [i for i in range(plan.n_dimensions) if numbers[i] > 0]
@@ -76,6 +76,13 @@ def read_study_marginals(plan: SketchPlan, totals: Totals) -> tuple[Marginal, ..
     )
     names = {plan.dimensions[i].name for i in known}
     return tuple(marginal for marginal in marginals if marginal.name in names)
+
+
+def read_study_numbers(plan: SketchPlan, totals: Totals) -> tuple[Marginal | ReportedMarginal, ...]:
+    """Read a study's numbers in whichever form devices release them; raises as for marginals."""
+    if plan.reports_phases:
+        return read_study_reports(plan, totals)
+    return read_study_marginals(plan, totals)
 
 
 def read_study_reports(plan: SketchPlan, totals: Totals) -> tuple[ReportedMarginal, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import PlanError, UnsupportedVersionError
+from shared.plan.deriving import verify
 from shared.plan.model import SketchPlan
 from shared.plan.rules import FORMAT_VERSION
 from shared.structure import structure
@@ -66,7 +67,7 @@ def _load(document: Any) -> SketchPlan:
                 fix="update this software",
             )
     plan = structure(SketchPlan, document, complete=True, unknown=UNKNOWN, error=PlanError)
-    plan.verify()
+    verify(plan)
     return plan
 
 

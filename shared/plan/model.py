@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
-from shared.errors import PlanError, PlanMismatchError, WrongStatisticError
+from shared.errors import PlanError, WrongStatisticError
 from shared.plan.dimensions import Axis, Dimension, RecordSpace
 from shared.plan.parts import (
     Label,
@@ -21,34 +19,25 @@ from shared.plan.parts import (
     StatedSensitivity,
     WindowRule,
 )
-from shared.plan.rules import FORMAT_VERSION, RING_BITS, require_valid
+from shared.plan.rules import FORMAT_VERSION, RING_BITS
 from shared.plan.statistics import AnyStatisticPart, FourierPart, HistogramPart
 from shared.privacy import (
-    CircularLaw,
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
-    choose_law,
-    compute_count_scale,
     compute_count_variance,
-    get_mechanism,
 )
-from shared.privacy.circle import choose_bin_law
 from shared.privacy.mechanisms.bins import BinCircle, BinReports
 from shared.privacy.mechanisms.phase import PhaseReports
 from shared.privacy.plausibility import bound_squared_norm, compute_influence
-
-_MOMENT_BITS = 126
-"""Bits of the sums of cubes of sizes and of squares of features: two limbs of 63."""
-PAYLOAD_WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SketchPlan:
     """A study's computation and promise; immutable, identified by the digest of its encoding.
 
-    Create one with :func:`create_plan`, which derives the dependent fields; :meth:`verify` checks
-    those of a plan from elsewhere.
+    Create one with :func:`create_plan`, which derives the dependent fields;
+    :func:`shared.plan.deriving.verify` checks those of a plan from elsewhere.
 
     Parameters
     ----------
@@ -164,6 +153,8 @@ class SketchPlan:
     def find_sketchable(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which records add to a sum; a histogram counts what is missing too.
 
+        A value that is no level of a category is missing there.
+
         Parameters
         ----------
         values
@@ -171,10 +162,12 @@ class SketchPlan:
         """
         if self.kind in ("histogram", "grid"):
             return np.ones(len(values), dtype=np.bool_)
-        needed = [i for i, each in enumerate(self.dimensions) if each.missing is None]
-        sketchable: NDArray[np.bool_] = np.logical_and.reduce(
-            np.isfinite(values[:, needed]), axis=1
-        )
+        sketchable = np.ones(len(values), dtype=np.bool_)
+        for i, each in enumerate(self.dimensions):
+            if each.missing is None:
+                column = values[:, i]
+                present = each.encoding.transform(column) if each.is_categorical else column
+                sketchable &= np.isfinite(present)
         return sketchable
 
     def find_counted(self, *, block: int) -> tuple[slice, ...]:
@@ -460,89 +453,3 @@ class SketchPlan:
             noise = self.mechanism.noise_bound
             low[-1], high[-1] = -noise, self.most_records * self.count_scale + noise
         return low, high
-
-    def verify(self) -> None:
-        """Recompute every derived field and compare, with integers.
-
-        Raises
-        ------
-        PlanError
-            A field breaks its rule.
-        PlanMismatchError
-            A derived field differs from this machine's value, for instance too small a noise.
-        """
-        require_valid(self)
-        derived = derive(self)
-        for path in (
-            "statistic",
-            "coordinate_bound",
-            "payload_width",
-            "release",
-        ):
-            read = attrgetter(path)
-            _require_same(path, read(self), read(derived))
-
-
-def _require_same(name: str, stated: object, derived: object) -> None:
-    if is_dataclass(stated):
-        for part in fields(stated):
-            path = f"{name}.{part.name}"
-            _require_same(path, getattr(stated, part.name), getattr(derived, part.name))
-    elif stated != derived:
-        raise PlanMismatchError(
-            "is not what this machine derives from the other fields",
-            field=name,
-            fix="make the plan anew with `sfumato plan new`; if that does not help, report the "
-            "versions of both machines, and do not release anything",
-        )
-
-
-def derive(plan: SketchPlan) -> SketchPlan:
-    """Return the plan with its dependent fields computed from the others."""
-    plan = replace(plan, statistic=_derive_statistic(plan))
-    plan = replace(plan, release=_derive_release(plan))
-    most = plan.size_limits[1]
-    low, high = plan.value_range
-    bound = most * max(high, -low) + plan.mechanism.noise_bound
-    width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
-    cubes = plan.most_sketches * most**3
-    overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
-    if plan.is_split:
-        energy = plan.n_features * plan.most_sketches * bound**2
-        overflows |= energy >= 1 << _MOMENT_BITS
-    if width is None or overflows or cubes >= 1 << _MOMENT_BITS:
-        raise PlanError(
-            f"the largest sum of the study could overflow {plan.ring_bits} bits",
-            field="most_sketches",
-            fix="lower most_sketches or most_records, or raise epsilon",
-        )
-    return replace(plan, coordinate_bound=bound, payload_width=width)
-
-
-def _choose_law(plan: SketchPlan, epsilon: Fraction) -> CircularLaw:
-    if not isinstance(plan.statistic, HistogramPart):
-        return choose_law(epsilon, plan.n_reports)
-    circle, is_ordered = plan.statistic.arrange_bins(plan.space)
-    return choose_bin_law(epsilon, plan.n_reports, circle=circle.n_bins, is_ordered=is_ordered)
-
-
-def _derive_statistic(plan: SketchPlan) -> AnyStatisticPart:
-    norm = ""
-    if not isinstance(plan.release, PhaseRelease):
-        norm = get_mechanism(plan.release.mechanism).norm
-    return plan.statistic.derive(plan.space, norm=norm)
-
-
-def _derive_release(plan: SketchPlan) -> Release:
-    release = plan.release
-    if isinstance(release, PhaseRelease):
-        law = _choose_law(plan, release.epsilon)
-        return replace(release, arc=law.arc, odds=law.odds)
-    target = plan.privacy_target
-    kind = get_mechanism(target.mechanism)
-    return replace(
-        release,
-        sensitivity=StatedSensitivity(norm=kind.norm, value=kind.measure(target)),
-        count_scale=compute_count_scale(target),
-        scale=calibrate_mechanism(target).scale,
-    )

@@ -12,9 +12,10 @@ from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.core.statistics.moments import MOMENT_STEPS
 from shared.errors import PlanError
+from shared.plan.deriving import derive
 from shared.plan.dimensions import Dimension
 from shared.plan.encoding import UNKNOWN
-from shared.plan.model import SketchPlan, derive
+from shared.plan.model import SketchPlan
 from shared.plan.parts import (
     Label,
     LateRule,

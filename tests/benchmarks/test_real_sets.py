@@ -8,7 +8,7 @@ from benchmarks import real_sets
 from benchmarks.honest_trials import run_trial
 from benchmarks.honesty_page import write_page
 from benchmarks.tables import Table
-from learning.decoding import judging
+from learning.decoding import verdict
 
 
 def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_noise_of_epsilon_1_is_that_of_the_number_of_records() -> None:
 
 
 def test_what_a_verdict_allows_is_what_the_decoder_means_by_it() -> None:
-    assert real_sets.WORST_OF_WORD == {"sound": judging._SOUND, "rough": judging._ROUGH}
+    assert real_sets.WORST_OF_WORD == {"sound": verdict.SOUND, "rough": verdict.ROUGH}
 
 
 @pytest.mark.parametrize(

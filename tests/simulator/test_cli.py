@@ -1,12 +1,26 @@
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.command import main
-from shared.plan import plan_to_json
-from tests.simulator.test_fleet import PLANS
+from shared.plan import Dimension, plan_to_json
+from tests.device_agent.conftest import make_plan
+from tests.simulator.test_fleet import BINS, PHASES, PLANS
+
+HISTOGRAMS = {
+    "bins": make_plan(**PHASES, **BINS, epsilon=Fraction(6)),
+    # So much budget that no noise is drawn but 0, with probability 1 - 1e-5.
+    "counts": make_plan(epsilon=Fraction(100), **BINS),
+    "one each": make_plan(epsilon=Fraction(100), **BINS, dimensions_per_sketch=1),
+    "levels": make_plan(
+        **PHASES,
+        epsilon=Fraction(6),
+        **{**BINS, "dimensions": (Dimension(name="a", unit="1", levels=("x", "y", "z")),)},
+    ),
+}
 
 
 @pytest.fixture
@@ -53,6 +67,39 @@ def test_people_are_told_doubts_first_and_bytes_and_see_a_picture(
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert out.index("verdict") < out.index("quality") < out.index("devices")
     assert "accepted, of 4 bytes" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "largest"), [("bins", 0.5), ("counts", 1e-3), ("levels", 0.5), ("one each", 0.2)]
+)
+def test_a_histogram_is_compared_with_the_marginals_of_the_records(
+    name: str, largest: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan_to_json(HISTOGRAMS[name])))
+    options = ["--devices", "300", "--processes", "1", "--seed", "3"]
+    status, out, err = simulate(capsys, str(path), *options, "--json")
+    assert status == 0, err
+    document = json.loads(out)
+    assert (document["sketches"], document["records_compared"]) == (300, 300)
+    for column in document["columns"]:
+        # Noise of the operating system. The ratio is 0.9 in the mean, with a deviation of 0.2.
+        assert column["error"] < min(largest, 3.0 * column["expected_error"] + 1e-9)
+        assert len(column["quartiles"]) == (0 if name == "levels" else 3)
+    status, out, _ = simulate(capsys, str(path), *options)
+    assert status == 0
+    assert "expected" in out
+    assert "guarantee" in out
+
+
+def test_a_histogram_has_no_centroids_to_look_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan_to_json(HISTOGRAMS["bins"])))
+    status, out, err = simulate(capsys, str(path), "--devices", "9", "-k", "2")
+    assert (status, out) == (2, "")
+    assert "--clusters: must be left out with a histogram" in err
 
 
 @pytest.mark.parametrize(

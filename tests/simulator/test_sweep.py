@@ -12,6 +12,7 @@ import pytest
 
 from shared.errors import PrivacyError
 from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.plan.deriving import verify
 from simulator.devices import DeviceMaker
 from simulator.fleet import run_fleet
 from simulator.records import FileRecords, MixtureRecords
@@ -51,7 +52,7 @@ def test_a_variation_changes_one_thing_of_a_valid_plan(name: str, factor: Fracti
         except PrivacyError:
             assert axis == "epsilon"  # noise for an absurd one cannot be calibrated
             continue
-        varied.verify()
+        verify(varied)
         share = float(factor)
         sides = np.diff([d.bounds for d in plan.dimensions])[:, 0] * (
             share if axis == "bounds" else 1

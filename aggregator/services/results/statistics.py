@@ -28,8 +28,7 @@ from learning.estimate.studies import (
     LevelShares,
     estimate_study_components,
     read_study_levels,
-    read_study_marginals,
-    read_study_reports,
+    read_study_numbers,
 )
 from shared.errors import DecodingError
 from shared.plan import SketchPlan
@@ -111,10 +110,8 @@ def describe_histogram(
         raise DecodingError("must be 1 to 4096", field="bars", fix="use 64")
     found: list[Marginal | ReportedMarginal | LevelShares] = [
         *read_study_levels(plan, snapshot.totals),
-        *read_study_reports(plan, snapshot.totals),
+        *read_study_numbers(plan, snapshot.totals),
     ]
-    if not plan.reports_phases:
-        found += read_study_marginals(plan, snapshot.totals)
     by_name = {each.name: each for each in found}
     marginals = [
         _describe_marginal(by_name[each.name], each.unit, most_bars, snapshot.n_records)
@@ -282,7 +279,7 @@ def describe_calibration(
     DecodingError
         It has no number, or the numbers of clusters are out of range.
     """
-    found = calibrate(read_study_marginals(plan, snapshot.totals), n_clusters=n_clusters)
+    found = calibrate(read_study_numbers(plan, snapshot.totals), n_clusters=n_clusters)
     return make_calibration(
         found,
         describe_columns(found, {each.name: each.unit for each in plan.dimensions}),

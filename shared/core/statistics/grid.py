@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shared.core.encoder import RecordEncoder, encode_parts
 from shared.core.quantise import STEPS, Quantiser
 from shared.core.records import Records
-from shared.core.statistics.interface import count_records_moved
+from shared.core.statistics.interface import CountingStatistic
 from shared.errors import PlanError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MOST_CELLS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GridStatistic:
+class GridStatistic(CountingStatistic):
     """Counts of records in the joint cells of all coordinates, then of unsketchable records.
 
     With quantised coordinates u the cell of coordinate i is ``((u_i + 32767) m_i) div 65535``, from
@@ -88,24 +88,6 @@ class GridStatistic:
         box = self.quantiser.centre.tolist(), self.quantiser.half_width.tolist()
         encodings = self.encoder.dimensions if self.encoder else None
         return hashlib.sha256(repr(("grid", *box, self.cells, encodings)).encode()).digest()
-
-    @property
-    def lowest(self) -> int:
-        """The least count of a record in a cell, 0."""
-        return 0
-
-    @property
-    def highest(self) -> int:
-        """The largest count of a record in a cell, 1."""
-        return 1
-
-    def measure_l1(self, neighbouring: str) -> int:
-        """Return the L1 sensitivity: one cell a record that comes or goes."""
-        return count_records_moved(neighbouring)
-
-    def measure_l2_squared(self, neighbouring: str) -> int:
-        """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
-        return self.measure_l1(neighbouring)
 
     def find_cells(
         self, steps: NDArray[np.int16], sketchable: NDArray[np.bool_]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shared.core.encoder import DimensionEncoding, RecordEncoder
 from shared.core.quantise import STEPS, Quantiser
 from shared.core.records import Records
-from shared.core.statistics.interface import count_records_moved
+from shared.core.statistics.interface import CountingStatistic
 from shared.errors import PlanError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _BEYOND = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HistogramStatistic:
+class HistogramStatistic(CountingStatistic):
     """Counts of each dimension's bins, dimension by dimension.
 
     A number has ``2^b + 3`` bins: ``2^b`` inner ones of equal width on the scale of the dimension,
@@ -139,22 +139,9 @@ class HistogramStatistic:
         return hashlib.sha256(repr(rule).encode()).digest()
 
     @property
-    def lowest(self) -> int:
-        """The least count of a record in a bin, 0."""
-        return 0
-
-    @property
-    def highest(self) -> int:
-        """The largest count of a record in a bin, 1."""
-        return 1
-
-    def measure_l1(self, neighbouring: str) -> int:
-        """Return the L1 sensitivity: one bin of each dimension a record that comes or goes."""
-        return count_records_moved(neighbouring) * len(self.carried)
-
-    def measure_l2_squared(self, neighbouring: str) -> int:
-        """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
-        return self.measure_l1(neighbouring)
+    def n_counted(self) -> int:
+        """A record is in one bin of each carried dimension."""
+        return len(self.carried)
 
     def find_bins(self, column: NDArray[np.floating], dimension: int) -> NDArray[np.int64]:
         """Return the bin of each value of a dimension: the definition in NumPy.

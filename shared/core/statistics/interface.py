@@ -35,6 +35,33 @@ def count_records_moved(neighbouring: str) -> int:
     return 2 if neighbouring == "replace-one" else 1
 
 
+class CountingStatistic:
+    """Bounds and sensitivities of a statistic whose records add 1 in some places, 0 elsewhere."""
+
+    @property
+    def n_counted(self) -> int:
+        """The number of places that each record adds 1 to."""
+        return 1
+
+    @property
+    def lowest(self) -> int:
+        """The least count of a record, 0."""
+        return 0
+
+    @property
+    def highest(self) -> int:
+        """The largest count of a record, 1."""
+        return 1
+
+    def measure_l1(self, neighbouring: str) -> int:
+        """Return the L1 sensitivity: the places of each record that comes or goes."""
+        return count_records_moved(neighbouring) * self.n_counted
+
+    def measure_l2_squared(self, neighbouring: str) -> int:
+        """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
+        return self.measure_l1(neighbouring)
+
+
 class Statistic(Protocol):
     """The integers that each record adds to a sum, determined by public numbers alone.
 

@@ -39,7 +39,7 @@ class MomentsStatistic:
     with ``N^2 >= sum u^2``, each ``u_i`` becomes ``sign(u_i) ((|u_i| R) div N)``. Then, with
     ``q = R div 4`` and the diagonal weight w, a record adds
 
-    - ``5 R^2 div 16``, which counts complete records,
+    - ``R^2``, which counts complete records,
     - ``7 q u_i`` for each i,
     - row by row ``w u_i^2``, then ``7 u_i u_j`` for each j > i.
 
@@ -110,8 +110,8 @@ class MomentsStatistic:
 
     @property
     def constant(self) -> int:
-        """Term of a complete record in the first sum, ``5 R^2 div 16``."""
-        return 5 * self.norm_steps**2 // 16
+        """Term of a complete record in the first sum, ``R^2``."""
+        return self.norm_steps**2
 
     @property
     def mean_weight(self) -> int:
@@ -136,7 +136,7 @@ class MomentsStatistic:
         """The largest integer that a record adds to a coordinate."""
         largest = min(self.norm_steps, MOMENT_STEPS)
         square = self.diagonal_weight * largest**2
-        return max(1, self.constant, self._largest_mean, square, self._largest_product)
+        return max(self.constant, self._largest_mean, square, self._largest_product)
 
     @property
     def _largest_mean(self) -> int:
@@ -156,7 +156,7 @@ class MomentsStatistic:
         # sum_i w x_i^2 + 7 sum_{i<j} |x_i x_j| <= (w - 7/2) R^2 + 7/2 d R^2.
         products = -((-(2 * w + WEIGHT * (d - 1)) * r2) // 2)
         one = self.constant + _ceil_sqrt((WEIGHT * q) ** 2 * r2 * d) + products
-        if neighbouring == "add-remove-one":
+        if neighbouring == "add-remove-one" or d == 1:
             return one
         # (1 + k) R^2 sqrt(2 |S|^2 + 49 d q^2 / (k R^2)) for every k > 0; this k is near the best.
         twice = 4 * d * w**2 + WEIGHT**2 * d * (d - 1)
@@ -170,7 +170,7 @@ class MomentsStatistic:
         require_neighbouring(neighbouring)
         square, r2, q = self.diagonal_weight**2, self.norm_steps**2, self._quarter
         mean = (WEIGHT * q) ** 2
-        if neighbouring == "add-remove-one":
+        if neighbouring == "add-remove-one" or self.n_dimensions == 1:
             return square * r2**2 + mean * r2 + self.constant**2
         return 2 * square * r2**2 + 2 * mean * r2 - (-(mean**2) // (2 * square))
 

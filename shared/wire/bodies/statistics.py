@@ -142,7 +142,10 @@ class CalibrationBody:
     n_records: int = member("Records in it, or an estimate where the number is secret.", 240000)
     n_clusters: list[int] = member("Least and largest number of clusters.", [5, 5])
     columns: list[ColumnBody] = member("The dimensions.")
-    strength: float = member("n epsilon / (d sqrt L) of the weakest dimension.", 480.0)
+    strength: float = member(
+        "Of the weakest dimension: n epsilon / (d sqrt L), or g sqrt(32 n / d) of reports of bins.",
+        480.0,
+    )
     refusal: str | None = member("Why nothing should be built on it; null if it suffices.", None)
     needs_wider_law: bool = member(
         "Whether the law of frequencies should be one wider, because a spread is a guess.", False

@@ -117,6 +117,17 @@ async def test_a_pilot_of_one_dimension_a_sketch_gives_bounds_for_a_main_study(d
         assert 0.5 < column["spread"] / values.std() < 2
 
 
+async def test_few_reports_of_bins_are_no_pilot_and_the_answer_says_what_would_be(
+    desk: Desk,
+) -> None:
+    reports = {"release": "phase.v1", "most_records": None, "least_records": None}
+    plan = make_other_plan("histogram", epsilon=Fraction(3), **reports)
+    study, _ = await fill(desk, plan, count=1)
+    found = await desk.read(f"/v1/snapshots/{await freeze(desk, study)}/calibration?clusters=3")
+    assert [column["name"] for column in found["columns"]] == ["pressure", "flow"]
+    assert "times the devices would do" in found["refusal"]
+
+
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
 async def test_moments_show_the_correlation_within_its_band(desk: Desk, delta: Fraction) -> None:
     study, records = await fill(desk, make_other_plan("moments", delta=delta, norm_steps=2895))

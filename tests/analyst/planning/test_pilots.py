@@ -2,20 +2,28 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analyst.planning.pilots import PilotOutline, parse_columns, plan_pilot
+from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
 from analyst.planning.refining import MainOutline, refine
+from analyst.planning.statistics import describe_statistic
 from analyst.sketching.answers import LocalSketch
 from analyst.sketching.sketch_file import read_sketch_file
+from learning.calibration.calibration import calibrate
+from learning.calibration.words import describe_columns
+from learning.estimate.studies import read_study_numbers
 from shared import command
 from shared.errors import ConfigError
 from shared.plan import HistogramPart, WindowRule, plan_from_spec
-from shared.wire.bodies.statistics import CalibrationBody
+from shared.wire.bodies.results import describe_promise
+from shared.wire.bodies.statistics import CalibrationBody, make_calibration
+from simulator.fleet import run_fleet
+from simulator.records import FileRecords
 from tests.analyst.planning.commands import words_of
 
 COLUMNS = "load:kW,trips:1:count"
@@ -55,7 +63,7 @@ def pilot(*options: str, records: str = str(N)) -> int:
     return command.main(["plan", "pilot", *given, *options])
 
 
-def make_calibration() -> CalibrationBody:
+def calibrate_file() -> CalibrationBody:
     """Return what a pilot of these records says."""
     assert pilot("--same-records", "-o", "local.toml") == 0
     assert command.main(["sketch", "x.npy", "--plan", "local.toml", "-o", "local.sketch"]) == 0
@@ -113,6 +121,83 @@ def test_a_weak_pilot_is_refused_and_told_what_would_do(
     assert not Path("pilot.toml").exists()
     assert pilot("-o", "pilot.toml", records="200") == 0
     assert pilot("-o", "weak.toml", "--anyway", records="150") == 0
+
+
+def test_devices_with_a_record_each_report_bins_and_are_stronger_for_it() -> None:
+    columns = parse_columns(["a:m,b:m"])
+    phones = plan_pilot(outline(dimensions=columns, n_records=40_000, n_sketches=40_000))
+    plan = plan_from_spec(tomllib.loads(format_pilot(phones)))
+    assert plan == phones.plan
+    assert (plan.release.kind, plan.payload_bytes, plan.n_reports) == ("phase.v1", 2, 1)
+    # 32 n g^2 with 20,000 reports of a dimension, 0.366 of which tell of a record.
+    assert phones.strength == pytest.approx(0.366 * np.sqrt(32 * 20_000), rel=0.01)
+    counts = replace(phones.outline, window=WindowRule(kind="count", length=1))
+    assert plan_pilot(counts).strength < phones.strength / 2
+    assert (
+        "from about 19,000 reports on, to calibrate" in dict(describe_statistic(plan))["histogram"]
+    )
+    words = " ".join(phones.describe())
+    assert "reports a noisy bin of one of 2 dimensions" in words
+    assert "all records of a device in a window together cost epsilon 1" in words
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"window": WindowRule(kind="count", length=10)},
+        {"dimensions": parse_columns(["a:m,b:levels=x|y"])},
+        {"n_records": 8_000_000},
+        {"epsilon": Fraction(8)},
+    ],
+)
+def test_counts_are_kept_where_bins_cannot_be_reported_or_devices_have_many_records(
+    change: dict[str, object],
+) -> None:
+    given = {"n_records": 40_000, "n_sketches": 40_000, **change}
+    assert plan_pilot(outline(**given)).plan.release.kind == "local.v1"
+
+
+def test_too_few_devices_are_refused_and_told_how_many_would_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = ["--devices", "4000"]
+    assert pilot("-o", "p.toml", *fleet, records="4000") == 2
+    words = words_of(capsys.readouterr().err)
+    assert "19,000 devices, or epsilon 4.9" in words
+    assert not Path("p.toml").exists()
+    assert pilot("-o", "p.toml", "--devices", "19000", records="19000") == 0
+
+
+def test_the_reports_of_a_fleet_lead_to_the_plan_of_a_main_study() -> None:
+    columns = parse_columns([COLUMNS])
+    given = {"n_records": 4000, "n_sketches": 4000, "epsilon": Fraction(6)}
+    plan = plan_pilot(outline(dimensions=columns, **given)).plan
+    assert plan.reports_phases
+    records = make_records()
+    dealt = FileRecords(records=np.random.default_rng(1).permutation(records), n_records=1)
+    tally, totals = run_fleet(plan, dealt, n_devices=4000, noise_seed=1, n_processes=1)
+    assert tally.n_sketches == 4000
+    found = calibrate(read_study_numbers(plan, totals), n_clusters=2)
+    assert found.refusal is None
+    body = make_calibration(
+        found,
+        describe_columns(found, {"load": "kW", "trips": "1"}),
+        snapshot_id="00" * 32,
+        n_records=4000,
+        n_clusters=[2, 2],
+        refusal=None,
+        limits=[],
+        privacy=describe_promise(plan),
+    )
+    main = refine(body, plan, MainOutline(epsilon=Fraction(6)), n_sketches=4000)
+    assert "A record that only one of the two studies reads costs epsilon 6" in main.describe_cost()
+    made = plan_from_spec(tomllib.loads(main.format_spec()))
+    assert made.release.unit == "device"
+    for i, dimension in enumerate(made.dimensions):
+        lower, upper = main.search_box[dimension.name]
+        assert np.mean((records[:, i] >= lower) & (records[:, i] <= upper)) > 0.9
+        assert dimension.transform is None
+        assert upper - lower < 8.0 * records[:, i].std()
 
 
 @pytest.fixture
@@ -195,7 +280,7 @@ def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
     # A file has no times here, so that nobody takes records of the main study for the pilot's.
     assert command.main(["sketch", "x.npy", "--plan", "pilot.toml"]) == 2
     assert "late_rule: is leave-out-outside" in words_of(capsys.readouterr().err)
-    found = refine(make_calibration(), plan, MainOutline(epsilon=Fraction(1)), n_sketches=1)
+    found = refine(calibrate_file(), plan, MainOutline(epsilon=Fraction(1)), n_sketches=1)
     main = plan_from_spec(tomllib.loads(found.format_spec()))
     assert main.window.origin == plan.window.end
     assert main.shares_no_record(plan)
@@ -216,7 +301,7 @@ def test_a_pilot_without_an_end_may_share_records_and_says_so(
     assert not planned.plan.is_bounded
     assert why in " ".join(planned.describe())
     main = MainOutline(epsilon=Fraction(1), origin=1209600)
-    found = refine(make_calibration(), planned.plan, main, n_sketches=1)
+    found = refine(calibrate_file(), planned.plan, main, n_sketches=1)
     assert "one that both read 2." in found.describe_cost()
     assert why in found.describe_cost()
     assert "the owner's ledger counts the sum" in found.describe_cost()

@@ -1,12 +1,15 @@
 """Pilots drawn for tests: histograms of made-up records with seeded noise of the stated law."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learning.calibration.strength import choose_bins_log2
 from learning.estimate.histogram import BinNoise, Marginal, read_marginals
+from learning.estimate.reports import ReportedMarginal
 from shared.core import (
     DimensionEncoding,
     HistogramStatistic,
@@ -14,6 +17,7 @@ from shared.core import (
     RecordEncoder,
     SketchAccumulator,
 )
+from shared.privacy.circle import choose_bin_law
 
 REACH = 2.0**40
 
@@ -56,3 +60,26 @@ def draw_marginal(values: Sequence[float] | NDArray[np.float64], **options: obje
     """Return the marginal of one column."""
     column = np.asarray(values, dtype=np.float64)[:, None]
     return draw_marginals(column, **options)[0]  # type: ignore[arg-type]
+
+
+def draw_reports(values: NDArray[np.float64], *, epsilon: str, seed: int) -> ReportedMarginal:
+    """Return reports of the bins of one column, a device each, without bounds."""
+    encoder = RecordEncoder(dimensions=(DimensionEncoding(resolution=1e-6),))
+    box = encoder.transform_bounds(np.array([-REACH * 1e-6]), np.array([REACH * 1e-6]))
+    statistic = HistogramStatistic(
+        quantiser=Quantiser.from_bounds(*box), bins_log2=(8,), encoder=encoder
+    )
+    n_places = statistic.count_bins(0)
+    marginal = ReportedMarginal(
+        name="x",
+        reports=np.ones(n_places),
+        law=choose_bin_law(Fraction(epsilon), 1, circle=n_places, is_ordered=True),
+        edges=statistic.compute_edges(0),
+        resolution=1e-6,
+    )
+    places = np.argsort(statistic.arrange_bins(0))[statistic.find_bins(values, 0)]
+    # Not the stream of a test that draws its values from the same seed.
+    rng = np.random.default_rng((seed, n_places))
+    offsets = rng.choice(n_places, len(values), p=marginal.kernel)
+    reports = np.bincount((places + offsets) % n_places, minlength=n_places)
+    return replace(marginal, reports=reports.astype(np.float64))

@@ -58,6 +58,7 @@ def box_of(lower: list[float], upper: list[float]) -> Box:
         ("search_box", box_of([-1.0, 1.0], [1.0, 1.0]), "dimension 1"),
         ("search_box", box_of([-4.5, -1.0], [1.0, 1.0]), "inside the plan's box"),
         ("search_box", box_of([-1.0, -1.0], [1.0, 5.5]), "dimension 1"),
+        ("is_level", np.zeros(3, dtype=bool), "one entry per dimension, 2, not 3"),
     ],
 )
 def test_a_field_out_of_its_rule_is_refused_by_name_with_a_fix(

@@ -125,6 +125,26 @@ def test_warnings_count_in_good_grammar(
     records = np.full((10, 2), 3.0)
     problem = make_problem(records, n_clusters=2, n_frequencies=20, half_width=12.0)
     problem = replace(problem, search_box=search_within(problem, 2.0))
+    warnings = warn_of_boxes(problem, centres)
+    assert [w[: len(e)] for w, e in zip(warnings, expected, strict=True)] == expected
+
+
+def test_the_ends_of_a_level_are_no_edge_because_all_records_lie_there(
+    make_problem: MakeProblem,
+) -> None:
+    records = np.full((10, 2), 3.0)
+    problem = make_problem(records, n_clusters=2, n_frequencies=20, half_width=12.0)
+    box = Box(lower=np.array([-9.0, 1.0]), upper=np.array([15.0, 5.0]))
+    problem = replace(problem, search_box=box, is_level=np.array([True, False]))
+    assert not warn_of_boxes(problem, [[-9.0, 3.0], [15.0, 3.0]])
+    edge, outside = warn_of_boxes(problem, [[-9.0, -9.0], [15.0, 3.0]])
+    assert edge.startswith("1 of the clusters lies on the edge")
+    assert outside.startswith("1 of the centroids lies outside the search box")
+    plain = warn_of_boxes(replace(problem, is_level=None), [[-9.0, 3.0], [15.0, 3.0]])
+    assert [text[:22] for text in plain] == ["2 of the clusters lie ", "2 of the centroids lie"]
+
+
+def warn_of_boxes(problem: DecodingProblem, centres: list[list[float]]) -> list[str]:
     found = Diagnosis(
         atom="clusters",
         n_parameters=6,
@@ -137,5 +157,4 @@ def test_warnings_count_in_good_grammar(
         n_failures=0,
         is_judged=True,
     )
-    warnings = [text for text in diagnose(problem, found) if "box" in text]
-    assert [w[: len(e)] for w, e in zip(warnings, expected, strict=True)] == expected
+    return [text for text in diagnose(problem, found) if "box" in text]

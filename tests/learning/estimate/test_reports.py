@@ -16,6 +16,7 @@ from learning.estimate.reports import ReportedMarginal, bound_distribution, deco
 from learning.estimate.studies import (
     read_study_levels,
     read_study_marginals,
+    read_study_numbers,
     read_study_reports,
 )
 from learning.estimate.totals import Totals
@@ -138,6 +139,7 @@ def test_the_sums_of_a_study_give_a_marginal_for_each_number() -> None:
         low, high = bound_distribution(marginal).find_quantile(0.5)
         assert low <= np.nanmedian(own) <= high
     assert not read_study_levels(plan, totals)
+    assert [marginal.name for marginal in read_study_numbers(plan, totals)] == ["x", "y"]
     with pytest.raises(DecodingError) as refusal:
         read_study_marginals(plan, totals)
     assert refusal.value.field == "release"

@@ -102,7 +102,7 @@ def clip(u: list[int], radius: int) -> list[int]:
 def moments(steps: list[int], radius: int, weight: int) -> list[int]:
     """13. Return the integers that a record adds."""
     u = clip([min(max((step + 8) >> 4, -2047), 2047) for step in steps], radius)
-    d, added = len(u), [5 * radius * radius // 16, *(7 * (radius // 4) * value for value in u)]
+    d, added = len(u), [radius * radius, *(7 * (radius // 4) * value for value in u)]
     for i in range(d):
         added += [weight * u[i] ** 2, *(7 * u[i] * u[j] for j in range(i + 1, d))]
     return added

@@ -18,6 +18,7 @@ from shared.plan import (
     plan_from_spec,
     plan_to_json,
 )
+from shared.plan.deriving import verify
 from shared.privacy.testing import SeededSource
 from shared.wire import PayloadForm
 
@@ -43,7 +44,7 @@ def make(*dimensions: dict[str, Any], **changes: Any) -> SketchPlan:
     "plan", [make(), make(dimensions_per_sketch=2, bins_log2=4, epsilon="3"), make(LEVELS)]
 )
 def test_bytes_and_json_carry_the_plan_exactly(plan: SketchPlan) -> None:
-    plan.verify()
+    verify(plan)
     assert decode_plan(encode_plan(plan)) == plan
     assert plan_from_json(plan_to_json(plan)) == plan
 
@@ -112,4 +113,4 @@ def test_a_plan_with_another_law_is_refused() -> None:
     plan = make()
     for changes in ({"arc": 42}, {"odds": plan.release.scale * 2}):
         with pytest.raises(PlanMismatchError):
-            replace(plan, release=replace(plan.release, **changes)).verify()
+            verify(replace(plan, release=replace(plan.release, **changes)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core import FourierStatistic, MaskSchedule
+from shared.core import FourierStatistic, MaskSchedule, SketchAccumulator
 from shared.errors import (
     MalformedMessageError,
     PlanError,
@@ -47,6 +47,24 @@ BOUNDED = {"kind": "time", "origin": 7200, "length_s": 3600}
 
 def make(**changes: Any) -> SketchPlan:
     return plan_from_spec({**SPEC, **changes})
+
+
+@pytest.mark.parametrize(
+    ("missing", "is_sketchable"), [(None, [1, 1, 0, 0, 0, 0, 0]), ("a", [1, 1, 1, 1, 1, 1, 0])]
+)
+def test_a_number_that_is_no_level_is_missing(
+    missing: str | None, is_sketchable: list[int]
+) -> None:
+    category = {"name": "kind", "unit": "1", "levels": ["a", "b"]}
+    if missing is not None:
+        category["missing"] = missing
+    plan = make(dimensions=[SPEC["dimensions"][0], category])
+    records = np.array([[1.0, level] for level in (0, 1, 2, -1, 0.5, np.nan, 0)])
+    records[-1, 0] = np.inf
+    assert plan.find_sketchable(records).tolist() == is_sketchable
+    accumulator = SketchAccumulator(plan.statistic_of(b""))
+    accumulator.add(records)
+    assert accumulator.n_unsketchable == is_sketchable.count(0)
 
 
 def test_bytes_and_json_carry_the_plan_exactly() -> None:
