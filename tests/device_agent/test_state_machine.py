@@ -39,7 +39,7 @@ from shared.core import SketchAccumulator
 from shared.errors import DuplicateUploadError, SketchError
 from shared.plan import WindowRule
 from shared.wire import PayloadForm, SketchMessage, decode_message, problem_types
-from tests.device_agent.conftest import make_plan
+from tests.device_agent.conftest import make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.faults import Crash, Faults, injecting
@@ -51,6 +51,8 @@ EPSILON = 10**9
 MOST_RELEASES = 7
 NOISE = 60
 """No coordinate's noise is larger, but once in more releases than all tests draw."""
+TEXTS = [(0.0, "a"), (1.0, "é"), (2.0, '"1, or 2"'), (np.nan, "A"), (0.0, " a "), (np.nan, "")]
+"""Levels by number, and as a file of CSV has them; others are missing."""
 
 LOUD: dict[str, Any] = {
     "epsilon": Fraction(EPSILON),
@@ -67,6 +69,16 @@ REPORTS = make_plan(
     most_sketches_per_device=MOST_RELEASES + 1,
     window=LOUD["window"],
 )
+OF_ONE_RECORD = make_other_plan("histogram", unit="device", most_records=1, **LOUD)
+OTHERS = {
+    statistic: make_other_plan(statistic, least_records=3, most_records=20, **LOUD, **chosen)
+    for statistic, chosen in {
+        "histogram": {"dimensions_per_sketch": 1},
+        "grid": {},
+        "moments": {},
+        "columns": {},
+    }.items()
+}
 PROBLEMS = [problem.error for problem in problem_types()]
 
 
@@ -120,10 +132,15 @@ class Agents(RuleBasedStateMachine):
         with self.driver.records.open("a") as file:
             for _ in range(n):
                 i = len(self.values)
-                x, y = (i * 0.37) % 15 - 7, (i * 0.71) % 13 - 6
-                self.values.append((float(f"{x:.3f}"), float(f"{y:.3f}")))
-                file.write(f"{BASE + self.slot * HOUR},{x:.3f},{y:.3f}\n")
+                x, y = f"{(i * 0.37) % 15 - 7:.3f}", f"{(i * 0.71) % 13 - 6:.3f}"
+                fields = self._note_values(i, x, y)
+                file.write(f"{BASE + self.slot * HOUR},{','.join(fields)}\n")
         self._touch()
+
+    def _note_values(self, i: int, x: str, y: str) -> tuple[str, str]:
+        """Note the values of a record, and return its fields."""
+        self.values.append((float(x), float(y)))
+        return x, y
 
     @rule(
         line=st.sampled_from(["garbage", "1,x", ",y,z,1", "1700000000,nan,1", '"', "", "time,x,y"])
@@ -135,7 +152,8 @@ class Agents(RuleBasedStateMachine):
         self._note_garbage(has_time=line.startswith("1700000000"))
 
     def _note_garbage(self, *, has_time: bool) -> None:
-        self.values.append((np.nan, np.nan))
+        # Its second value is one, where only the first cannot be read.
+        self.values.append((np.nan, 1.0 if has_time else np.nan))
         self.n_untimed += not has_time
 
     @rule()
@@ -292,7 +310,12 @@ class Agents(RuleBasedStateMachine):
         exact = SketchAccumulator(statistic, first_record=first)
         exact.add(np.array(self.values[first : first + n_records]))
         (released,) = PayloadForm.of(self.plan).decode(message.payload)
-        assert np.abs(released - exact.sums).max() <= NOISE
+        assert np.abs(released - exact.sums).max() <= self.noise
+
+    @property
+    def noise(self) -> int:
+        """The largest noise of a coordinate; counts have none at all."""
+        return NOISE if self.plan.value_range[0] else 0
 
     def teardown(self) -> None:
         """When all is well again everything is read and sent, without anybody's help."""
@@ -366,7 +389,7 @@ class PersonalAgents(Agents):
             exact = SketchAccumulator(statistic)
             exact.add(np.array(joined))
             mean = self.plan.finish_sum(exact.sums, len(joined))
-            if np.abs(released - mean).max() <= NOISE:
+            if np.abs(released - mean).max() <= self.noise:
                 return stop
         raise AssertionError(f"sketch {message.header.sequence} is the mean of no records")
 
@@ -382,8 +405,9 @@ class PersonalAgents(Agents):
                 whole = [record for record in run if not np.isnan(record[0])]
                 if len(whole) > self.plan.most_records:
                     break
-                for n_garbage in range(len(run) - len(whole) + 1):
-                    joined = [*whole, *[(np.nan, np.nan)] * n_garbage]
+                garbage = [record for record in run if np.isnan(record[0])]
+                for n_garbage in range(len(garbage) + 1):
+                    joined = [*whole, *garbage[:n_garbage]]
                     if 0 < len(joined) <= self.plan.most_records:
                         yield stop, joined
         if self.has_jumped:
@@ -411,7 +435,57 @@ class Phones(PersonalAgents):
         return first
 
 
-KINDS = {"split": SplitAgents, "means": PersonalAgents, "reports": Phones}
+class OfOneRecord(PersonalAgents):
+    """A slot has the bins of its first record."""
+
+    plan = OF_ONE_RECORD
+
+
+class Histograms(Agents):
+    """A sketch counts the bins of one dimension."""
+
+    plan = OTHERS["histogram"]
+
+
+class Grids(Agents):
+    """A sketch counts cells."""
+
+    plan = OTHERS["grid"]
+
+
+class Moments(Agents):
+    """A sketch has products of clipped records."""
+
+    plan = OTHERS["moments"]
+
+
+class MixedColumns(Agents):
+    """A number that is missing now and then, and text, some of which is no level."""
+
+    plan = OTHERS["columns"]
+
+    def _note_values(self, i: int, x: str, y: str) -> tuple[str, str]:
+        number, text = TEXTS[i % len(TEXTS)]
+        is_missing = i % 3 == 0
+        self.values.append((np.nan if is_missing else float(x), number))
+        return "" if is_missing else x, text
+
+    def _note_garbage(self, *, has_time: bool) -> None:
+        super()._note_garbage(has_time=has_time)
+        # A number is no level.
+        self.values[-1] = (np.nan, np.nan)
+
+
+KINDS = {
+    "split": SplitAgents,
+    "means": PersonalAgents,
+    "reports": Phones,
+    "histogram": Histograms,
+    "grid": Grids,
+    "moments": Moments,
+    "columns": MixedColumns,
+    "one record": OfOneRecord,
+}
 
 
 def explore(
@@ -467,11 +541,11 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
 
 @small_and_soak(
     "choices",
-    {"n_examples": 5, "n_steps": 20, "derandomize": True},
+    {"n_examples": 3, "n_steps": 20, "derandomize": True},
     {"n_examples": 300, "n_steps": 50},
 )
-@pytest.mark.parametrize("kind", ["split", "means", "reports"])
-def test_so_it_is_for_sketches_of_some_features_means_and_reports(
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_it_is_for_every_other_kind_of_sketch(
     kind: str, choices: dict[str, Any], tmp_path: Path
 ) -> None:
     explore(tmp_path, of=KINDS[kind], **choices)
