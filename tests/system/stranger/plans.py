@@ -95,7 +95,8 @@ class Plan:
     @property
     def frequencies(self) -> tuple[list[list[int]], int]:
         names = ("seed", "n_frequencies", "radius_law")
-        return sketch.draw_frequencies(*(self.statistic[name] for name in names), *self.axes)
+        seed, m, law = (self.statistic[name] for name in names)
+        return sketch.draw_frequencies(seed, m, law, *self.axes)
 
     @property
     def circle(self) -> int:

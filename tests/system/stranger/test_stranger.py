@@ -17,9 +17,9 @@ import cbor2
 import pytest
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator, run_command
+from deploy.demo.cluster import Aggregator
 from shared.plan import decode_plan
-from shared.wire import problem_types
+from shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
 from tests.system.stranger import plans, sketch, wire
 from tests.system.stranger.device import Device, choose_action
 
@@ -308,9 +308,11 @@ def publish(server: Aggregator, vector: Any) -> str:
     with Client(server.url, key=server.key) as client:
         plan = decode_plan(bytes.fromhex(vector["plan"]))
         study = str(client.create_study(vector["study_name"], plan)["study_id"])
+        token = client.create_token(study)
     assert study == vector["study"]
-    command = ["sfumato", "study", "token", study, "--code", "--url", server.url]
-    return run_command(*command, "--key", server.key).strip()
+    return encode_enrolment_code(
+        EnrolmentCode(server=server.url, study=bytes.fromhex(study), token=token)
+    )
 
 
 ACTIONS = {slug: action for slug, (_, action) in read_table().items()}
