@@ -4,12 +4,15 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis.stateful import invariant
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
 
 from shared.core import SketchAccumulator
+from shared.plan import WindowRule
 from shared.wire import PayloadForm, SketchMessage, decode_message
 from tests.device_agent.conftest import make_other_plan, make_plan
 from tests.device_agent.daemons import query
+from tests.device_agent.driver import BASE, HOUR
 from tests.device_agent.machines import LOUD, MOST_RELEASES, Agents
 
 TEXTS = [(0.0, "a"), (1.0, "é"), (2.0, '"1, or 2"'), (np.nan, "A"), (0.0, " a "), (np.nan, "")]
@@ -23,6 +26,13 @@ REPORTS = make_plan(
     most_records=None,
     most_sketches_per_device=MOST_RELEASES + 1,
     window=LOUD["window"],
+)
+# The clocks of the machine jump by up to 5000 hours, and it knows no study that has not begun.
+BOUNDS = WindowRule(kind="time", origin=BASE - 9000 * HOUR, length_s=HOUR, end=BASE + 1000 * HOUR)
+BOUNDED = make_plan(
+    least_records=3,
+    most_records=20,
+    **(LOUD | {"window": BOUNDS, "late_rule": "leave-out-outside"}),
 )
 OF_ONE_RECORD = make_other_plan("histogram", unit="device", most_records=1, **LOUD)
 OTHERS = {
@@ -40,6 +50,22 @@ class SplitAgents(Agents):
     """A sketch carries some of the features."""
 
     plan = SPLIT
+
+
+class BoundedAgents(Agents):
+    """Records of other times, and those without a readable one, are as if they were not there."""
+
+    plan = BOUNDED
+
+    def _note_garbage(self, *, has_time: bool) -> None:
+        if has_time:
+            super()._note_garbage(has_time=True)
+
+    @rule(n=st.integers(1, 6), time=st.sampled_from([BOUNDS.origin - 1, BOUNDS.end, 0, 1e12]))
+    def append_outside(self, n: int, time: float) -> None:
+        with self.driver.records.open("a") as file:
+            file.write(f"{time},3.0,3.0\n" * n)
+        self._touch()
 
 
 class PersonalAgents(Agents):
@@ -167,6 +193,7 @@ class MixedColumns(Agents):
 
 
 KINDS = {
+    "bounded": BoundedAgents,
     "split": SplitAgents,
     "means": PersonalAgents,
     "reports": Phones,

@@ -31,6 +31,13 @@ SECRET_COUNT = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"}
     | {"neighbouring": "add-remove-one", "delta": "1e-6"}
 )
+BOUNDED = plan_from_spec(
+    _SPEC
+    | {
+        "late_rule": "leave-out-outside",
+        "window": _SPEC["window"] | {"end": ORIGIN + 24 * 3600},
+    }
+)
 OF_DEVICES = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"} | {"unit": "device"}
 )

@@ -39,6 +39,7 @@ from shared.wire import (
 )
 from tests.vectors.wire_plans import (
     BIN_REPORTS,
+    BOUNDED,
     BY_COUNT,
     GRID,
     HISTOGRAM,
@@ -174,6 +175,7 @@ def make_message_vectors() -> dict[str, Any]:
                 slots=(2, 3),
                 first_record=len(RECORDS),
             ),
+            _make_message("a study with an end", BOUNDED, "weather", sequence=1, slots=(22, 23)),
             _make_message("windows by count", BY_COUNT, "süd/1 ☀", sequence=300, slots=None),
             _make_message(
                 "some of the features", SPLIT, "weather", sequence=7, slots=(9, 9), ordinal=5

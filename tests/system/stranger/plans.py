@@ -39,6 +39,7 @@ class Plan:
         require(fields["format_version"] == 1, "version")
         require(release["kind"] in ("local.v1", "phase.v1"), "kind")
         require(release["noise_by"] == "device", "noise_by")
+        require(fields["late_rule"] in ("open-window", "leave-out-outside"), "late_rule")
         plan.check_statistic()
         plan.check_unit()
         if plan.reports_phases:
