@@ -151,10 +151,12 @@ class Device:
     ) -> tuple[str, bytes]:
         """Return a sketch's identity and message; ``changes`` replace fields of the header."""
         n_records = changes.get("n_records", _usual_size(plan))
-        if sums is None:
-            block, count = changes.get("block") or 0, n_records or 500
-            sums = self.release(plan, noise_seed=self.seed, count=count, block=block)
-        payload = changes.pop("payload", None) or PayloadForm.of(plan).encode(sums)
+        payload: bytes | None = changes.pop("payload", None)
+        if payload is None:
+            if sums is None:
+                block, count = changes.get("block") or 0, n_records or 500
+                sums = self.release(plan, noise_seed=self.seed, count=count, block=block)
+            payload = PayloadForm.of(plan).encode(sums)
         fields: dict[str, Any] = {
             "study": study,
             "plan_digest": compute_plan_digest(plan),

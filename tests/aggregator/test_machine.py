@@ -30,6 +30,7 @@ from tests.aggregator.machine.guests import GuestRules
 from tests.aggregator.machine.harness import STREAMS, Harness
 from tests.aggregator.machine.keys import KeyRules
 from tests.aggregator.machine.operations import OperationRules
+from tests.aggregator.machine.replicas import PLANS
 from tests.aggregator.machine.uploads import UploadRules
 from tests.aggregator.machine.worlds import KillableStore, Killed, PostgresWorld, SqliteWorld, World
 from tests.soak import small_and_soak
@@ -351,6 +352,13 @@ LONG = {"n_examples": 200, "stateful_step_count": 100, "derandomize": False}
 @small_and_soak("choices", {"n_examples": 12}, LONG)
 def test_each_sketch_is_counted_once_in_sqlite(choices: dict[str, Any]) -> None:
     run_machine(SqliteWorld, **choices)
+
+
+@small_and_soak("choices", {"n_examples": 3, "stateful_step_count": 40}, LONG)
+@pytest.mark.parametrize("statistic", ["histogram", "grid", "moments"])
+def test_so_it_is_under_every_other_statistic(statistic: str, choices: dict[str, Any]) -> None:
+    rules = type("OtherMachine", (ExcludingMachine,), {"plan": PLANS[statistic]})
+    run_machine(SqliteWorld, rules=rules, **choices)
 
 
 @small_and_soak("choices", {"n_examples": 4}, LONG)

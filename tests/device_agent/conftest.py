@@ -12,7 +12,7 @@ from device_agent.cli import main
 from device_agent.settings.agent_settings import load_settings
 from device_agent.store.joined import Joined, save_joined
 from device_agent.store.key import key_folder
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
 from tests.device_agent.serving import TOKEN, Server, running
 
 HOUR = 3600
@@ -37,6 +37,32 @@ def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan
             **{**settings, **choices},
         )
     )
+
+
+NUMBERS = tuple(Dimension(name=name, unit="1", lower=-10.0, upper=10.0) for name in "xy")
+COLUMNS = (
+    Dimension(
+        name="x",
+        unit="1",
+        lower=-10.0,
+        upper=10.0,
+        transform=LogTransform(resolution=0.5),
+        missing=1.5,
+    ),
+    Dimension(name="y", unit="1", levels=("a", "é", "1, or 2")),
+)
+"""A number on a logarithmic scale with a value for missing ones, and text."""
+_OTHERS: dict[str, dict[str, Any]] = {
+    "histogram": {"statistic": "histogram", "dimensions": NUMBERS, "bins_log2": 4},
+    "grid": {"statistic": "grid", "dimensions": NUMBERS, "cells": (5, 4)},
+    "moments": {"statistic": "moments", "dimensions": NUMBERS, "norm_steps": 2500},
+    "columns": {"statistic": "grid", "dimensions": COLUMNS, "cells": (5, 2, 2, 2)},
+}
+
+
+def make_other_plan(statistic: str, **choices: Any) -> SketchPlan:
+    """Make a plan of another statistic than features; ``columns`` is a grid of all kinds."""
+    return make_plan(**{"n_frequencies": None, "seed": None, **_OTHERS[statistic], **choices})
 
 
 @pytest.fixture

@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from shared.plan import WindowRule
-from shared.wire import decode_payload
-from tests.device_agent.conftest import HOUR, Agent, make_plan
+from shared.core import SketchAccumulator
+from shared.plan import SketchPlan, WindowRule
+from shared.wire import PayloadForm, SketchMessage, decode_payload
+from tests.device_agent.conftest import HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.killing import Victim, victim_in
 from tests.device_agent.serving import Server, running
 from tests.soak import small_and_soak
@@ -37,24 +40,50 @@ def victim(tmp_path: Path) -> Iterator[Victim]:
         yield victim
 
 
+# So much budget that the sums can be read off the sketches.
+LOUD: dict[str, Any] = {"epsilon": Fraction(10**9), "mechanism": "discrete-laplace"}
+PLANS = {
+    "fourier": make_plan(**LOUD),
+    "histogram": make_other_plan("histogram", dimensions_per_sketch=1, **LOUD),
+    "moments": make_other_plan("moments", **LOUD),
+}
+
+
+# What a release does to the disk is the same for all.
 @small_and_soak("every", False, True)
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        "histogram",
+        pytest.param("fourier", marks=pytest.mark.soak),
+        pytest.param("moments", marks=pytest.mark.soak),
+    ],
+)
 def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
-    every: bool, enrolled: Agent, victim: Victim, tmp_path: Path
+    statistic: str,
+    every: bool,
+    make_agent: Callable[[Server], Agent],
+    victim: Victim,
+    tmp_path: Path,
 ) -> None:
-    enrolled.append(0, 1, lines=10)
-    with enrolled.records.open("a") as file:
-        file.write(f"{time.time() + HOUR},1,1\n")
-    template = tmp_path / "template"
-    shutil.copytree(enrolled.state, template)
-    kills = victim.list_kills(enrolled, every=every)
-    for kill_at in kills:
-        put_back(enrolled, template)
-        is_killed = victim.run(enrolled, kill_at)
-        require_ledger_and_outbox_agree(enrolled)
-        report = enrolled.once()
-        assert (report["waiting"], report["shelved"]) == (0, 0)
-        require_each_record_once(enrolled)
-        require_no_second_draw(enrolled)
+    with running(PLANS[statistic]) as server:
+        agent = make_agent(server)
+        agent.write_config(per_record=str(10**9))
+        agent.init()
+        agent.append(0, 1, lines=10)
+        with agent.records.open("a") as file:
+            file.write(f"{time.time() + HOUR},1,1\n")
+        template = tmp_path / "template"
+        shutil.copytree(agent.state, template)
+        kills = victim.list_kills(agent, every=every)
+        for kill_at in kills:
+            put_back(agent, template)
+            is_killed = victim.run(agent, kill_at)
+            require_ledger_and_outbox_agree(agent)
+            report = agent.once()
+            assert (report["waiting"], report["shelved"]) == (0, 0)
+            require_each_record_once(agent)
+            require_no_second_draw(agent)
     # The last round must have been one that nothing interrupted.
     assert not is_killed
     assert report["released"] == 0
@@ -73,14 +102,14 @@ def put_back(agent: Agent, template: Path) -> None:
 def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
     every: bool, make_agent: Callable[[Server], Agent], victim: Victim, tmp_path: Path
 ) -> None:
-    # Where presence is secret. So much budget that the counts can be read off the sketches.
+    # Where presence is secret.
     length = 10**7
-    plan = make_plan(
+    plan = make_other_plan(
+        "grid",
         neighbouring="add-remove-one",
         least_records=None,
-        mechanism="discrete-laplace",
-        epsilon=Fraction(10**9),
         window=WindowRule(kind="time", origin=int(time.time() - 2.5 * length), length_s=length),
+        **LOUD,
     )
     with running(plan) as server:
         agent = make_agent(server)
@@ -110,6 +139,8 @@ def require_secret_counts(agent: Agent, expected: list[int]) -> None:
             message.payload, width=plan.payload_width, n_coordinates=plan.n_coordinates
         )
         scaled.append(round(int(released[-1]) / plan.count_scale))
+        # Every record is in one cell.
+        assert released[:-1].sum() == released[-1]
     assert scaled == expected
     assert query(agent, "SELECT slot, n_records FROM open_slots") == [(len(expected), 1)]
 
@@ -127,6 +158,18 @@ def require_each_record_once(agent: Agent) -> None:
     ((still_open,),) = query(agent, "SELECT n_records FROM open_windows")
     assert isinstance(still_open, int)
     assert sum(header.n_records or 0 for header in headers) + still_open == _N_RECORDS
+    for message in agent.server.stored.values():
+        require_sums(agent.server.plan, message)
+
+
+def require_sums(plan: SketchPlan, message: SketchMessage) -> None:
+    """Check that a sketch holds the ten records of its slot, each once."""
+    header = message.header
+    statistic = plan.statistic_of(header.device + b"/meter", block=header.block or 0)
+    exact = SketchAccumulator(statistic, first_record=10 * header.sequence)
+    exact.add(np.array([[float(f"{i % 7 - 3}.5"), header.sequence] for i in range(10)]))
+    (released,) = PayloadForm.of(plan).decode(message.payload)
+    assert np.abs(released - exact.sums).max() <= (50 if plan.value_range[0] else 0)
 
 
 def require_no_second_draw(agent: Agent) -> None:

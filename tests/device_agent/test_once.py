@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from device_agent.store.disk import lock_folder
 from shared.core import SketchAccumulator
 from shared.errors import ImplausibleSketchError, StudyClosedError, TooEarlyError, TransportError
 from shared.plan import WindowRule
-from shared.wire import decode_payload
-from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
+from shared.wire import PayloadForm
+from tests.device_agent.conftest import BASE, HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server, running
 
@@ -43,24 +44,33 @@ def test_a_second_run_releases_nothing(enrolled: Agent) -> None:
     assert enrolled.dump() == before
 
 
+# So much budget that the noise of this mechanism is next to nothing.
+LOUD: dict[str, Any] = {"epsilon": Fraction(10**9), "mechanism": "discrete-laplace"}
+LEVELS = {"a": 0.0, "é": 1.0, '"1, or 2"': 2.0, " a ": 0.0}
+
+
+@pytest.mark.parametrize("statistic", ["fourier", "histogram", "grid", "moments", "columns"])
 def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
-    make_agent: Callable[[Server], Agent],
+    statistic: str, make_agent: Callable[[Server], Agent]
 ) -> None:
-    # So much budget that the noise of this mechanism is next to nothing.
-    plan = make_plan(epsilon=Fraction(10**9), mechanism="discrete-laplace")
+    plan = make_plan(**LOUD) if statistic == "fourier" else make_other_plan(statistic, **LOUD)
+    fields = [(f"{i % 7 - 3}.5", f"{i % 5}") for i in range(50)]
+    if statistic == "columns":
+        texts = [*LEVELS, "A", "e\u0301", "nan", "", '""', "1"]
+        fields = [("" if i % 4 == 0 else x, texts[i % 10]) for i, (x, _) in enumerate(fields)]
     with running(plan) as server:
         agent = make_agent(server)
         agent.write_config(per_record=str(10**9))
         agent.init()
-        agent.append(0, lines=50)
+        lines = [f"{BASE + i},{','.join(record)}\n" for i, record in enumerate(fields)]
+        agent.records.write_text("time,x,y\n" + "".join(lines), encoding="utf-8")
         agent.once()
         (message,) = server.stored.values()
     exact = SketchAccumulator(plan.statistic_of(message.header.device + b"/meter"))
-    exact.add(np.array([[i % 7 - 3 + (0.5 if i % 7 >= 3 else -0.5), 0.0] for i in range(50)]))
-    released = decode_payload(
-        message.payload, width=plan.payload_width, n_coordinates=2 * plan.n_frequencies
-    )
-    assert np.abs(released - exact.sums).max() <= 50
+    read = float if statistic != "columns" else lambda text: LEVELS.get(text, np.nan)
+    exact.add(np.array([(float(x or "nan"), read(y)) for x, y in fields]))
+    (released,) = PayloadForm.of(plan).decode(message.payload)
+    assert np.abs(released - exact.sums).max() <= (50 if plan.value_range[0] else 0)
 
 
 @pytest.mark.parametrize("measurements", [8, 2])

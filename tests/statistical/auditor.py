@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from shared.core import FourierStatistic, FrequencyMatrix, Quantiser, SketchAccumulator
+from shared.core import FourierStatistic, FrequencyMatrix, Quantiser, SketchAccumulator, Statistic
 from shared.core.quantise import STEPS
 from shared.privacy import RandomSource
 from shared.privacy.polygon import GON24
@@ -67,7 +67,7 @@ class Neighbours:
         What the number of records is multiplied by behind the features; 0 where it is public.
     """
 
-    statistic: FourierStatistic
+    statistic: Statistic
     near: Floats
     far: Floats
     count_scale: int = 0

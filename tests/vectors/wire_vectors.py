@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from shared.cbor import encode_deterministic
 from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_spec, plan_to_json
-from shared.privacy.mechanisms.phase import find_phases
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
 from shared.privacy.testing import SeededSource
+from shared.reading.records import read_levels, read_values
 from shared.wire import (
     SKETCH_MEDIA_TYPE,
     EnrolmentCode,
@@ -37,6 +37,28 @@ from shared.wire import (
     encode_stream_id,
     sign_request,
 )
+from tests.vectors.wire_plans import (
+    BIN_REPORTS,
+    BOUNDED,
+    BY_COUNT,
+    GRID,
+    HISTOGRAM,
+    MASKED,
+    MIXED,
+    MIXED_FEATURES,
+    MOMENTS,
+    OF_DEVICES,
+    ONE_DIMENSION,
+    ONE_RECORD,
+    ORIGIN,
+    PHASES,
+    RECORDS,
+    SECRET_COUNT,
+    SECRET_HISTOGRAM,
+    SECRET_MOMENTS,
+    SPLIT,
+    Record,
+)
 
 SEED = b"sfumato wire vectors, version 1"
 STUDY_NAME = "weather in °F"
@@ -45,53 +67,7 @@ TOKEN = "sfe_" + "0123456789-ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
 LABELS = {"site": "north", "größe": "klein"}
 CREATED = 1_700_014_400
 """When the vectors' requests are signed."""
-ORIGIN = 1_700_000_000
 _JSON = {"Content-Type": "application/json"}
-_SPEC: dict[str, Any] = {
-    "dimensions": [
-        {"name": "temperature", "unit": "°F", "lower": -10.0, "upper": 110.0, "scale": 8.0},
-        {"name": "humidity", "unit": "1", "lower": 0.0, "upper": 1.0, "scale": 0.15},
-    ],
-    "n_frequencies": 12,
-    "seed": "the wire vectors' study",
-    "epsilon": "3/2",
-    "window": {"kind": "time", "origin": ORIGIN, "length_s": 3600},
-    "least_records": 2,
-    "most_records": 50,
-    "most_sketches": 1000,
-    "labels": [
-        {"name": "site", "values": ["north", "south"]},
-        {"name": "größe", "values": ["klein", "groß"]},
-    ],
-}
-MASKED = plan_from_spec(_SPEC | {"measurements_per_record": 3})
-BY_COUNT = plan_from_spec(_SPEC | {"window": {"kind": "count", "length": 5}})
-SPLIT = plan_from_spec(_SPEC | {"frequencies_per_sketch": 4})
-SECRET_COUNT = plan_from_spec(
-    {name: value for name, value in _SPEC.items() if name != "least_records"}
-    | {"neighbouring": "add-remove-one", "delta": "1e-6"}
-)
-BOUNDED = plan_from_spec(
-    _SPEC
-    | {
-        "late_rule": "leave-out-outside",
-        "window": _SPEC["window"] | {"end": ORIGIN + 24 * 3600},
-    }
-)
-OF_DEVICES = plan_from_spec(
-    {name: value for name, value in _SPEC.items() if name != "least_records"} | {"unit": "device"}
-)
-PHASES = plan_from_spec(
-    {name: value for name, value in _SPEC.items() if name not in ("least_records", "most_records")}
-    | {"release": "phase.v1", "frequencies_per_sketch": 2}
-)
-RECORDS: list[list[float | None]] = [
-    [39.02, 0.5937],
-    [39.92, 0.6221],
-    [999.0, -3.0],
-    [None, 0.5],
-    [72.3, 0.31],
-]
 
 
 def derive(label: str, count: int) -> bytes:
@@ -219,13 +195,37 @@ def make_message_vectors() -> dict[str, Any]:
             _make_message(
                 "a secret number of records", SECRET_COUNT, "weather", sequence=0, slots=(0, 0)
             ),
+            *_make_other_messages(),
         ],
         "limits": [
             _make_limits("few records", MASKED, 5),
             _make_limits("the most records", MASKED, MASKED.most_records),
             _make_limits("a secret number of records", SECRET_COUNT, None),
+            _make_limits("few records of a histogram", HISTOGRAM, 5),
+            _make_limits("a secret number of records of a histogram", SECRET_HISTOGRAM, None),
+            _make_limits("few records of moments", MOMENTS, 5),
+            _make_limits("a secret number of records of moments", SECRET_MOMENTS, None),
         ],
     }
+
+
+def _make_other_messages() -> list[dict[str, Any]]:
+    """Sketches of other statistics than features of numbers."""
+    cases: list[tuple[str, SketchPlan, list[Record]]] = [
+        ("features of columns of every kind", MIXED_FEATURES, MIXED),
+        ("a histogram", HISTOGRAM, MIXED),
+        ("a histogram, a secret number of records", SECRET_HISTOGRAM, MIXED),
+        ("some of the dimensions of a histogram", ONE_DIMENSION, RECORDS),
+        ("a grid", GRID, [[temperature, sky] for temperature, _, sky in MIXED]),
+        ("moments", MOMENTS, MIXED),
+        ("moments, a secret number of records", SECRET_MOMENTS, MIXED),
+        ("the first record of a device", ONE_RECORD, MIXED),
+        ("reports of bins", BIN_REPORTS, RECORDS[3:]),
+    ]
+    return [
+        _make_message(name, plan, "weather", sequence=0, slots=(0, 0), records=records)
+        for name, plan, records in cases
+    ]
 
 
 def _make_message(
@@ -237,7 +237,7 @@ def _make_message(
     slots: tuple[int, int] | None,
     first_record: int = 0,
     ordinal: int = 0,
-    records: list[list[float | None]] = RECORDS,
+    records: list[Record] = RECORDS,
 ) -> dict[str, Any]:
     study, digest = compute_study_id(STUDY_NAME, plan), compute_plan_digest(plan)
     stream_id = encode_stream_id(DEVICE, stream)
@@ -245,9 +245,9 @@ def _make_message(
     block = plan.blocks.choose(ordinal=ordinal, stream=stream, turn=turn)
     statistic = plan.statistic_of(stream_id, block=block)
     accumulator = SketchAccumulator(statistic, first_record=first_record)
-    # Phase reports take the first record of a slot.
-    taken = records[:1] if plan.reports_phases else records
-    accumulator.add(np.array([[np.nan if x is None else x for x in record] for record in taken]))
+    # Where all records of a device are protected together, the first ones of a slot are taken.
+    taken = records[: plan.most_records] if plan.protects_devices else records
+    accumulator.add(_read_records(plan, taken))
     exact = plan.finish_sum(accumulator.sums, accumulator.n_records)
     n_records = None if plan.releases_count else accumulator.n_records
     if plan.protects_devices:
@@ -317,6 +317,15 @@ def _make_message(
     }
 
 
+def _read_records(plan: SketchPlan, records: list[Record]) -> NDArray[np.float64]:
+    """Return records as a device reads them: text as the numbers of levels."""
+    columns = [
+        read_levels(column, dimension.levels) if dimension.is_categorical else read_values(column)
+        for column, dimension in zip(zip(*records, strict=True), plan.dimensions, strict=True)
+    ]
+    return np.column_stack(columns)
+
+
 def _make_times(slots: tuple[int, int]) -> list[float]:
     """Times of the records, at both ends of the slots and between."""
     start, end = ORIGIN + slots[0] * 3600, ORIGIN + (slots[1] + 1) * 3600
@@ -336,9 +345,11 @@ def _draw_reports(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return what is added to each phase, or the phases themselves of an unusable record."""
     released = plan.mechanism.add_noise(exact, SeededSource(1))
-    phases = find_phases(released.reshape(2, -1))
+    form, circle = PayloadForm.of(plan), plan.bin_circle
+    phases = np.frombuffer(form.encode(released), dtype="<u2").astype(np.int64)
     if exact.any():
-        return (phases - find_phases(exact.reshape(2, -1))) % (1 << 16), released
+        own = np.frombuffer(form.encode(exact), dtype="<u2")
+        return (phases - own) % (circle.n_bins if circle else 1 << 16), released
     return phases, released
 
 

@@ -11,7 +11,7 @@ from aggregator.services.keys import hash_secret
 from shared.wire import SKETCH_MEDIA_TYPE
 from tests.aggregator.fleet import assert_problem
 from tests.aggregator.serving import Server
-from tests.vectors import make_vectors, wire_vectors
+from tests.vectors import make_vectors, wire_plans, wire_vectors
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def enrol(server: Server) -> dict[str, Any]:
     """Publish the vectors' study with the vectors' token, and enrol with the vectors' request."""
     enrolment: dict[str, Any] = read("enrolment")
     now = server.clock.seconds = wire_vectors.CREATED
-    study = await server.desk.publish(wire_vectors.MASKED, wire_vectors.STUDY_NAME)
+    study = await server.desk.publish(wire_plans.MASKED, wire_vectors.STUDY_NAME)
     assert study.hex() == enrolment["study"]["id"]
     token = TokenRecord(
         token_hash=hash_secret(enrolment["code"]["token"]),

@@ -13,7 +13,6 @@ from hypothesis.stateful import precondition, rule
 from shared.wire import decode_message
 from tests.aggregator.machine.harness import STREAMS, fates, replicas, which
 from tests.aggregator.machine.model import N_DEVICES, Release
-from tests.aggregator.machine.replicas import PLAN
 from tests.aggregator.machine.uploads import UploadRules
 from tests.aggregator.machine.worlds import Fate
 from tests.aggregator.storage.records import get_sketch
@@ -27,7 +26,7 @@ _KINDS: tuple[Kind, ...] = (
 class BatchRules(UploadRules):
     """One process commits many uploads at once; each is judged, and answered, by itself."""
 
-    @precondition(lambda self: self.n_coordinates_used + 2 * N_DEVICES <= PLAN.n_coordinates)
+    @precondition(lambda self: self.n_coordinates_used + 2 * N_DEVICES <= self.plan.n_coordinates)
     @rule(
         kinds=st.lists(st.sampled_from(_KINDS), min_size=N_DEVICES, max_size=N_DEVICES),
         stream=st.sampled_from(STREAMS),

@@ -10,7 +10,7 @@ from aggregator.services.results.jobs import Job
 from shared.errors import DecodingError
 from tests.aggregator.machine.harness import LABELS, Harness, fates, replicas, to_body, which
 from tests.aggregator.machine.model import DecodeModel, sum_releases
-from tests.aggregator.machine.replicas import PLAN, Replica
+from tests.aggregator.machine.replicas import Replica
 from tests.aggregator.machine.worlds import Fate, Killed
 
 LEASE_S = 60.0
@@ -80,7 +80,7 @@ class DecodeRules(Harness):
             )
             self.model.snapshots.setdefault(frozen["snapshot_id"], frozen)
             counted = self.model.select(selection or Selection())
-            wanted = sum_releases(counted, PLAN.n_coordinates)
+            wanted = sum_releases(counted, self.plan.n_coordinates)
             assert (frozen["sums"], frozen["size_sums"]) == (wanted["sums"], wanted["size_sums"])
 
     @rule(number=replicas, fate=fates)

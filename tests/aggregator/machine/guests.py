@@ -9,7 +9,7 @@ from shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Device
 from tests.aggregator.machine.harness import Harness, fates, replicas, which
 from tests.aggregator.machine.model import GuestModel
-from tests.aggregator.machine.replicas import PLAN, Replica
+from tests.aggregator.machine.replicas import Replica
 from tests.aggregator.machine.worlds import Fate, Killed
 
 _MOST_GUESTS = 4
@@ -29,9 +29,9 @@ class GuestRules(Harness):
 
     async def _open_a_guest(self, replica: Replica, has_snapshot: bool) -> None:
         name, device = f"guest{self.n_guests}", Device(200 + self.n_guests)
-        study = await replica.desk.publish(PLAN, name=name)
+        study = await replica.desk.publish(self.plan, name=name)
         await replica.desk.enrol(study, device)
-        sketch_id, body = device.message(study, PLAN)
+        sketch_id, body = device.message(study, self.plan)
         assert (await replica.desk.put(study, sketch_id, body)).status_code == 201
         if has_snapshot:
             answer = await replica.desk.post(f"/v1/studies/{study.hex()}/snapshots", {})
@@ -101,7 +101,7 @@ class GuestRules(Harness):
         replayed = await desk.put(guest.study, guest.sketch_id, guest.body)
         asked = await desk.http.get("/v1/devices/me", headers=own)
         shown = await desk.http.get(url, headers=desk.analyst)
-        body = {"name": guest.name, "plan": plan_to_json(PLAN)}
+        body = {"name": guest.name, "plan": plan_to_json(self.plan)}
         published = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
         listed = [one["study_id"] for one in (await desk.read("/v1/studies"))["items"]]
         wanted = 410 if guest.is_withdrawn else 200
@@ -122,7 +122,7 @@ class GuestRules(Harness):
 
     async def _visit_in_vain(self, guest: GuestModel, replica: Replica) -> None:
         desk, url = replica.desk, f"/v1/studies/{guest.study.hex()}"
-        late = guest.device.message(guest.study, PLAN, sequence=1, slots=(SLOT + 1, SLOT + 1))
+        late = guest.device.message(guest.study, self.plan, sequence=1, slots=(SLOT + 1, SLOT + 1))
         refused = [
             await desk.put(guest.study, *late),
             await desk.change(guest.study, "open"),

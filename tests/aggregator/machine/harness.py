@@ -16,7 +16,7 @@ from learning.estimate.limbs import join_limbs
 from shared.wire import encode_payload
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases
-from tests.aggregator.machine.replicas import PLAN, Replica
+from tests.aggregator.machine.replicas import PLANS, Replica
 from tests.aggregator.machine.worlds import Fate, Killed, World
 from tests.aggregator.serving import SteppedClock
 
@@ -58,13 +58,14 @@ class Harness(RuleBasedStateMachine):
     """
 
     make_world: Callable[[], World]
+    plan = PLANS["fourier"]
 
     def __init__(self) -> None:
         super().__init__()
         self._runner = asyncio.Runner()
         self._runner.get_loop().set_exception_handler(_report)
         self.clock = SteppedClock()
-        self.now_slot = int(self.clock.now()) // PLAN.window.length_s
+        self.now_slot = int(self.clock.now()) // self.plan.window.length_s
         self.world = type(self).make_world()
         self.model = Model()
         self.replicas: list[Replica] = []
@@ -93,7 +94,7 @@ class Harness(RuleBasedStateMachine):
         await first.stop()
         self.keys = (operator, analyst)
         self.replicas = [self._start() for _ in range(N_REPLICAS)]
-        self.study = await self.replicas[0].desk.publish(PLAN)
+        self.study = await self.replicas[0].desk.publish(self.plan)
         await self.replicas[0].desk.enrol(self.study, *DEVICES[:N_ENROLLED])
         self.model.enrolled |= set(range(N_ENROLLED))
 
@@ -124,7 +125,7 @@ class Harness(RuleBasedStateMachine):
     @property
     def can_release(self) -> bool:
         """Whether a coordinate is left that no sketch has."""
-        return self.n_coordinates_used < PLAN.n_coordinates
+        return self.n_coordinates_used < self.plan.n_coordinates
 
     def pick(self, items: Sequence[T], number: int) -> T:
         """Return one of a list."""
@@ -137,13 +138,13 @@ class Harness(RuleBasedStateMachine):
         coordinate = self.n_coordinates_used
         self.n_coordinates_used += 1
         n_records = 500 + coordinate
-        values = np.zeros(PLAN.n_coordinates, dtype=np.int64)
+        values = np.zeros(self.plan.n_coordinates, dtype=np.int64)
         values[coordinate] = 1
         signer: Device = changes.pop("signer", self.signing[device])
         sketch_id, body = signer.message(
             self.study,
-            PLAN,
-            payload=encode_payload(values, PLAN.payload_width),
+            self.plan,
+            payload=encode_payload(values, self.plan.payload_width),
             device=DEVICES[device].device_id,
             stream=stream,
             sequence=sequence,
@@ -196,7 +197,7 @@ class Harness(RuleBasedStateMachine):
             found = await transaction.sum_sketches(
                 self.study,
                 Selection(),
-                layout=Layout.of(PLAN),
+                layout=Layout.of(self.plan),
             )
             study = await transaction.get_study(self.study)
         counted = self.model.select(Selection())
@@ -206,7 +207,7 @@ class Harness(RuleBasedStateMachine):
             "moments": found.moments,
             "n_devices": found.n_devices,
             "members": found.members,
-        } == sum_releases(counted, PLAN.n_coordinates)
+        } == sum_releases(counted, self.plan.n_coordinates)
         assert study is not None
         assert study.n_sketches == len(counted)
         assert study.n_records == sum(release.n_records for release in counted)

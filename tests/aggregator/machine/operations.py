@@ -21,7 +21,7 @@ from tests.aggregator.machine.harness import (
     which,
 )
 from tests.aggregator.machine.model import DEVICES, sum_releases
-from tests.aggregator.machine.replicas import PAYLOAD_S, PLAN, Replica
+from tests.aggregator.machine.replicas import PAYLOAD_S, Replica
 from tests.aggregator.machine.worlds import Fate, Killed
 
 _MOST_BACKUPS = 2
@@ -128,7 +128,7 @@ class OperationRules(Harness):
         async with replica.store.begin() as transaction:
             prepared = await transaction.prepare_removal(
                 self.study,
-                layout=Layout.of(PLAN),
+                layout=Layout.of(self.plan),
                 most=most,
             )
         assert (prepared is None) == (n_moved == 0)
@@ -176,7 +176,7 @@ class OperationRules(Harness):
             return
         assert answer.status_code in (200, 201), answer.text
         shown = await replica.desk.read(answer.headers["location"])
-        wanted = sum_releases(counted, PLAN.n_coordinates)
+        wanted = sum_releases(counted, self.plan.n_coordinates)
         assert (shown["sums"], shown["size_sums"]) == (wanted["sums"], wanted["size_sums"])
         assert shown["n_sketches"] == len(counted)
         assert shown["n_devices"] == wanted["n_devices"]

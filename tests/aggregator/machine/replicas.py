@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -11,13 +13,12 @@ from fastapi import FastAPI
 from aggregator.app import create_app
 from aggregator.services import Services
 from aggregator.settings import Settings
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
+from shared.plan import Dimension, SketchPlan
 from tests.aggregator.fleet import Desk, make_plan
 from tests.aggregator.machine.worlds import Fate, KillableStore, Killed, World
 from tests.aggregator.serving import SteppedClock
 
-__all__ = ["PAYLOAD_S", "PLAN", "Replica"]
+__all__ = ["PAYLOAD_S", "PLANS", "Replica"]
 
 PAYLOAD_S = 86_400.0
 # No example may be slowed down by a rate; other tests are about those.
@@ -29,8 +30,30 @@ _SETTINGS = Settings(
     key_rate=1e6,
     key_burst=10**6,
 )
-PLAN: SketchPlan = make_plan(n_frequencies=64)
-assert SketchAccumulator(PLAN.statistic_of(b"")).sums.size == PLAN.n_coordinates
+
+
+def _make_other(statistic: str, n_dimensions: int, **changes: Any) -> SketchPlan:
+    """Return a plan with so much noise that a sketch of nearly nothing may be one of records."""
+    return make_plan(
+        statistic=statistic,
+        dimensions=tuple(
+            Dimension(name=f"x{i}", unit="1", lower=-10.0, upper=10.0) for i in range(n_dimensions)
+        ),
+        n_frequencies=None,
+        seed=None,
+        epsilon=Fraction(1, 20),
+        **changes,
+    )
+
+
+PLANS: dict[str, SketchPlan] = {
+    "fourier": make_plan(n_frequencies=64),
+    "histogram": _make_other("histogram", 2, bins_log2=6),
+    "grid": _make_other("grid", 2, cells=(8, 16)),
+    "moments": _make_other("moments", 14),
+}
+"""Of much the same size: each sketch of an example has a coordinate of its own."""
+assert min(plan.n_coordinates for plan in PLANS.values()) >= 120
 
 
 @dataclass

@@ -19,7 +19,7 @@ from tests.aggregator.machine.harness import (
     which,
 )
 from tests.aggregator.machine.model import DEVICES, N_DEVICES, Release
-from tests.aggregator.machine.replicas import PLAN, Replica
+from tests.aggregator.machine.replicas import Replica
 from tests.aggregator.machine.worlds import Fate, Killed
 
 _OLD_SLOTS = 5000
@@ -91,7 +91,7 @@ class UploadRules(Harness):
     @rule(stream=st.sampled_from(STREAMS), more=st.integers(0, 1), lost=st.sets(devices))
     def pass_a_window(self, stream: str, more: int, lost: set[int]) -> None:
         """Every device releases, and all but some are heard, at once and by all processes."""
-        if self.n_coordinates_used + N_DEVICES <= PLAN.n_coordinates:
+        if self.n_coordinates_used + N_DEVICES <= self.plan.n_coordinates:
             made = [self._release(i, stream, more=more) for i in sorted(self.model.enrolled)]
             self.run(self._send_together([r for r in made if r.device not in lost]))
 
@@ -249,7 +249,7 @@ class UploadRules(Harness):
     def send_early(self, device: int, number: int) -> None:
         """A window that has not begun by the server's clock: to be held until it has."""
         name = f"early{self.n_coordinates_used}"
-        slot = int(self.clock.now()) // PLAN.window.length_s + 100_000
+        slot = int(self.clock.now()) // self.plan.window.length_s + 100_000
         release = self.make_release(device, name, 0, (slot, slot))
         # Never among the released: whatever key signs it again, it stays too early.
         if self.expect(release) == 201:

@@ -19,10 +19,14 @@ from numpy.typing import NDArray
 from device_agent.sources import RecordSource
 from device_agent.sources.mqtt_source import MqttSource
 from device_agent.sources.stdin_source import StdinSource
+from shared.plan import Dimension
 from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_dimensions, make_stream
 
 TIMES: dict[str, Any] = {"timestamp": "t", "timestamp_format": "unix"}
 QUERY = "SELECT k, t, x, note FROM r WHERE k > :last ORDER BY k LIMIT :n"
+LEVELS = ("a", "é", 'say "b", c', "1", "true", "nan", "null")
+COLUMNS = make_dimensions("x", Dimension(name="note", unit="1", levels=LEVELS))
+"""What is read of a record: a number, and text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,7 @@ class Found:
     places: list[dict[str, Any]]
 
 
-def collect(source: RecordSource, *, d: int = 1) -> Found:
+def collect(source: RecordSource, *, d: int = len(COLUMNS)) -> Found:
     """Read a source to its end, and close it."""
     values, timestamps, places = [np.empty((0, d))], [np.empty(0)], []
     with closing(source):
@@ -90,13 +94,13 @@ def _raw(value: Any) -> bytes:
 def read_csv(folder: Path, records: Sequence[Raw]) -> Found:
     """Read them from a CSV file."""
     (folder / "r").write_bytes(b"t,x,note\n" + to_csv(records))
-    return collect(Reader(make_stream(folder, kind="csv", path="r", **TIMES)).open())
+    return collect(Reader(make_stream(folder, kind="csv", path="r", **TIMES), COLUMNS).open())
 
 
 def read_jsonl(folder: Path, records: Sequence[Raw]) -> Found:
     """Read them from a file of JSON lines."""
     (folder / "r").write_bytes(b"".join(to_json(r) + b"\n" for r in records))
-    return collect(Reader(make_stream(folder, kind="jsonl", path="r", **TIMES)).open())
+    return collect(Reader(make_stream(folder, kind="jsonl", path="r", **TIMES), COLUMNS).open())
 
 
 def read_folder(folder: Path, records: Sequence[Raw]) -> Found:
@@ -106,7 +110,7 @@ def read_folder(folder: Path, records: Sequence[Raw]) -> Found:
     for name, is_second in (("a", False), ("b", True)):
         part = [r for r in records if (r.id > 20) is is_second]
         (inbox / name).write_bytes(b"t,x,note\n" + to_csv(part))
-    return collect(Reader(make_stream(folder, kind="folder", path="in", **TIMES)).open())
+    return collect(Reader(make_stream(folder, kind="folder", path="in", **TIMES), COLUMNS).open())
 
 
 def read_stdin(folder: Path, records: Sequence[Raw], *, with_ids: bool) -> Found:
@@ -117,7 +121,7 @@ def read_stdin(folder: Path, records: Sequence[Raw], *, with_ids: bool) -> Found
     options: dict[str, Any] = {"id": "n"} if with_ids else {}
     stream = make_stream(folder, kind="stdin", **options, **TIMES)
     with path.open("rb") as file:
-        return collect(StdinSource(stream, make_dimensions("x"), [], DIGEST_KEY, fd=file.fileno()))
+        return collect(StdinSource(stream, COLUMNS, [], DIGEST_KEY, fd=file.fileno()))
 
 
 def read_sqlite(folder: Path, records: Sequence[Raw]) -> Found:
@@ -130,7 +134,7 @@ def read_sqlite(folder: Path, records: Sequence[Raw]) -> Found:
         database.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", rows)
         database.commit()
     stream = make_stream(folder, kind="sqlite", path="r.db", query=QUERY, key="k", **TIMES)
-    return collect(Reader(stream).open())
+    return collect(Reader(stream, COLUMNS).open())
 
 
 def read_parquet(folder: Path, records: Sequence[Raw]) -> Found:
@@ -141,11 +145,13 @@ def read_parquet(folder: Path, records: Sequence[Raw]) -> Found:
         {
             "t": pa.array([r.time for r in records], pa.int64()),
             "x": pa.array([r.x for r in records], pa.float64()),
-            "note": pa.array([r.note for r in records], pa.binary()),
+            "note": pa.array([r.note for r in records], pa.string()),
         }
     )
     pq.write_table(table, path, row_group_size=7)
-    return collect(Reader(make_stream(folder, kind="parquet", path="r.parquet", **TIMES)).open())
+    return collect(
+        Reader(make_stream(folder, kind="parquet", path="r.parquet", **TIMES), COLUMNS).open()
+    )
 
 
 def read_npy(folder: Path, records: Sequence[Raw]) -> Found:
@@ -153,9 +159,10 @@ def read_npy(folder: Path, records: Sequence[Raw]) -> Found:
     path = folder / "r.npy"
     path.unlink(missing_ok=True)
     rows = [(r.time, r.x, r.note) for r in records]
-    kinds = [("t", "f8"), ("x", "f8"), ("note", "S12")]
+    kind = "S12" if any(isinstance(r.note, bytes) for r in records) else "U12"
+    kinds = [("t", "f8"), ("x", "f8"), ("note", kind)]
     np.save(path, np.array(rows, dtype=kinds))
-    return collect(Reader(make_stream(folder, kind="npy", path="r.npy", **TIMES)).open())
+    return collect(Reader(make_stream(folder, kind="npy", path="r.npy", **TIMES), COLUMNS).open())
 
 
 def read_mqtt(folder: Path, records: Sequence[Raw], *, form: str, with_ids: bool) -> Found:
@@ -166,7 +173,7 @@ def read_mqtt(folder: Path, records: Sequence[Raw], *, form: str, with_ids: bool
     if form == "csv":
         options["header"] = ["t", "n", "x", "note"] if with_ids else ["t", "x", "note"]
     stream = make_stream(folder, kind="mqtt", format=form, **options, **TIMES)
-    source = MqttSource(stream, make_dimensions("x"), [], DIGEST_KEY)
+    source = MqttSource(stream, COLUMNS, [], DIGEST_KEY)
     for record in records:
         message = mqtt.MQTTMessage()
         line = to_csv([record], with_ids=with_ids)[:-1]
@@ -227,7 +234,7 @@ class Pages:
     def read(self, folder: Path, url: str, records: Sequence[Raw]) -> Found:
         """Give them and read them."""
         self.put(records)
-        source = Reader(make_stream(folder, kind="http", url=url, **TIMES)).open()
+        source = Reader(make_stream(folder, kind="http", url=url, **TIMES), COLUMNS).open()
         values, timestamps, places = [], [], []
         with closing(source):
             for batch in source.read():

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from device_agent.windows import SlotSchedule, WindowCutter, WindowState
 from shared.plan import WindowRule
 from tests.device_agent.sources import raw_sources
-from tests.device_agent.sources.raw_sources import Found, Pages, Raw
+from tests.device_agent.sources.raw_sources import LEVELS, Found, Pages, Raw
 
 Read = Callable[[Sequence[Raw]], Found]
 RULE = WindowRule(kind="time", origin=0, length_s=10)
@@ -46,13 +46,21 @@ NASTY = [
     *(b"nan", b"-inf", b"1e999", b"1_0", b"9" * 5000, b"9" * 70_000, b"true", b"null", b"0x1"),
     *(b"[" * 3000, b"{" * 3000, b'{"t": 99}', b'1, "t": 99', b'1, "\\u0074": 99, "n": 9', b"]}"),
     *(b'{"t": 1,', b'"\\', b'"\\ud800"', b"/*", b"#", b"\xe2\x80\xa8", b"\x85", b"\x0b", b"\x0c"),
+    # Like levels, or nearly.
+    *(b"a", b" a\t", b"A", b'"a"', b"a\0", b'"say ""b"", c"', b'"say \\"b\\", c"', b'say "b", c'),
+    *("é".encode(), "e\u0301".encode(), "é".encode("latin-1"), "\uff41".encode(), b"a" * 70_000),
+    *(b"1", b"1.0", b"01", b"true", b"True", b'"nan"', b'"\\u0061"', b'"\\u00e9"'),
 ]
 raw_bytes = st.one_of(st.sampled_from(NASTY), st.binary(max_size=12)).map(
     lambda data: data.replace(b"\n", b"")
 )
 any_bytes = st.one_of(raw_bytes, st.sampled_from([b"\n", b"1\n2", b"\n\n", b'"\n"']))
+like_levels = st.sampled_from(
+    [*LEVELS, " a ", "A", "e\u0301", "\uff41", "a\0", "a\n", "x" * 100_000, 1, 1.0, True, None]
+)
 # What a server puts into its page: any JSON, also with strings of bytes that are no text.
 any_json = st.one_of(
+    like_levels,
     st.sampled_from([b"9" * 5000, b"[" * 3000 + b"]" * 3000, b'"' + b"a" * 70_000 + b'"']),
     st.sampled_from([b'"\xff"', b'"\\ud800"', b'{"x": 1, "x": "]"}', b'"t\\": 99, "']),
     st.recursive(
@@ -62,6 +70,7 @@ any_json = st.one_of(
     ),
 )
 any_cell = st.one_of(
+    like_levels,
     st.none(),
     st.integers(-(2**63), 2**63 - 1),
     st.floats(),
@@ -70,7 +79,9 @@ any_cell = st.one_of(
     st.sampled_from(["9" * 5000, "a\0b", "x" * 100_000, b"x" * 100_000]),
 )
 any_float = st.one_of(st.none(), st.floats())
-any_blob = st.one_of(st.none(), raw_bytes)
+any_note = st.one_of(
+    st.none(), st.text(max_size=12), like_levels.filter(lambda value: isinstance(value, str))
+)
 
 # Other fields of a record, its time and id as they are.
 bytes_of_fields = st.fixed_dictionaries({"x": raw_bytes, "note": raw_bytes})
@@ -86,8 +97,9 @@ whole_line = st.fixed_dictionaries({"whole": st.one_of(header_again, raw_bytes)}
 whole_message = st.fixed_dictionaries({"whole": st.one_of(header_again, any_bytes)})
 any_row = st.fixed_dictionaries({"x": any_cell, "note": any_cell})
 whole_row = st.fixed_dictionaries({"time": any_cell, "x": any_cell, "note": any_cell})
-any_column = st.fixed_dictionaries({"x": any_float, "note": any_blob})
-any_element = st.fixed_dictionaries({"x": st.floats(), "note": st.binary(max_size=12)})
+any_column = st.fixed_dictionaries({"x": any_float, "note": any_note})
+element_note = st.one_of(st.binary(max_size=12), st.text(max_size=12), st.sampled_from(LEVELS))
+any_element = st.fixed_dictionaries({"x": st.floats(), "note": element_note})
 whole_element = st.fixed_dictionaries({"time": st.floats(), "x": st.floats()})
 any_moment = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 whole_column = st.fixed_dictionaries({"time": any_moment, "x": any_float})
@@ -135,6 +147,10 @@ def require_apart(read: Read, n: int, i: int, fields: dict[str, Any]) -> Found:
             np.delete(getattr(before, name), i, axis=0),
         )
     assert replaced.places == before.places
+    if i:
+        # What it adds follows from its own bytes, whatever stands around it.
+        alone = read([records[0], replace(records[i], **fields)])
+        np.testing.assert_array_equal(alone.values[1:], replaced.values[[i]])
     if not {"whole", "time"} & fields.keys():
         # A time that was not changed is read, and so each window is what it was.
         np.testing.assert_array_equal(replaced.timestamps, before.timestamps)

@@ -17,14 +17,15 @@ import cbor2
 import pytest
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator, run_command
+from deploy.demo.cluster import Aggregator
 from shared.plan import decode_plan
-from shared.wire import problem_types
-from tests.system.stranger import sketch, wire
+from shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
+from tests.system.stranger import plans, sketch, wire
+from tests.system.stranger.device import Device, choose_action
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-MODULES = ("sketch.py", "wire.py")
+MODULES = ("sketch.py", "columns.py", "wire.py", "plans.py", "device.py")
 FOREIGN = {"cbor2", "cryptography"}
 
 
@@ -46,7 +47,9 @@ def test_the_stranger_imports_nothing_of_ours(module: str) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
             names.add(str(node.module))
-    tops = {name.partition(".")[0] for name in names if name != "tests.system.stranger"}
+    tops = {
+        name.partition(".")[0] for name in names if not name.startswith("tests.system.stranger")
+    }
     assert tops <= set(sys.stdlib_module_names) | FOREIGN
 
 
@@ -110,7 +113,7 @@ def test_it_enrols_with_the_bytes_of_the_vectors() -> None:
     study, code, labels = vector["study"], vector["code"], vector["labels"]
     plan_bytes, study_id, plan_digest = of(study, "plan", "id", "plan_digest")
     assert wire.study_id_input(study["name"], plan_digest).hex() == study["id_input"]
-    plan = wire.Plan.read(plan_bytes, study["name"], study_id)
+    plan = plans.Plan.read(plan_bytes, study["name"], study_id)
     assert {label["name"] for label in plan["labels"]} == set(labels)
     key = wire.Key(bytes.fromhex(vector["device"]["private_key"]))
     assert (key.public.hex(), key.key_id.hex()) == (
@@ -192,9 +195,9 @@ def test_it_signs_requests_as_the_vectors_do(index: int) -> None:
 MESSAGES = vectors("messages")["messages"]
 
 
-def read_plan(vector: Any) -> wire.Plan:
+def read_plan(vector: Any) -> plans.Plan:
     data, study = of(vector, "plan", "study")
-    return wire.Plan.read(data, vector["study_name"], study)
+    return plans.Plan.read(data, vector["study_name"], study)
 
 
 @pytest.mark.parametrize("vector", MESSAGES, ids=lambda vector: vector["name"])
@@ -249,7 +252,7 @@ def test_it_makes_the_messages_of_the_vectors(vector: Any) -> None:
 @pytest.mark.parametrize("vector", vectors("messages")["limits"], ids=lambda vector: vector["name"])
 def test_it_clamps_as_the_vectors_do(vector: Any) -> None:
     data = bytes.fromhex(vector["plan"])
-    plan = wire.Plan(data, cbor2.loads(data))
+    plan = plans.Plan(data, cbor2.loads(data))
     released = plan.clamp(vector["noised"], vector["n_records"])
     assert released == vector["released"]
     assert released != vector["noised"]
@@ -264,14 +267,14 @@ def test_it_refuses_odds_beyond_epsilon_and_a_plan_that_says_more_of_a_device() 
     # The plan has the largest odds that epsilon allows.
     assert sketch.keeps_epsilon(release["odds"], epsilon, n_reports)
     assert not sketch.keeps_epsilon(release["odds"] + Fraction(1, 2**52), epsilon, n_reports)
-    wire.Plan(data, fields).check_odds()
+    plans.Plan(data, fields).check_odds()
     for change in ({"odds": release["odds"] + Fraction(1, 2**52)}, {"odds": Fraction(1, 2)}):
         with pytest.raises(wire.RefusedError):
-            wire.Plan(data, fields | {"release": release | change}).check_odds()
-    wire.Plan(data, fields).check_unit()
+            plans.Plan(data, fields | {"release": release | change}).check_odds()
+    plans.Plan(data, fields).check_unit()
     for name, value in (("most_streams_per_device", 2), ("least_records", 2)):
         with pytest.raises(wire.RefusedError, match=name):
-            wire.Plan(data, fields | {name: value}).check_unit()
+            plans.Plan(data, fields | {name: value}).check_unit()
 
 
 # ---- the table of answers ----
@@ -305,9 +308,11 @@ def publish(server: Aggregator, vector: Any) -> str:
     with Client(server.url, key=server.key) as client:
         plan = decode_plan(bytes.fromhex(vector["plan"]))
         study = str(client.create_study(vector["study_name"], plan)["study_id"])
+        token = client.create_token(study)
     assert study == vector["study"]
-    command = ["sfumato", "study", "token", study, "--code", "--url", server.url]
-    return run_command(*command, "--key", server.key).strip()
+    return encode_enrolment_code(
+        EnrolmentCode(server=server.url, study=bytes.fromhex(study), token=token)
+    )
 
 
 ACTIONS = {slug: action for slug, (_, action) in read_table().items()}
@@ -315,7 +320,7 @@ LABELS = vectors("enrolment")["labels"]
 FIRST, SECOND = MESSAGES[:2]
 
 
-def make_message(device: wire.Device, vector: Any) -> bytes:
+def make_message(device: Device, vector: Any) -> bytes:
     """Sketch the records of a vector, with its noise, as a device that has another key."""
     plan = device.plan
     stream, sequence = vector["stream"], vector["sequence"]
@@ -339,7 +344,7 @@ def make_message(device: wire.Device, vector: Any) -> bytes:
     return wire.encode_message(device.key, device.device, header, payload)
 
 
-def sketch_id_of(device: wire.Device, vector: Any) -> bytes:
+def sketch_id_of(device: Device, vector: Any) -> bytes:
     place = vector["stream"], vector["sequence"]
     return wire.sha256(wire.sketch_id_input(device.study, device.device, *place))
 
@@ -347,7 +352,7 @@ def sketch_id_of(device: wire.Device, vector: Any) -> bytes:
 def test_a_stranger_walks_from_the_code_to_a_stored_sketch_and_another_key(
     server: Aggregator,
 ) -> None:
-    device = wire.Device(publish(server, FIRST), wire.Key(os.urandom(32)))
+    device = Device(publish(server, FIRST), wire.Key(os.urandom(32)))
     assert [device.enrol(LABELS).status for _ in range(2)] == [201, 200]
     asked = device.send_signed("GET", "/v1/devices/me")
     assert (asked.status, asked.document["streams"]) == (200, [])
@@ -356,7 +361,7 @@ def test_a_stranger_walks_from_the_code_to_a_stored_sketch_and_another_key(
     answers = [device.upload("weather", 0, message) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 200]
     sketch_id = sketch_id_of(device, FIRST)
-    assert [wire.choose_action(answer, sketch_id, ACTIONS) for answer in answers] == [None, None]
+    assert [choose_action(answer, sketch_id, ACTIONS) for answer in answers] == [None, None]
     assert device.change_key(wire.Key(os.urandom(32)), {"weather": 0}).status == 201
     assert device.upload("weather", 1, make_message(device, SECOND)).status == 201
     (stream,) = device.send_signed("GET", "/v1/devices/me").document["streams"]
@@ -374,19 +379,19 @@ def test_a_stranger_walks_from_the_code_to_a_stored_sketch_and_another_key(
 
 
 def test_a_stranger_learns_from_a_refusal_what_to_do(server: Aggregator) -> None:
-    device = wire.Device(publish(server, FIRST), wire.Key(os.urandom(32)))
+    device = Device(publish(server, FIRST), wire.Key(os.urandom(32)))
     device.enrol(LABELS)
     sketch_id = sketch_id_of(device, FIRST)
 
     def act(message: bytes) -> str | None:
-        return wire.choose_action(device.upload("weather", 0, message), sketch_id, ACTIONS)
+        return choose_action(device.upload("weather", 0, message), sketch_id, ACTIONS)
 
     assert act(b"no message") == "shelve"
     assert act(make_message(device, FIRST)) is None
     # With another report id it is another release of the same window.
     assert act(make_message(device, FIRST)) == "suspend"
     last = FIRST | {"slots": [10**6, 10**6]}
-    device = wire.Device(publish(server, FIRST), wire.Key(os.urandom(32)))
+    device = Device(publish(server, FIRST), wire.Key(os.urandom(32)))
     device.enrol(LABELS)
     sketch_id = sketch_id_of(device, FIRST)
     assert act(make_message(device, last)) == "hold"
@@ -394,7 +399,7 @@ def test_a_stranger_learns_from_a_refusal_what_to_do(server: Aggregator) -> None
 
 def test_a_server_stores_the_messages_of_the_vectors_as_they_are(server: Aggregator) -> None:
     key = wire.Key(bytes.fromhex(FIRST["private_key"]))
-    device = wire.Device(publish(server, FIRST), key)
+    device = Device(publish(server, FIRST), key)
     assert device.enrol(LABELS).status == 201
     for vector in (FIRST, SECOND):
         request = vector["request"]
@@ -411,8 +416,8 @@ def test_a_server_stores_the_messages_of_the_vectors_as_they_are(server: Aggrega
 def test_a_server_stores_what_a_stranger_makes_under_every_kind_of_plan(
     vector: Any, server: Aggregator
 ) -> None:
-    device = wire.Device(publish(server, vector), wire.Key(os.urandom(32)))
+    device = Device(publish(server, vector), wire.Key(os.urandom(32)))
     assert device.enrol(LABELS).status == 201
     answer = device.upload(vector["stream"], vector["sequence"], make_message(device, vector))
     assert answer.status == 201
-    assert wire.choose_action(answer, sketch_id_of(device, vector), ACTIONS) is None
+    assert choose_action(answer, sketch_id_of(device, vector), ACTIONS) is None
