@@ -119,21 +119,23 @@ def moments_of(steps: Sequence[int] | None, n_axes: int, radius: int, weight: in
     products = [
         (weight if i == j else 7) * u[i] * u[j] for i in range(n_axes) for j in range(i, n_axes)
     ]
-    return [5 * radius**2 // 16, *(7 * (radius // 4) * each for each in u), *products]
+    return [radius**2, *(7 * (radius // 4) * each for each in u), *products]
 
 
 def bound_moments(d: int, radius: int, w: int) -> Mapping[str, tuple[int, int]]:
     """Return the sensitivities of two records and of one, by norm: the wire's section 4."""
-    r2, q, e = radius**2, radius // 4, 5 * radius**2 // 16
+    r2, q = radius**2, radius // 4
     l2 = (
         2 * w**2 * r2**2 + 98 * q**2 * r2 - (-2401 * q**4 // (2 * w**2)),
-        w**2 * r2**2 + 49 * q**2 * r2 + e**2,
+        w**2 * r2**2 + 49 * q**2 * r2 + r2**2,
     )
-    one = e + root(49 * q**2 * r2 * d) - (-(2 * w - 7 + 7 * d) * r2 // 2)
+    one = r2 + root(49 * q**2 * r2 * d) - (-(2 * w - 7 + 7 * d) * r2 // 2)
     t = 4 * d * w**2 + 49 * d * (d - 1)
     a, b = t * r2, 98 * d * q**2
     k = max(1, 1024 * (math.isqrt(b * b + 8 * a * b) - b) // (4 * a))
     two = root(-(-((1024 + k) ** 2 * (t * r2**2 * k + 1024 * b * r2)) // (2**21 * k)))
+    if d == 1:
+        return {"l1": (one, one), "l2-squared": (l2[1], l2[1])}
     return {"l1": (max(one, two), one), "l2-squared": l2}
 
 
@@ -141,4 +143,4 @@ def largest_moment(d: int, radius: int, w: int) -> int:
     """Return V: the wire's section 4."""
     most = min(radius, 2047)
     product = 7 * min(radius**2 // 2, most**2) if d > 1 else 0
-    return max(1, 5 * radius**2 // 16, 7 * (radius // 4) * most, w * most**2, product)
+    return max(radius**2, 7 * (radius // 4) * most, w * most**2, product)
