@@ -282,15 +282,21 @@ def format_window(window: WindowRule) -> list[str]:
 def format_dimension(dimension: Dimension) -> list[str]:
     """Write a dimension as lines of TOML."""
     lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
+    missing = dimension.missing
+    rule = [] if missing is None else [f"missing = {_quote_value(missing)}"]
     if dimension.is_categorical:
-        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
+        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]", *rule]
     lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
     if dimension.scale is not None:
         lines.append(f"scale = {dimension.scale!r}")
     if dimension.transform is not None:
         resolution = dimension.transform.resolution
         lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
-    return lines
+    return [*lines, *rule]
+
+
+def _quote_value(value: float | str) -> str:
+    return quote(value) if isinstance(value, str) else repr(float(value))
 
 
 def _or(chosen: int | None, default: int) -> int:
