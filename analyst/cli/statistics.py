@@ -26,8 +26,10 @@ from learning.answers.doubts import find_histogram_doubts
 from shared.command import SETTINGS, list_examples
 from shared.wire.bodies.results import DimensionBody
 from shared.wire.bodies.statistics import (
+    BarBody,
     ComponentBody,
     HistogramBody,
+    LevelBody,
     MarginalBody,
     MomentsAnswerBody,
     QuantileBody,
@@ -106,7 +108,7 @@ def _moments(
     def make() -> Any:
         from analyst.plots import plot_moments
 
-        return plot_moments(answer, title=_describe_size(answer), n_directions=directions)
+        return plot_moments(answer, title=_describe_size(answer), n_directions=min(3, directions))
 
     draw(output, make)
     if as_json:
@@ -134,7 +136,7 @@ def _describe_size(answer: HistogramBody | MomentsAnswerBody) -> str:
 def _tabulate_marginals(answer: HistogramBody) -> Iterator[object]:
     for marginal in answer.marginals:
         yield Text(f"\n{marginal.name}{_in(marginal.unit)}: {_describe(marginal)}")
-        rows = [
+        rows: list[tuple[str, str, BarBody | LevelBody]] = [
             *((f"{bar.lower:.4g}", f"{bar.upper:.4g}", bar) for bar in marginal.bars),
             *((each.level, "", each) for each in marginal.levels),
         ]

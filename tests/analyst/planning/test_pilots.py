@@ -22,9 +22,9 @@ N = 20_000
 
 
 def make_records() -> np.ndarray:
-    """Two well-separated clusters, in units nobody was told."""
+    """Two clusters, in units nobody was told; each as wide as a plan for some clusters expects."""
     rng = np.random.default_rng(5)
-    left, right = rng.normal((200.0, 20.0), (8.0, 2.0), (2, N // 2, 2))
+    left, right = rng.normal((200.0, 20.0), (25.0, 8.0), (2, N // 2, 2))
     right += (150.0, 40.0)
     return np.concatenate([left, right])
 
@@ -120,7 +120,7 @@ REFINE = ["plan", "refine", "pilot.sketch", "--plan", "pilot.toml", "--same-reco
 def test_columns_alone_lead_to_centroids_within_the_budget(
     pilot_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    choice = ["--clusters", "2", "--epsilon", "1", "-o", "main.toml"]
+    choice = ["--clusters", "2", "--most-clusters", "10", "--epsilon", "1", "-o", "main.toml"]
     assert command.main([*REFINE, *choice]) == 0
     words = words_of(capsys.readouterr().err)
     assert "one record costs epsilon 1." in words
@@ -165,7 +165,7 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
     local = LocalSketch(sketch=read_sketch_file(pilot_file), plan=plan)
     main = MainOutline(epsilon=Fraction(1), origin=604800)
-    found = refine(local.calibrate(n_clusters=(2, 2)), plan, main, n_sketches=1)
+    found = refine(local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64), plan, main)
     assert found.epsilon == 1
     assert "costs epsilon 1, one that both read 1.1" in found.describe_cost()
     spec = tomllib.loads(found.format_spec())
@@ -182,8 +182,10 @@ def test_drift_between_two_pilots_is_reported(
     compare = ["plan", "compare", "pilot.sketch"]
     capsys.readouterr()
     assert command.main([*compare, "y.npy.sketch", "--plan", "pilot.toml", "--json"]) == 1
-    moved = {drift["name"]: drift["has_moved"] for drift in json.loads(capsys.readouterr().out)}
-    assert moved == {"load": True, "trips": False}
+    found = json.loads(capsys.readouterr().out)
+    moved = {drift["name"]: drift["has_moved"] for drift in found["columns"]}
+    assert (moved, found["has_moved"]) == ({"load": True, "trips": False}, True)
+    assert found["false_alarm"] == 2 * found["false_alarm_of_a_column"] == 0.002
     assert command.main([*compare, "z.npy.sketch", "--plan", "pilot.toml"]) == 0
 
 
