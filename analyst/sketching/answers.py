@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analyst.results import DecodeResult
+from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
 from learning.answers.histograms import describe_calibration, describe_histogram
 from learning.answers.moments import describe_moments
@@ -26,6 +27,7 @@ from learning.estimate.utility import Utility, estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS
 from shared.errors import DecodingError
 from shared.plan import SketchPlan, make_statement
+from shared.wire.bodies.results import PromiseBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}
@@ -75,7 +77,10 @@ class LocalSketch:
         WrongStatisticError, DecodingError
             The plan has no histogram, or the number of bars is out of range.
         """
-        return describe_histogram(self.plan, self.totals, snapshot_id=self.identity, most_bars=bars)
+        found = describe_histogram(
+            self.plan, self.totals, snapshot_id=self.identity, most_bars=bars
+        )
+        return replace(found, privacy=self._correct(found.privacy))
 
     def moments(self) -> MomentsAnswerBody:
         """Return mean, correlations and principal directions, as ``Client.moments`` does.
@@ -85,7 +90,8 @@ class LocalSketch:
         WrongStatisticError
             The plan has no moments.
         """
-        return describe_moments(self.plan, self.totals, snapshot_id=self.identity)
+        found = describe_moments(self.plan, self.totals, snapshot_id=self.identity)
+        return replace(found, privacy=self._correct(found.privacy))
 
     def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
         """Return what a pilot says about a main study, as ``Client.calibration`` does.
@@ -95,9 +101,14 @@ class LocalSketch:
         WrongStatisticError, DecodingError
             The plan has no histogram, or it has no number.
         """
-        return describe_calibration(
+        found = describe_calibration(
             self.plan, self.totals, snapshot_id=self.identity, n_clusters=n_clusters
         )
+        return replace(found, privacy=self._correct(found.privacy))
+
+    def _correct(self, promise: PromiseBody) -> PromiseBody:
+        """Return a promise that is true of the file: an exact sum protects nobody."""
+        return promise if self.sketch.is_private else replace(promise, statement=NOT_PRIVATE)
 
     def decode(
         self,
@@ -167,7 +178,7 @@ def _to_result(
         weights=np.asarray(solution.weights),
         snr=utility.snr,
         quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe(),
+        privacy=make_statement(plan).describe() if local.sketch.is_private else NOT_PRIVATE,
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
         warnings=tuple(solution.warnings),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analyst.planning.files import read_plan
 from analyst.planning.pilots import PilotOutline, parse_columns, plan_pilot
 from analyst.planning.refining import MainOutline, refine
 from analyst.sketching.answers import LocalSketch
@@ -141,6 +142,55 @@ def test_columns_alone_lead_to_centroids_within_the_budget(
     found = json.loads(capsys.readouterr().out)
     centroids = np.array(sorted(found["centroids"]))
     np.testing.assert_allclose(centroids, [[200, 20], [350, 60]], rtol=0.05)
+
+
+def write_table(path: Path) -> None:
+    """The same numbers with a text that belongs to the cluster; some of both are missing."""
+    rng = np.random.default_rng(6)
+    records = make_records()
+    sites = np.where(np.arange(N) < N // 2, "north", "south")
+    gone = rng.random((2, N)) < 0.1
+    lines = [
+        f"{load:.2f},{'' if no_trips else f'{trips:.2f}'},{'' if no_site else site}\n"
+        for (load, trips), site, no_trips, no_site in zip(records, sites, *gone, strict=True)
+    ]
+    path.write_text("load,trips,site\n" + "".join(lines), encoding="utf-8")
+
+
+def test_categories_and_rules_for_missing_values_lead_to_a_plan_that_decodes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(folder / "x.csv")
+    columns = f"{COLUMNS},site:levels=north|south|unknown"
+    given = ["--dimensions", columns, "--records", str(N), "--epsilon", "2", "--same-records"]
+    assert command.main(["plan", "pilot", *given, "-o", "pilot.toml"]) == 0
+    text = Path("pilot.toml").read_text(encoding="utf-8")
+    ruled = text.replace('levels = ["north"', 'missing = "unknown"\nlevels = ["north"')
+    Path("pilot.toml").write_text(ruled, encoding="utf-8")
+    made = ["sketch", "x.csv", "--plan"]
+    assert command.main([*made, "pilot.toml", "-o", "pilot.sketch"]) == 0
+    choice = ["--clusters", "2", "--most-clusters", "6", "--epsilon", "2", "-o", "main.toml"]
+    assert command.main([*REFINE, *choice, "--plot", "main.svg"]) == 0
+    assert Path("main.svg").read_bytes().startswith(b"<?xml")
+    words = words_of(capsys.readouterr().err)
+    assert "more than 5% of the values are missing in trips 10%." in words
+    # What stands for a missing number is a person's choice; the text's is the pilot's.
+    plan = Path("main.toml")
+    spec = plan.read_text(encoding="utf-8").replace("# missing = ", "missing = ")
+    plan.write_text(spec, encoding="utf-8")
+    _, trips, site = read_plan(plan).dimensions
+    assert (site.levels, site.missing) == (("north", "south", "unknown"), "unknown")
+    assert trips.missing == pytest.approx(40.0, abs=5.0)
+    assert command.main([*made, "main.toml", "-o", "main.sketch"]) == 0
+    capsys.readouterr()
+    decode = ["decode", "file", "main.sketch", "--plan", "main.toml", "-k", "2", "--json"]
+    assert command.main([*decode, "--within", "main.box.toml"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["names"] == ["load", "trips", "site=north", "site=south", "site=unknown"]
+    left, right = sorted(found["centroids"])
+    # A tenth of the trips count as about 40, and a tenth of the sites as unknown.
+    np.testing.assert_allclose([left[:2], right[:2]], [[200, 22], [350, 58]], rtol=0.1)
+    np.testing.assert_allclose([left[2], right[3]], 0.9, atol=0.1)
 
 
 def test_a_pilot_without_budget_for_both_is_refused(
