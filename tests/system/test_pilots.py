@@ -191,7 +191,7 @@ def test_moments_of_a_study_are_shown(client: Client, tmp_path: Path, say: Say) 
     Fleet(client).send("moments", client.plan("moments"), 0, records)
     found = json.loads(say("moments", "moments", "--json"))
     complete = records[np.isfinite(records).all(axis=1)]
-    truth = np.corrcoef(complete.T)[0, 1]
+    truth = float(np.corrcoef(complete[:, 0], complete[:, 1])[0, 1])
     assert found["correlation"][0][1] == pytest.approx(truth, abs=0.05)
     assert "correlation" in say("moments", "moments@0")
     assert "must be histogram" in say("histogram", "moments", status=2)
