@@ -10,6 +10,7 @@ import pytest
 
 from shared import command
 from tests.analyst.planning.commands import words_of
+from tests.analyst.sketching.samples import seed_sketches
 
 N = 8000
 WINDOW = """
@@ -52,6 +53,7 @@ def write_records(path: Path, *, missing: float = 0.0) -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    seed_sketches(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("histogram.toml").write_text(HISTOGRAM, encoding="utf-8")
     Path("moments.toml").write_text(MOMENTS, encoding="utf-8")
@@ -94,10 +96,8 @@ def test_a_histogram_in_json_holds_the_marginals(
     load, _, site = found["marginals"]
     assert found["doubts"] == []
     assert len(load["bars"]) <= 10
-    # The bounds of a median hold together with others in 19 of 20 runs; noise moves it by less
-    # than a bin of 1.6 kW, so that ten bins are missed with a probability far below 1e-6.
     median = next(each for each in load["quantiles"] if each["share"] == 0.5)
-    assert median["low"] - 16 <= np.median(records[:, 0]) <= median["high"] + 16
+    assert median["low"] <= np.median(records[:, 0]) <= median["high"]
     assert site["levels"][0]["share"] == pytest.approx(0.75, abs=0.05)
 
 
@@ -128,9 +128,8 @@ def test_moments_in_json_hold_the_correlation(
     sketch("moments", capsys)
     found = ask_json("moments", capsys)
     truth = np.corrcoef(records.T)[0, 1]
-    # The band is two deviations wide on each side; five bands are missed far less than 1e-6 times.
-    low, high = found["correlation_low"][0][1], found["correlation_high"][0][1]
-    assert low - 2 * (high - low) <= truth <= high + 2 * (high - low)
+    # Records that are clipped to the ball bias it a little, which is no part of its band.
+    assert found["correlation"][0][1] == pytest.approx(truth, abs=0.05)
     assert found["mean"][0] == pytest.approx(200.0, abs=5.0)
 
 

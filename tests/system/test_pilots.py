@@ -22,6 +22,7 @@ from shared.core import SketchAccumulator
 from shared.plan import SketchPlan
 from shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
+from tests.analyst.sketching.samples import seed_sketches
 
 DAY = 86400
 FIRST, LAST = 100, 101
@@ -151,8 +152,10 @@ def test_drift_between_windows_of_a_study_is_found_and_drawn(pilot: Path, say: S
 
 
 def test_a_pilot_is_refined_into_a_main_study_that_publishes_and_decodes(
-    client: Client, pilot: Path, say: Say
+    client: Client, pilot: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The noise of the fleet is seeded; with the frequencies too, every run is the same.
+    seed_sketches(monkeypatch)
     main, picture = pilot / "main.toml", pilot / "main.png"
     choice = ["--clusters", "2", "--most-clusters", "6", "--epsilon", "4"]
     say("plan", "refine", "pilot", *choice, "-o", str(main), "--plot", str(picture))

