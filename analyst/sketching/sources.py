@@ -99,20 +99,29 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
     NotFoundError, ConfigError
         Neither fits, or no sketch is selected.
     """
-    slots: dict[str, Any] = {}
-    if chosen := _SLOTS.fullmatch(reference):
-        reference, first, last = chosen["study"], chosen["first"], chosen["last"]
-        slots = {"first_slot": int(first), "last_slot": int(last or first)}
+    study, slots = _find_study(client, reference)
     try:
-        study = client.find_study(reference)
         plan = client.plan(study)
     except NotFoundError:
-        if slots or not is_identity(reference):
+        if not is_identity(reference):
             raise
         plan = client.plan(client.snapshot_sums(reference).study_id)
         return Snapshot(client=client, snapshot_id=reference, plan=plan)
     made = client.snapshot(study, **slots)
     return Snapshot(client=client, snapshot_id=made["snapshot_id"], plan=plan)
+
+
+def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
+    """Return the id of a study, and its slots where a reference states them."""
+    try:
+        # Before slots: a study may have a name that ends as they do.
+        return client.find_study(reference), {}
+    except NotFoundError:
+        chosen = _SLOTS.fullmatch(reference)
+        if chosen is None:
+            raise
+    first, last = int(chosen["first"]), int(chosen["last"] or chosen["first"])
+    return client.find_study(chosen["study"]), {"first_slot": first, "last_slot": last}
 
 
 def _read_totals(body: SnapshotSumsBody, plan: SketchPlan) -> Totals:
