@@ -27,6 +27,7 @@ _STANDS_OUT = 3.0
 _SPANS_OCTAVES = 16.0
 _PER_ROW = 3
 _NARROW = 0.003
+_ATOM = 0.05
 _AROUND = 0.5
 """What is shown on each side of a search box, in widths of it."""
 _MOST_TICKS = 5
@@ -59,7 +60,7 @@ class _Scale:
     def _label(self, place: float, _: object) -> str:
         if self.resolution is None:
             return f"{place:.4g}"
-        return f"{float(expand(np.array([place]), self.resolution)[0]):.3g}"
+        return f"{float(expand(np.array([place]), self.resolution)[0]):.4g}"
 
 
 def plot_histogram(answer: HistogramBody, *, resolutions: Resolutions, title: str) -> Figure:
@@ -136,8 +137,8 @@ def plot_calibration(
             _mark(panel, [centre - column.scale / 2.0, centre + column.scale / 2.0], "scale")
         scale.finish(panel, column.name, column.unit)
         low, high = bounds.get(column.name, (column.lower, column.upper))
-        state = f"bounds {low:.4g} to {high:.4g}" if column.is_kept else "left out"
-        panel.set_title(f"{state}; green: search box", fontsize=9)
+        words = f"bounds {low:.4g} to {high:.4g}; green: search box"
+        panel.set_title(words if column.is_kept else "left out", fontsize=9)
     return figure
 
 
@@ -215,8 +216,24 @@ def _draw_bars(
     inside = (edges[1:] > low) & (edges[:-1] < high) & (widths > _NARROW * (high - low))
     top = float(np.max((heights + bands)[inside], initial=0.0))
     panel.set_ylim(0.0, 1.15 * top if top > 0.0 else 1.0)
+    for bar, middle, is_seen in zip(bars, (edges[1:] + edges[:-1]) / 2.0, inside, strict=True):
+        if not is_seen and low <= middle <= high and bar.share > _ATOM:
+            _draw_atom(panel, float(middle), bar.share)
     panel.set_yticks([])
     panel.set_ylabel("density; grey: noise")
+
+
+def _draw_atom(panel: Axes, place: float, share: float) -> None:
+    """Draw many records in a bar too narrow to be seen, such as zeros, with their share."""
+    panel.axvline(place, color=_FIRST, linewidth=2.0)
+    panel.annotate(
+        f"{share:.0%}",
+        (place, 0.75 * panel.get_ylim()[1]),
+        xytext=(4, 0),
+        textcoords="offset points",
+        fontsize=8,
+        color="#222222",
+    )
 
 
 def _draw_median(panel: Axes, marginal: MarginalBody, scale: _Scale) -> None:

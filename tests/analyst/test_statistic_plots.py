@@ -57,6 +57,14 @@ def test_areas_of_bars_are_shares() -> None:
     np.testing.assert_allclose(heights, [0.3, 0.15])
 
 
+def test_many_records_in_a_bar_too_narrow_to_be_seen_are_drawn_with_their_share() -> None:
+    answer = make_answer(make_marginal("a", [0.0, 1e-6, 1.0, 2.0]))
+    (panel,) = plot_histogram(answer, resolutions={"a": None}, title="t").axes
+    assert [text.get_text() for text in panel.texts] == ["30%"]
+    # The others are not flattened by it.
+    assert panel.get_ylim()[1] < 0.5
+
+
 def test_what_a_main_plan_takes_is_drawn_for_each_number_of_the_pilot() -> None:
     sample: dict[str, Any] = make_sample(ColumnBody) or {}
     columns = [
