@@ -61,7 +61,7 @@ async def create_decode(
     response.status_code = 202 if queued else 200
     response.headers["Location"] = f"/v1/decodes/{decode.decode_id.hex()}"
     _advise(response, decode)
-    return to_body(decode, n_workers=await _count_workers(services, decode))
+    return to_body(decode, n_workers=await count_workers(services, decode))
 
 
 @router.get(
@@ -77,7 +77,7 @@ async def get_decode(decode: Identity, services: ServicesDep) -> Response:
     again.
     """
     record = await services.decodes.get(bytes.fromhex(decode))
-    n_workers = await _count_workers(services, record)
+    n_workers = await count_workers(services, record)
     response = answer(to_body(record, n_workers=n_workers), **_headers_of(record, n_workers))
     _advise(response, record)
     return response
@@ -94,7 +94,8 @@ def _advise(response: Response, decode: DecodeRecord) -> None:
         response.headers["Retry-After"] = _POLL_S
 
 
-async def _count_workers(services: Services, decode: DecodeRecord) -> int | None:
+async def count_workers(services: Services, decode: DecodeRecord) -> int | None:
+    """Count the workers that a decode may wait for; None once it is not queued."""
     return await services.jobs.count_workers() if decode.state == "queued" else None
 
 

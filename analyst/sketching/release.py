@@ -148,8 +148,9 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     Raises
     ------
     ConfigError, PrivacyError
-        The name breaks its rule; the plan keeps the number of records secret, or protects all
-        records of a device together; or its sketches carry only some of what is summed.
+        The name breaks its rule; the plan keeps the number of records secret, protects all records
+        of a device together, or leaves records out by their times; or its sketches carry only some
+        of what is summed.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
@@ -164,6 +165,13 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
             "keeps the number of records secret, but the sketch of a file reveals it",
             field="neighbouring",
             fix="use a plan under replace-one, or a device",
+        )
+    if plan.is_bounded:
+        raise PrivacyError(
+            f"is {plan.late_rule}, but no times of a file are read here",
+            field="late_rule",
+            fix="let a device read the file, or make a plan without it (`sfumato plan pilot "
+            "--same-records`)",
         )
     if plan.is_split:
         carried, of = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies

@@ -25,7 +25,8 @@ from tests.aggregator.fleet import Device
 from tests.analyst.sketching.samples import seed_sketches
 
 DAY = 86400
-FIRST, LAST = 100, 101
+START = 1_767_225_600  # 2026-01-01 in UTC
+FIRST, LAST = 0, 1
 SITES = ("north", "south", "east")
 CODES = tuple(f"c{i}" for i in range(17))
 COLUMNS = f"load:kW,trips:1:count,site:levels={'|'.join(SITES)},code:levels={'|'.join(CODES)}"
@@ -99,7 +100,7 @@ def pilot(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pilot")
     planned = folder / "pilot.toml"
     given = ["--dimensions", COLUMNS, "--records", str(2 * N), "--devices", "2", "--windows", "2"]
-    choice = ["--epsilon", "4", "--window", "1d", "-o", str(planned)]
+    choice = ["--epsilon", "4", "--window", "1d", "--start", "2026-01-01", "-o", str(planned)]
     assert command.main(["plan", "pilot", *given, *choice]) == 0
     # A person may state what stands for a missing value.
     ruled = planned.read_text(encoding="utf-8").replace(
@@ -166,7 +167,7 @@ def test_a_pilot_is_refined_into_a_main_study_that_publishes_and_decodes(
     assert (site["levels"], site["missing"]) == ([*SITES], "east")
     assert all(len(f"{each[end]:g}") <= 5 for each in (load, trips) for end in ("lower", "upper"))
     # It begins where the last window of the pilot has ended.
-    assert spec["window"]["origin"] == (LAST + 1) * DAY
+    assert spec["window"]["origin"] == START + (LAST + 1) * DAY
     text = main.read_text(encoding="utf-8")
     assert "# left out: each level would be an axis, and 17 are more than 16" in text
     assert "uncomment `missing`" in text

@@ -357,6 +357,12 @@ class ResultBody:
     seconds: float = member("Time that decoding took, in seconds.", 3.1)
 
 
+_N_WORKERS = (
+    "While it is queued, the workers that are there: with 0 it waits until somebody starts "
+    "`sfumato worker`."
+)
+
+
 @body
 class DecodeBody:
     """A decode: its state, progress, and result or problem."""
@@ -366,12 +372,7 @@ class DecodeBody:
         "The decode's state; the last three are final.", "running"
     )
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
-    n_workers: int | None = member(
-        "While it is queued, the workers that are there: with 0 it waits until somebody starts "
-        "`sfumato worker`.",
-        None,
-        default=None,
-    )
+    n_workers: int | None = member(_N_WORKERS, None, default=None)
     snapshot_id: Hex = member("The snapshot that is decoded.", "21" * 32)
     n_clusters: int = member("Number of clusters.", 5)
     decoder: str = member("Name of the decoder.", "mixture")
@@ -419,6 +420,7 @@ class ProgressBody:
 
     state: str = member("The decode's state.", "running")
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+    n_workers: int | None = member(_N_WORKERS, None, default=None)
 
 
 @body
