@@ -19,7 +19,12 @@ from shared.errors import ConfigError, DecodingError, SketchError, TransportErro
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
-from shared.wire.bodies.results import DecodeBody, ProgressBody, SnapshotBody
+from shared.wire.bodies.results import (
+    DecodeBody,
+    ProgressBody,
+    SnapshotBody,
+    SnapshotSumsBody,
+)
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 from shared.wire.bodies.studies import (
     AuditBody,
@@ -322,6 +327,11 @@ class Client:
             "weighting": weighting,
         }
         return self._call(SnapshotBody, "POST", f"{self._path_of(study)}/snapshots", selection)
+
+    def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
+        """Read a snapshot with its exact sums, which every answer is computed from."""
+        path = f"/v1/snapshots/{require_identity(snapshot_id, 'snapshot_id')}"
+        return ANSWERS.read(SnapshotSumsBody, self._server.call("GET", path))
 
     def histogram(self, snapshot_id: str, *, bars: int = 64) -> HistogramBody:
         """Read the marginals of a snapshot of a histogram study.

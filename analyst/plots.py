@@ -1,4 +1,4 @@
-"""Pictures of recovered centroids and principal directions."""
+"""Pictures of recovered centroids, principal directions and correlations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analyst.results import DecodeResult
+from learning.answers.moments import describe_components
 from learning.estimate.moments import PrincipalComponents
+from shared.errors import ConfigError
+from shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = (
@@ -25,6 +28,8 @@ COLOURS = (
     "#F0E442",
 )
 _GREY = "#9AA0A6"
+PICTURES = (".png", ".svg")
+"""Endings of the files that pictures are written to."""
 
 
 def plot_centroids(
@@ -95,17 +100,60 @@ def plot_components(
         figsize=(3.6 + 2.9 * n, 1.9 + 0.32 * max(d, 6)), layout="constrained", facecolor="white"
     )
     axes = figure.subplots(1, n + 1, gridspec_kw={"width_ratios": [1.15] + [1.0] * n})
-    _draw_shares(axes[0], answer)
-    for i, panel in enumerate(axes[1:]):
-        _draw_direction(panel, answer, i, units)
-        panel.set_yticks(range(d), names if i == 0 else [""] * d)
+    _draw_components(list(axes), describe_components(answer), names, units)
     figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
     return figure
 
 
+def plot_moments(answer: MomentsAnswerBody, *, title: str, n_directions: int = 3) -> Figure:
+    """Draw correlations, shares of variance, and the first directions, as `plot_components` does.
+
+    Of correlations whose band contains 0 the number is grey.
+
+    Parameters
+    ----------
+    answer
+        What was read from a server or a sketch file.
+    title, n_directions
+        As for :func:`plot_components`.
+    """
+    names = [axis.name for axis in answer.axes]
+    d, n = len(names), min(n_directions, len(names))
+    side = 1.6 + 0.5 * max(d, 4)
+    figure = Figure(
+        figsize=(side + 3.6 + 2.9 * n, max(side, 1.9 + 0.32 * max(d, 6))),
+        layout="constrained",
+        facecolor="white",
+    )
+    ratios = [side / 2.9, 1.15] + [1.0] * n
+    axes = figure.subplots(1, n + 2, gridspec_kw={"width_ratios": ratios})
+    _draw_correlations(axes[0], answer, names)
+    units = [axis.unit for axis in answer.axes]
+    _draw_components(list(axes[1:]), answer.components, names, units)
+    figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def require_picture(path: Path, field: str) -> None:
+    """Refuse a file whose name does not end as a picture's.
+
+    Raises
+    ------
+    ConfigError
+        It ends with neither .png nor .svg.
+    """
+    if path.suffix.lower() not in PICTURES:
+        raise ConfigError(
+            f"must end with {' or '.join(PICTURES)}, not {path.suffix!r}",
+            field=field,
+            fix="choose another name",
+        )
+
+
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
-    figure.savefig(path, dpi=130, format="png")
+    """Write a figure as SVG if its name ends so, else as PNG."""
+    is_vector = path.suffix.lower() == ".svg"
+    figure.savefig(path, dpi=130, format="svg" if is_vector else "png")
 
 
 def _draw_pair(
@@ -188,37 +236,49 @@ def _draw_weights(panel: Axes, result: DecodeResult, readings: Sequence[str]) ->
     panel.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_shares(panel: Axes, answer: PrincipalComponents) -> None:
-    for i, share in enumerate(answer.share):
-        band = [answer.share_low[i], answer.share_high[i]]
-        panel.barh(i, 100 * share, color=_colour_of(answer, i), height=0.5)
-        panel.plot([100 * edge for edge in band], [i, i], color="#222222", linewidth=1.4)
-    panel.set_ylim(len(answer.share) - 0.4, -0.6)
-    panel.set_xlim(0, 100 * min(1.0, 1.05 * float(max(answer.share_high))))
-    panel.set_yticks(range(len(answer.share)), [f"{i + 1}" for i in range(len(answer.share))])
+def _draw_components(
+    panels: Sequence[Axes],
+    components: Sequence[ComponentBody],
+    names: Sequence[str],
+    units: Sequence[str],
+) -> None:
+    _draw_shares(panels[0], components)
+    for i, panel in enumerate(panels[1:]):
+        _draw_direction(panel, components[i], i, units)
+        panel.set_yticks(range(len(names)), names if i == 0 else [""] * len(names))
+
+
+def _draw_shares(panel: Axes, components: Sequence[ComponentBody]) -> None:
+    for i, each in enumerate(components):
+        panel.barh(i, 100 * each.share, color=_colour_of(each, i), height=0.5)
+        band = [100 * each.share_low, 100 * each.share_high]
+        panel.plot(band, [i, i], color="#222222", linewidth=1.4)
+    panel.set_ylim(len(components) - 0.4, -0.6)
+    panel.set_xlim(0, 100 * min(1.0, 1.05 * max(each.share_high for each in components)))
+    panel.set_yticks(range(len(components)), [f"{i + 1}" for i in range(len(components))])
     panel.set_ylabel("direction")
     panel.set_xlabel("share of variance, 95 % band (%)")
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_direction(panel: Axes, answer: PrincipalComponents, i: int, units: Sequence[str]) -> None:
+def _draw_direction(panel: Axes, component: ComponentBody, i: int, units: Sequence[str]) -> None:
     """Draw one direction: bars in the metric, and in words how far one spread moves each."""
-    direction, moved = answer.directions[i], answer.loadings[i]
+    direction = component.direction
     panel.axvline(0.0, color="#BBBBBB", linewidth=0.8)
-    panel.barh(range(len(direction)), direction, color=_colour_of(answer, i), height=0.5)
+    panel.barh(range(len(direction)), direction, color=_colour_of(component, i), height=0.5)
     for j, length in enumerate(direction):
         panel.text(
             length + (0.04 if length >= 0 else -0.04),
             j,
-            f"{moved[j]:+.3g} {units[j]}",
+            f"{component.loadings[j]:+.3g} {units[j]}",
             ha="left" if length >= 0 else "right",
             va="center",
             fontsize=8,
             color="#222222",
         )
     turn = (
-        f"noise turns it by about {_degrees(answer.expected_sin_squared[i]):.0f}°"
-        if answer.is_told_apart[i]
+        f"noise turns it by about {_degrees(component.expected_sin_squared):.0f}°"
+        if component.is_told_apart
         else "not told apart"
     )
     panel.set_title(f"direction {i + 1}: {turn}", fontsize=9)
@@ -229,9 +289,31 @@ def _draw_direction(panel: Axes, answer: PrincipalComponents, i: int, units: Seq
     panel.spines[["top", "right", "left"]].set_visible(False)
 
 
+def _draw_correlations(panel: Axes, answer: MomentsAnswerBody, names: Sequence[str]) -> None:
+    matrix = np.array(answer.correlation)
+    panel.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+    for (row, column), value in np.ndenumerate(matrix):
+        low, high = answer.correlation_low[row][column], answer.correlation_high[row][column]
+        is_known = not low <= 0.0 <= high
+        dark = "white" if abs(value) > 0.6 else "#222222"
+        panel.text(
+            column,
+            row,
+            f"{value:.2f}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=dark if is_known else _GREY,
+        )
+    panel.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    panel.set_yticks(range(len(names)), names)
+    panel.set_title("correlations; grey: maybe none", fontsize=9)
+    panel.tick_params(length=0)
+
+
 def _degrees(sin_squared: float) -> float:
     return float(np.degrees(np.arcsin(np.sqrt(sin_squared))))
 
 
-def _colour_of(answer: PrincipalComponents, i: int) -> str:
-    return COLOURS[i % len(COLOURS)] if answer.is_told_apart[i] else _GREY
+def _colour_of(component: ComponentBody, i: int) -> str:
+    return COLOURS[i % len(COLOURS)] if component.is_told_apart else _GREY

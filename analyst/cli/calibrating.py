@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url
+from analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url, show
+from analyst.cli.sources import (
+    SOURCES,
+    MaybeKey,
+    Picture,
+    PlanOfFile,
+    draw,
+    find_resolutions,
+    open_sources,
+)
 from analyst.client import Client
 from analyst.planning.files import (
     parse_delta,
@@ -26,6 +38,10 @@ from analyst.planning.questions import parse_date, parse_window
 from analyst.planning.refining import MainOutline, refine, refine_study
 from analyst.sketching.answers import LocalSketch
 from analyst.sketching.sketch_file import read_sketch_file
+from learning.answers.histograms import MOST_BARS
+from learning.calibration.drift import DRIFT_FALSE_ALARM, ColumnDrift, compare, compare_levels
+from learning.calibration.words import describe_block, describe_drift
+from learning.estimate.studies import read_study_levels, read_study_marginals
 from shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import WindowRule, find_cautions
@@ -33,6 +49,8 @@ from shared.plan import WindowRule, find_cautions
 app = typer.Typer(**SETTINGS)
 
 _MOST = 10**15
+_MOST_BLOCKS = 5
+"""Blocks of a column that a table shows: those that are furthest beyond their limit."""
 SameRecords = Annotated[
     bool,
     typer.Option(
@@ -151,8 +169,12 @@ def _refine(
         Path | None,
         typer.Option(help="File for the search box; default: the output's name with .box.toml."),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw marginals, bounds, search box and scales, .png or .svg."),
+    ] = None,
     anyway: Anyway = False,
-    key: Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key.")] = "",
+    key: MaybeKey = "",
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -178,7 +200,22 @@ def _refine(
     else:
         pilot = read_plan(plan_path)
         local = LocalSketch(sketch=read_sketch_file(Path(source)), plan=pilot)
-        found = refine(local.calibrate(n_clusters=n_clusters), pilot, main, n_sketches=1)
+        calibration = local.calibrate(n_clusters=n_clusters)
+        found = refine(calibration, local.histogram(bars=MOST_BARS), pilot, main)
+
+    def make() -> Any:
+        from analyst.statistic_plots import plot_calibration
+
+        return plot_calibration(
+            found.histogram,
+            found.calibration.columns,
+            search_box=found.search_box,
+            bounds=found.bounds,
+            title=f"What the main study takes from {source}",
+        )
+
+    # Before any refusal: a picture shows why.
+    draw(plot, make, option="--plot")
     is_refused = found.calibration.refusal is not None or found.doubt is not None
     if as_json:
         print(json.dumps(found.to_json(), ensure_ascii=False))
@@ -199,34 +236,101 @@ def _refine(
 
 
 @app.command(
-    "compare", epilog=list_examples("sfumato plan compare a.sketch b.sketch --plan pilot.toml")
+    "compare",
+    epilog=list_examples(
+        "sfumato plan compare pilot-2025 pilot-2026",
+        "sfumato plan compare pilot@0:3 pilot@4:7 -o drift.png",
+        "sfumato plan compare a.sketch b.sketch --plan pilot.toml --json",
+    ),
 )
 def _compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A sketch file of a pilot.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="A later one, of the same plan.")],
-    plan_path: Annotated[Path, typer.Option("--plan", help=PLAN_HELP)],
+    first: Annotated[str, typer.Argument(metavar="A", help=f"A pilot. {SOURCES}")],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="A later one, of the same columns and bins.")
+    ],
+    plan_path: PlanOfFile = None,
+    output: Picture = None,
+    key: MaybeKey = "",
+    url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
     """Compare two pilots: whether records lie elsewhere than they did. The exit status is 1 then.
 
-    Differences that noise and sampling explain do not count.
+    Differences that noise and sampling explain do not count: a column that has not moved is
+    reported with probability at most 0.001. Bins are compared in blocks of four, levels and
+    missing values each by itself.
     """
-    from learning.calibration.drift import compare
-    from learning.calibration.words import describe_drift
+    with open_sources([first, second], plan_path, key=key, url=url) as (one, two):
+        plans, totals = (one.plan, two.plan), (one.totals, two.totals)
+    pairs = [*zip(plans, totals, strict=True)]
+    numbers = compare(*(read_study_marginals(*pair) for pair in pairs))
+    found = [*numbers, *compare_levels(*(read_study_levels(*pair) for pair in pairs))]
+    if not found:
+        raise ConfigError(
+            "have no column that both carry", field="pilots", fix="compare more sketches of each"
+        )
 
-    plan = read_plan(plan_path)
-    one, two = (
-        LocalSketch(sketch=read_sketch_file(path), plan=plan).read_marginals()
-        for path in (first, second)
-    )
-    found = compare(one, two)
+    def make() -> Any:
+        from analyst.statistic_plots import plot_drift
+
+        return plot_drift(
+            found,
+            resolutions=find_resolutions(plans[0]),
+            units={each.name: each.unit for each in plans[0].dimensions},
+            title=f"{first} and {second}",
+        )
+
+    draw(output, make)
     if as_json:
-        print(json.dumps([asdict(drift) for drift in found], ensure_ascii=False))
+        print(json.dumps(_drifts_to_json(found), ensure_ascii=False))
     else:
-        for drift in found:
-            print(f"{drift.name}: {describe_drift(drift)}")
+        for part in _describe_drifts(found):
+            show(part)
     if any(drift.has_moved for drift in found):
         raise typer.Exit(1)
+
+
+def _drifts_to_json(found: Sequence[ColumnDrift]) -> dict[str, Any]:
+    return {
+        "has_moved": any(drift.has_moved for drift in found),
+        "false_alarm_of_a_column": DRIFT_FALSE_ALARM,
+        "false_alarm": min(1.0, DRIFT_FALSE_ALARM * len(found)),
+        "columns": [
+            {
+                "name": drift.name,
+                "has_moved": drift.has_moved,
+                "far_share": drift.far_share,
+                "blocks": [asdict(block) for block in drift.blocks],
+            }
+            for drift in found
+        ],
+    }
+
+
+def _describe_drifts(found: Sequence[ColumnDrift]) -> Iterator[object]:
+    for drift in found:
+        yield f"{drift.name}: {describe_drift(drift)}"
+    moved = [
+        (drift.name, block)
+        for drift in found
+        for block in sorted(drift.blocks, key=lambda each: -each.excess)[:_MOST_BLOCKS]
+        if block.has_moved
+    ]
+    if moved:
+        table = Table("column", "records", box=None, padding=(0, 2, 0, 0))
+        for heading in ("first", "second", "change", "noise explains"):
+            table.add_column(heading, justify="right")
+        for name, block in moved:
+            shares = (f"{share:.1%}" for share in (block.first, block.second))
+            change = f"{block.change:+.1%}", f"+-{block.limit:.1%}"
+            table.add_row(Text(name), Text(describe_block(block)), *shares, *change)
+        yield table
+    any_column = f", any of these {len(found)}" if len(found) > 1 else ""
+    total = min(1.0, DRIFT_FALSE_ALARM * len(found))
+    yield (
+        f"A column that has not moved is reported with probability at most {DRIFT_FALSE_ALARM:g}"
+        + (f"{any_column} with at most {total:g}." if any_column else ".")
+    )
 
 
 def _parse_records(text: str) -> int:

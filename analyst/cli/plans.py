@@ -12,6 +12,7 @@ import typer
 
 from analyst.cli.calibrating import app as calibrating
 from analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
+from analyst.cli.sources import draw
 from analyst.planning.advice import (
     AdviceReport,
     advice_to_json,
@@ -129,9 +130,7 @@ def _advise(
             "phase reports."
         ),
     ] = "time",
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw predicted quality into this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw predicted quality, .png or .svg.")] = None,
     anyway: Anyway = False,
     as_json: Json = False,
 ) -> None:
@@ -181,8 +180,13 @@ def _advise(
             target_sse=target_sse,
         ),
     )
-    if plot is not None:
-        _draw(outline, advice, plot)
+
+    def make() -> Any:
+        from analyst.planning.figures import plot_advice
+
+        return plot_advice(outline, advice)
+
+    draw(plot, make, option="--plot")
     if as_json:
         print(json.dumps(advice_to_json(report), ensure_ascii=False))
     else:
@@ -395,15 +399,3 @@ def _warn(cautions: tuple[str, ...]) -> None:
 
 def _say_next(output: Path) -> None:
     print(f"wrote {output}; publish it with: sfumato study create NAME {output}", file=sys.stderr)
-
-
-def _draw(outline: StudyOutline, advice: Advice, path: Path) -> None:
-    # matplotlib takes a second to import; only pictures need it.
-    from analyst.planning.figures import plot_advice
-    from analyst.plots import save_figure
-
-    try:
-        save_figure(plot_advice(outline, advice), path)
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", field="--plot") from error
-    print(f"wrote {path}", file=sys.stderr)

@@ -11,10 +11,11 @@ from typing import Any
 
 from analyst.client import Client
 from analyst.planning.bands import band_to_json, candidate_to_json
+from analyst.planning.columns import MUCH_MISSING, MainColumn, choose_columns
 from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
 from analyst.planning.pilots import describe_doubt
-from analyst.planning.spec import format_dimension, format_window, list_fields, quote
+from analyst.planning.spec import format_window, list_fields, quote
 from learning.calibration.strength import bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice
@@ -23,8 +24,8 @@ from learning.planning.planner import Advice, advise
 from learning.planning.quality import QualityBand
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, PlanError, PrivacyError
-from shared.plan import Dimension, LateRule, LogTransform, SketchPlan, WindowRule
-from shared.wire.bodies.statistics import CalibrationBody, ColumnBody
+from shared.plan import LateRule, SketchPlan, WindowRule
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody
 
 _WIDER = "one wider than the noise asks for, because the pilot did not see every spread well"
 
@@ -64,10 +65,12 @@ class Refinement:
 
     Parameters
     ----------
-    pilot, calibration
-        The pilot's plan, and what its answer says.
+    pilot, histogram, calibration
+        The pilot's plan, its answer, and what that says.
     main
         The facts that were given.
+    columns
+        The pilot's columns as the plan has them, or why it has them not.
     advice
         The planner's, for the kept dimensions.
     doubt
@@ -75,16 +78,18 @@ class Refinement:
     """
 
     pilot: SketchPlan
+    histogram: HistogramBody
     calibration: CalibrationBody
     main: MainOutline
+    columns: tuple[MainColumn, ...]
     outline: StudyOutline
     advice: Advice
     doubt: Doubt | None
 
     @property
-    def kept(self) -> tuple[ColumnBody, ...]:
+    def kept(self) -> tuple[MainColumn, ...]:
         """The columns of the plan."""
-        return tuple(column for column in self.calibration.columns if column.is_kept)
+        return tuple(column for column in self.columns if column.is_kept)
 
     @property
     def epsilon(self) -> Fraction:
@@ -94,7 +99,12 @@ class Refinement:
     @property
     def search_box(self) -> dict[str, list[float]]:
         """Lower and upper bound by dimension, for decodes of the main study."""
-        return {column.name: [column.search_lower, column.search_upper] for column in self.kept}
+        return {each.dimension.name: [*each.search] for each in self.kept if each.search}
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """Lower and upper bound of each number of the plan, by name."""
+        return {each.dimension.name: each.dimension.bounds for each in self.kept if each.search}
 
     @property
     def window(self) -> WindowRule:
@@ -201,14 +211,23 @@ class Refinement:
             )
         for limit in self.calibration.limits:
             yield limit[0].upper() + limit[1:] + "."
-        for name in self.left_out:
-            yield f"{name} has levels: it is left out, for the pilot gives it no scale."
+        for each in self.columns:
+            if each.dimension.is_categorical and not each.is_kept:
+                yield f"{each.dimension.name} is {each.comments[0]}."
+        yield from self._describe_missing()
         yield self.describe_cost()
 
-    @property
-    def left_out(self) -> list[str]:
-        """The pilot's categories, which a calibration does not know."""
-        return [each.name for each in self.pilot.dimensions if each.is_categorical]
+    def _describe_missing(self) -> Iterator[str]:
+        losing = [each for each in self.kept if each.loses_records]
+        if not losing:
+            return
+        shares = ", ".join(f"{each.dimension.name} {each.missing_share:.0%}" for each in losing)
+        total = min(1.0, sum(each.missing_share for each in losing))
+        yield (
+            f"Warning: more than {MUCH_MISSING:.0%} of the values are missing in {shares}. Up to "
+            f"{total:.0%} of the records are left out for it. To keep them, uncomment `missing` "
+            "and choose the public value that stands for a missing one."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the refinement as JSON values."""
@@ -248,8 +267,8 @@ class Refinement:
         if self.window.origin != pilot.window.origin:
             lines.append("# begins where the pilot has ended")
         lines += format_window(self.window)
-        for column in self.calibration.columns:
-            lines += ["", *_format_column(column)]
+        for column in self.columns:
+            lines += ["", *column.format()]
         return "\n".join(lines) + "\n"
 
     def format_search_box(self) -> str:
@@ -263,20 +282,18 @@ class Refinement:
 
 
 def refine(
-    calibration: CalibrationBody, pilot: SketchPlan, main: MainOutline, *, n_sketches: int
+    calibration: CalibrationBody, histogram: HistogramBody, pilot: SketchPlan, main: MainOutline
 ) -> Refinement:
     """Make the plan of a main study from what a pilot says; deterministic up to the seed.
 
     Parameters
     ----------
-    calibration
-        From ``Client.calibration``.
+    calibration, histogram
+        From ``Client.calibration`` and ``Client.histogram``.
     pilot
         The pilot's plan.
     main
         Facts of the main study.
-    n_sketches
-        Sketches of the pilot.
 
     Raises
     ------
@@ -285,8 +302,8 @@ def refine(
     PrivacyError
         The budget or the sizes break a rule of plans.
     """
-    kept = sum(column.is_kept for column in calibration.columns)
-    if not kept:
+    columns = choose_columns(pilot, calibration, histogram)
+    if not any(column.is_kept for column in calibration.columns):
         raise ConfigError(
             "has no column that varies", field="pilot", fix="run a pilot with other columns"
         )
@@ -307,8 +324,8 @@ def refine(
     epsilon = main.epsilon - spent
     outline = StudyOutline(
         n_records=main.n_records or calibration.n_records,
-        n_sketches=main.n_sketches or n_sketches,
-        n_dimensions=kept,
+        n_sketches=main.n_sketches or histogram.n_sketches,
+        n_dimensions=sum(column.n_axes for column in columns if column.is_kept),
         n_clusters=calibration.n_clusters[1],
         neighbouring=pilot.release.neighbouring,
         by_time=pilot.window.kind == "time",
@@ -317,8 +334,10 @@ def refine(
     advice = advise(outline, epsilon=epsilon, delta=delta, target_sse=main.target_sse)
     return Refinement(
         pilot=pilot,
+        histogram=histogram,
         calibration=calibration,
         main=main,
+        columns=columns,
         outline=outline,
         advice=advice,
         doubt=find_doubt(
@@ -365,27 +384,7 @@ def refine_study(
     if pilot.window.kind == "time" and pilot.window.end is None and not main.shares_records:
         last = max(item["slots"][1] for item in client.sketches(study) if item["slots"])
         main = replace(main, origin=pilot.window.slot_bounds(last)[1])
-    return refine(calibration, pilot, main, n_sketches=snapshot["n_sketches"])
-
-
-def _format_column(column: ColumnBody) -> list[str]:
-    """Write a dimension with what was found; one that is left out as a comment, with its value."""
-    resolution = column.resolution
-    dimension = Dimension(
-        name=column.name,
-        unit=column.unit,
-        lower=column.lower,
-        upper=column.upper,
-        scale=float(f"{column.scale:.3g}"),
-        transform=None if resolution is None else LogTransform(resolution=resolution),
-    )
-    spread = f"{column.spread:.3g} {'octaves' if resolution is not None else column.unit}"
-    found = [f"# centre {column.centre:.4g} {column.unit}, spread {spread}"]
-    found += [f"# {finding}" for finding in column.findings]
-    lines = ["[[dimensions]]", *format_dimension(dimension)]
-    if column.is_kept:
-        return [*found, *lines]
-    return [f"# left out; its value is {column.centre:.6g}", *found, *(f"# {x}" for x in lines)]
+    return refine(calibration, client.histogram(snapshot["snapshot_id"]), pilot, main)
 
 
 def _show_level(epsilon: Fraction, delta: Fraction) -> str:

@@ -168,10 +168,16 @@ def format_window(window: WindowRule) -> list[str]:
 def format_dimension(dimension: Dimension) -> list[str]:
     """Write a dimension as lines of TOML; the scale is the last, if there is one."""
     lines = [f"name = {quote(dimension.name)}", f"unit = {quote(dimension.unit)}"]
+    missing = dimension.missing
+    rule = [] if missing is None else [f"missing = {_quote_value(missing)}"]
     if dimension.is_categorical:
-        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]"]
+        return [*lines, f"levels = [{', '.join(map(quote, dimension.levels))}]", *rule]
     if dimension.transform is not None:
         resolution = dimension.transform.resolution
         lines.append(f'transform = {{kind = "log", resolution = {resolution!r}}}')
-    lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}"]
+    lines += [f"lower = {dimension.lower!r}", f"upper = {dimension.upper!r}", *rule]
     return lines if dimension.scale is None else [*lines, f"scale = {dimension.scale!r}"]
+
+
+def _quote_value(value: float | str) -> str:
+    return quote(value) if isinstance(value, str) else repr(float(value))

@@ -1,35 +1,34 @@
-"""Answers from one sketch file, without a server: a pilot's calibration, and centroids."""
+"""Answers from one sketch file, without a server: as a server gives them for a snapshot."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analyst.results import DecodeResult
+from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
-from learning.calibration.calibration import calibrate
-from learning.calibration.words import describe_columns, describe_limits, describe_refusal
+from learning.answers.histograms import describe_calibration, describe_histogram
+from learning.answers.moments import describe_moments
 from learning.clustering.posing import pose_grid
 from learning.clustering.registry import choose_solver, create_any_solver
 from learning.decoding.solution import Solution
 from learning.estimate.counts import count_records
-from learning.estimate.histogram import Marginal
 from learning.estimate.limbs import split_limbs
 from learning.estimate.posing import pose_problem
 from learning.estimate.search_box import check_search_box
 from learning.estimate.sizes import SizeMoments
-from learning.estimate.studies import read_study_marginals
 from learning.estimate.totals import Totals
 from learning.estimate.utility import Utility, estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS
 from shared.errors import DecodingError
 from shared.plan import SketchPlan, make_statement
-from shared.wire.bodies.results import describe_promise
-from shared.wire.bodies.statistics import CalibrationBody, make_calibration
+from shared.wire.bodies.results import PromiseBody
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}
 
@@ -65,9 +64,34 @@ class LocalSketch:
             moments=SizeMoments.of_sizes([n]),
         )
 
-    def read_marginals(self) -> tuple[Marginal, ...]:
-        """Return the marginals of a pilot; raises ``WrongStatisticError`` without a histogram."""
-        return read_study_marginals(self.plan, self.totals)
+    @property
+    def identity(self) -> str:
+        """The digest of the sums, in the place of the id that a server gives a snapshot."""
+        return self.sketch.payload_digest.hex()
+
+    def histogram(self, *, bars: int) -> HistogramBody:
+        """Return the marginals, as ``Client.histogram`` does.
+
+        Raises
+        ------
+        WrongStatisticError, DecodingError
+            The plan has no histogram, or the number of bars is out of range.
+        """
+        found = describe_histogram(
+            self.plan, self.totals, snapshot_id=self.identity, most_bars=bars
+        )
+        return replace(found, privacy=self._correct(found.privacy))
+
+    def moments(self) -> MomentsAnswerBody:
+        """Return mean, correlations and principal directions, as ``Client.moments`` does.
+
+        Raises
+        ------
+        WrongStatisticError
+            The plan has no moments.
+        """
+        found = describe_moments(self.plan, self.totals, snapshot_id=self.identity)
+        return replace(found, privacy=self._correct(found.privacy))
 
     def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
         """Return what a pilot says about a main study, as ``Client.calibration`` does.
@@ -77,19 +101,14 @@ class LocalSketch:
         WrongStatisticError, DecodingError
             The plan has no histogram, or it has no number.
         """
-        plan = self.plan
-        found = calibrate(self.read_marginals(), n_clusters=n_clusters)
-        return make_calibration(
-            found,
-            describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
-            # No server has given it one; the digest of the sums is as good.
-            snapshot_id=self.sketch.payload_digest.hex(),
-            n_records=self.sketch.n_records,
-            n_clusters=list(n_clusters),
-            refusal=None if found.refusal is None else describe_refusal(found.refusal),
-            limits=describe_limits(found),
-            privacy=describe_promise(plan),
+        found = describe_calibration(
+            self.plan, self.totals, snapshot_id=self.identity, n_clusters=n_clusters
         )
+        return replace(found, privacy=self._correct(found.privacy))
+
+    def _correct(self, promise: PromiseBody) -> PromiseBody:
+        """Return a promise that is true of the file: an exact sum protects nobody."""
+        return promise if self.sketch.is_private else replace(promise, statement=NOT_PRIVATE)
 
     def decode(
         self,
@@ -152,14 +171,14 @@ def _to_result(
     name, _, version = solution.solver.partition("/")
     return DecodeResult(
         decode_id="",
-        snapshot_id=local.sketch.payload_digest.hex(),
+        snapshot_id=local.identity,
         names=tuple(axis.name for axis in plan.axes),
         units=tuple(axis.unit for axis in plan.axes),
         centroids=plan.space.encoder.decode(solution.centroids),
         weights=np.asarray(solution.weights),
         snr=utility.snr,
         quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe(),
+        privacy=make_statement(plan).describe() if local.sketch.is_private else NOT_PRIVATE,
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
         warnings=tuple(solution.warnings),

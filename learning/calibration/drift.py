@@ -5,15 +5,66 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
 from learning.calibration.hull import FALSE_ALARM
-from learning.estimate.histogram import Floats, Marginal
+from learning.estimate.histogram import BinNoise, Floats, Marginal
+from learning.estimate.studies import LevelShares
 from shared.errors import DecodingError
 
+DRIFT_FALSE_ALARM: Final = FALSE_ALARM
+"""Probability that a dimension whose records did not move is reported, over all its blocks."""
 _BLOCK = 4
 _FAR_DEVIATIONS = 4.0
+_FIX = "use the plan of the first pilot"
+# The Chernoff bound is minimised over these shares of the exponents for which it exists. Small ones
+# are best where sampling is far larger than the noise.
+_TILTS = np.concatenate([np.geomspace(1e-6, 0.5, 200), np.linspace(0.505, 0.995, 99)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockDrift:
+    """Difference of the share of the records in one block between two pilots.
+
+    Parameters
+    ----------
+    level
+        The level of a category; None for a block of bins.
+    lower, upper
+        Ends of a block of bins, data units; None beyond the plan's bounds. Both are None for a
+        level, and for records without a value.
+    first, second
+        Its shares in the two pilots, noise included: of the records with a value, or for those
+        without of all records.
+    deviations
+        The second share minus the first, in standard deviations of noise and sampling.
+    limit
+        What noise and sampling explain of the difference.
+    has_moved
+        Whether the difference is beyond the limit.
+    """
+
+    level: str | None = None
+    lower: float | None = None
+    upper: float | None = None
+    first: float
+    second: float
+    deviations: float
+    limit: float
+    has_moved: bool
+
+    @property
+    def change(self) -> float:
+        """The second share minus the first."""
+        return self.second - self.first
+
+    @property
+    def excess(self) -> float:
+        """The difference over the limit."""
+        return abs(self.change) / self.limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,80 +75,163 @@ class ColumnDrift:
     ----------
     name
         Of the dimension.
-    far_share
-        Share of the blocks of four bins that differ by more than four standard deviations.
-    largest
-        The largest difference, in standard deviations.
-    lower, upper
-        The block of the largest difference, data units.
-    change
-        Its share of the records in the second pilot minus that in the first.
-    has_moved
-        Whether noise and sampling explain it with probability at most 0.001 over all blocks of the
-        dimension.
+    blocks
+        Blocks of four bins, ascending, then what lies below and above the bounds; or levels. Last
+        the records without a value.
+
+    Guarantees
+    ----------
+    If the records of both pilots have one law, some block is beyond its limit with probability at
+    most 0.001, for the exact law of the noise and the normal law of sampling.
     """
 
     name: str
-    far_share: float
-    largest: float
-    lower: float
-    upper: float
-    change: float
-    has_moved: bool
+    blocks: tuple[BlockDrift, ...]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether some block is beyond its limit."""
+        return any(block.has_moved for block in self.blocks)
+
+    @property
+    def largest(self) -> BlockDrift:
+        """The block that is furthest beyond its limit, or nearest to it."""
+        return max(self.blocks, key=lambda block: block.excess)
+
+    @property
+    def far_share(self) -> float:
+        """Share of the blocks that differ by more than four standard deviations."""
+        return float(np.mean([abs(block.deviations) > _FAR_DEVIATIONS for block in self.blocks]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Counts:
+    """Counts of one dimension in one pilot: of the blocks, and last of missing values."""
+
+    counts: Floats
+    widths: Floats
+    totals: Floats
+    noise: BinNoise
 
 
 def compare(first: Sequence[Marginal], second: Sequence[Marginal]) -> tuple[ColumnDrift, ...]:
-    """Compare two pilots over the same dimensions and bins.
+    """Compare the numbers of two pilots over the same dimensions and bins.
 
     Raises
     ------
     DecodingError
         The pilots have other dimensions or other bins.
     """
-    if [marginal.name for marginal in first] != [marginal.name for marginal in second]:
-        raise DecodingError(
-            "must have the same dimensions", field="pilots", fix="use the plan of the first pilot"
-        )
-    return tuple(_compare(a, b) for a, b in zip(first, second, strict=True))
+    _require_same("dimensions", [each.name for each in first], [each.name for each in second])
+    return tuple(_compare_bins(a, b) for a, b in zip(first, second, strict=True))
 
 
-def _compare(first: Marginal, second: Marginal) -> ColumnDrift:
+def compare_levels(
+    first: Sequence[LevelShares], second: Sequence[LevelShares]
+) -> tuple[ColumnDrift, ...]:
+    """Compare the categories of two pilots; raises as :func:`compare`, for other levels.
+
+    Raises
+    ------
+    DecodingError
+        Devices report levels, which have no noise of each level by itself.
+    """
+    _require_same(
+        "categories", *([(each.name, each.levels) for each in pilot] for pilot in (first, second))
+    )
+    return tuple(_compare_categories(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _require_same(what: str, first: object, second: object) -> None:
+    if first != second:
+        raise DecodingError(f"must have the same {what}", field="pilots", fix=_FIX)
+
+
+def _compare_bins(first: Marginal, second: Marginal) -> ColumnDrift:
     if not np.array_equal(first.data_edges, second.data_edges):
-        raise DecodingError(
-            f"must have the same bins in {first.name}",
-            field="pilots",
-            fix="use the plan of the first pilot",
-        )
+        raise DecodingError(f"must have the same bins in {first.name}", field="pilots", fix=_FIX)
     starts = np.arange(0, first.bins.size, _BLOCK)
-    widths = np.diff(np.append(starts, first.bins.size)).astype(np.float64)
-    sums = [np.add.reduceat(marginal.bins, starts) for marginal in (first, second)]
-    p, q = sums[0] / first.n_present, sums[1] / second.n_present
-    pooled = np.clip((sums[0] + sums[1]) / (first.n_present + second.n_present), 0.0, 1.0)
-    sampling = pooled * (1.0 - pooled) * (1.0 / first.n_present + 1.0 / second.n_present)
-    noises = [widths * marginal.deviation**2 for marginal in (first, second)]
-    z = (q - p) / np.sqrt(noises[0] + noises[1] + sampling)
-    limit = _limit(first, second, widths, sampling)
-    excess = np.abs(q - p) / limit
-    most = int(np.argmax(np.abs(z)))
-    edges = first.data_edges
+    edges = first.data_edges[[*starts, first.bins.size]].tolist()
+    places: list[dict[str, float | None]] = [
+        *({"lower": low, "upper": high} for low, high in pairwise(edges)),
+        {"upper": edges[0]},
+        {"lower": edges[-1]},
+        {},
+    ]
+    inner = np.diff(np.append(starts, first.bins.size))
+    widths = np.concatenate([inner, [1, 1, 1]]).astype(np.float64)
+
+    def count(marginal: Marginal) -> _Counts:
+        beside = [marginal.below, marginal.above, marginal.missing]
+        totals = np.full(widths.size, marginal.n_present)
+        totals[-1] = marginal.n_records
+        counts = np.concatenate([np.add.reduceat(marginal.bins, starts), beside])
+        return _Counts(counts=counts, widths=widths, totals=totals, noise=marginal.noise)
+
+    return _judge(first.name, places, count(first), count(second))
+
+
+def _compare_categories(first: LevelShares, second: LevelShares) -> ColumnDrift:
+    def count(found: LevelShares) -> _Counts:
+        if found.noise is None:
+            raise DecodingError(
+                f"must be sums of counts, not reports of levels, for {found.name}",
+                field="pilots",
+                fix="compare studies with the release local.v1",
+            )
+        counts = np.append(found.shares, found.missing) * found.n_records
+        ones = np.ones_like(counts)
+        return _Counts(counts=counts, widths=ones, totals=ones * found.n_records, noise=found.noise)
+
+    places = [*({"level": level} for level in first.levels), {}]
+    return _judge(first.name, places, count(first), count(second))
+
+
+def _judge(name: str, places: Sequence[object], first: _Counts, second: _Counts) -> ColumnDrift:
+    p, q = first.counts / first.totals, second.counts / second.totals
+    pooled = (first.counts + second.counts) / (first.totals + second.totals)
+    pooled = np.clip(pooled, 0.0, 1.0)
+    sampling = pooled * (1.0 - pooled) * (1.0 / first.totals + 1.0 / second.totals)
+    noises = [each.widths * each.noise.variance / each.totals**2 for each in (first, second)]
+    deviations = (q - p) / np.sqrt(noises[0] + noises[1] + sampling)
+    limits = _limit(first, second, sampling)
     return ColumnDrift(
-        name=first.name,
-        far_share=float(np.mean(np.abs(z) > _FAR_DEVIATIONS)),
-        largest=float(np.abs(z[most])),
-        lower=float(edges[starts[most]]),
-        upper=float(edges[min(starts[most] + _BLOCK, first.bins.size)]),
-        change=float(q[most] - p[most]),
-        has_moved=bool(np.max(excess) > 1.0),
+        name=name,
+        blocks=tuple(
+            BlockDrift(
+                **place,  # type: ignore[arg-type]
+                first=float(p[i]),
+                second=float(q[i]),
+                deviations=float(deviations[i]),
+                limit=float(limits[i]),
+                has_moved=bool(abs(q[i] - p[i]) > limits[i]),
+            )
+            for i, place in enumerate(places)
+        ),
     )
 
 
-def _limit(first: Marginal, second: Marginal, widths: Floats, sampling: Floats) -> Floats:
-    """Bound each block's difference: three independent parts, each with a third of the risk.
+def _limit(first: _Counts, second: _Counts, sampling: Floats) -> Floats:
+    """Bound the difference of each block by Chernoff, for both noises and sampling together.
 
-    ``sqrt`` of the sum of squares would be too small for Laplace noise; the sum is a bound.
+    The sum of w bins of L Laplace variates of scale s has the moment-generating function
+    ``(1 - t^2 s^2)^(-w L)``; Gaussian noise and sampling of variance v have ``exp(t^2 v / 2)``.
     """
-    exponent = math.log(3.0 * 2.0 * widths.size / FALSE_ALARM)
-    bound: Floats = np.sqrt(2.0 * exponent * sampling)
-    for marginal in (first, second):
-        bound = bound + marginal.noise.bound(widths, exponent) / marginal.n_present
+    exponent = math.log(2.0 * sampling.size / DRIFT_FALSE_ALARM)
+    normal, laplace = sampling.copy(), []
+    for each in (first, second):
+        if each.noise.is_gaussian:
+            normal += each.widths * each.noise.variance / each.totals**2
+        else:
+            scale = math.sqrt(each.noise.variance / (2.0 * each.noise.n_sums)) / each.totals
+            laplace.append((each.widths * each.noise.n_sums, scale))
+    if not laplace:
+        bound: Floats = np.sqrt(2.0 * exponent * normal)
+        return bound
+    largest = np.max([scale for _, scale in laplace], axis=0)
+    tilts = _TILTS / largest[:, None]
+    logs = normal[:, None] * tilts**2 / 2.0
+    for number, scale in laplace:
+        logs = logs - number[:, None] * np.log1p(-((tilts * scale[:, None]) ** 2))
+    bound = np.min((exponent + logs) / tilts, axis=1)
     return bound

@@ -8,7 +8,7 @@ from typing import Any
 
 from learning.calibration.calibration import Calibration
 from learning.calibration.columns import Column, Finding
-from learning.calibration.drift import ColumnDrift
+from learning.calibration.drift import BlockDrift, ColumnDrift
 from learning.calibration.strength import LEAST_REPORTED, LEAST_STRENGTH, Refusal
 
 _SENTENCES = {
@@ -21,8 +21,7 @@ _SENTENCES = {
     "with bounds {lower:.4g} and {upper:.4g} would show it",
     "flag": "two values, near {lower:.4g} and {upper:.4g}, hold nearly all records, {share:.0%} of "
     "them the larger: k-means on a flag is rarely meant",
-    "missing": "{share:.0%} of the values are missing: give a public value that replaces them, or "
-    "drop the column, else these records are left out",
+    "missing": "{share:.0%} of the values are missing",
     "log": "values spread over octaves from {lower:.4g} to {upper:.4g}: on the logarithmic scale a "
     "centroid is a typical value, not a mean",
 }
@@ -82,12 +81,26 @@ def describe_limits(calibration: Calibration) -> list[str]:
     return sentences
 
 
+def describe_block(block: BlockDrift) -> str:
+    """Return which records a block has."""
+    if block.level is not None:
+        return f"with the level {block.level}"
+    if block.lower is not None and block.upper is not None:
+        return f"between {block.lower:.4g} and {block.upper:.4g}"
+    if block.lower is not None:
+        return f"above {block.lower:.4g}, beyond the bounds"
+    if block.upper is not None:
+        return f"below {block.upper:.4g}, beyond the bounds"
+    return "without a value"
+
+
 def describe_drift(drift: ColumnDrift) -> str:
     """Return whether a dimension has moved between two pilots."""
     if not drift.has_moved:
         return "no drift stands out from the noise"
+    block = drift.largest
     return (
-        f"has moved: {drift.change:+.1%} of the records between {drift.lower:.4g} and "
-        f"{drift.upper:.4g}, {drift.largest:.0f} standard deviations; "
+        f"has moved: {block.change:+.1%} of the records {describe_block(block)}, "
+        f"{abs(block.deviations):.0f} standard deviations; "
         f"{drift.far_share:.0%} of the blocks differ by more than four"
     )

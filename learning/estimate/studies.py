@@ -36,6 +36,10 @@ class LevelShares:
         Shares of the records, noise included; that of other and missing values.
     error
         Standard deviation of the noise of a share.
+    n_records
+        n of the sketches that carry the dimension.
+    noise
+        Noise of a count; None where devices report levels.
     """
 
     name: str
@@ -44,6 +48,8 @@ class LevelShares:
     shares: NDArray[np.float64]
     missing: float
     error: float
+    n_records: float
+    noise: BinNoise | None
 
 
 def read_study_marginals(plan: SketchPlan, totals: Totals) -> tuple[Marginal, ...]:
@@ -135,6 +141,8 @@ def read_study_levels(plan: SketchPlan, totals: Totals) -> tuple[LevelShares, ..
                 shares=counts[:-1],
                 missing=float(counts[-1]),
                 error=error,
+                n_records=numbers[i],
+                noise=noises[i] if law is None else None,
             )
         )
     return tuple(found)

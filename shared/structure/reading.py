@@ -81,7 +81,7 @@ def structure(
     complete
         Whether keys with a default must be there too, as in a whole plan.
     unknown
-        Text that stands for None, for which null stands by default.
+        Text that stands for None, for which null stands by default; not where any text may stand.
     strict
         Whether keys that are not declared are refused; else they are ignored.
 
@@ -140,7 +140,9 @@ class _Reader:
                 raise self.error(f"must be {text}", field=path, fix="choose one of them")
             return value
         if origin in (Union, types.UnionType):
-            if types.NoneType in args and value == self.unknown:
+            # Where any text is a value, such as a level, the word for None is a value too.
+            is_text = self.unknown is not None and str in args
+            if types.NoneType in args and value == self.unknown and not is_text:
                 return None
             return self._read_union([a for a in args if a is not types.NoneType], value, path)
         if origin in (list, tuple):

@@ -1,66 +1,17 @@
-"""Answers of histograms and moments as JSON bodies; post-processing, costs no privacy."""
+"""Answers of histograms and moments; post-processing, costs no privacy."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Iterator
-
-import numpy as np
 
 from aggregator.records import SnapshotRecord
 from aggregator.services.plans import require_study
 from aggregator.services.results.snapshots import SnapshotService
 from aggregator.services.service import Parts, Service
-from learning.calibration.calibration import calibrate
-from learning.calibration.hull import find_hull
-from learning.calibration.words import describe_columns, describe_limits, describe_refusal
-from learning.estimate.histogram import (
-    QUANTILES,
-    Marginal,
-    QuantileBands,
-    estimate_bands,
-    find_critical,
-)
-from learning.estimate.moments import Finding, PrincipalComponents
-from learning.estimate.reports import ReportedMarginal, bound_distribution
-from learning.estimate.studies import (
-    LevelShares,
-    estimate_study_components,
-    read_study_levels,
-    read_study_numbers,
-)
-from shared.errors import DecodingError
+from learning.answers.histograms import describe_calibration, describe_histogram
+from learning.answers.moments import describe_moments
 from shared.plan import SketchPlan
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.results import DimensionBody, describe_promise
-from shared.wire.bodies.statistics import (
-    BarBody,
-    CalibrationBody,
-    ComponentBody,
-    HistogramBody,
-    LevelBody,
-    MarginalBody,
-    MomentsAnswerBody,
-    QuantileBody,
-    make_calibration,
-)
-
-MOST_BARS = 64
-_STANDS_OUT = 2.0
-_SEED = 0
-"""Quantile bands are simulated from public numbers; the same ones every time."""
-_FINDINGS = {
-    "records-hidden": "the number of records is not distinct from noise, whose deviation is "
-    "{:.0%} of it: nothing here can be relied on",
-    "records-missing": "{:.0%} of the records seem to have a missing value: they add nothing",
-    "norm-tight": "the mean squared length of a record is {:.0%} of the largest, so that many "
-    "records were shortened: use a larger norm_steps, or wider bounds",
-    "norm-wide": "the mean squared length of a record is {:.0%} of the largest: a smaller "
-    "norm_steps, or narrower bounds, would have less noise",
-    "no-direction": "no direction stands out from noise and from the others; one with {:.0%} of "
-    "the variance would",
-}
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
 class StatisticService(Service):
@@ -73,224 +24,36 @@ class StatisticService(Service):
     async def describe_histogram(self, snapshot_id: bytes, *, most_bars: int) -> HistogramBody:
         """Return the marginals of a snapshot; raises as the function."""
         plan, snapshot = await self._load(snapshot_id)
-        return await asyncio.to_thread(describe_histogram, plan, snapshot, most_bars=most_bars)
+        return await asyncio.to_thread(
+            describe_histogram,
+            plan,
+            snapshot.totals,
+            snapshot_id=snapshot_id.hex(),
+            most_bars=most_bars,
+        )
 
     async def describe_components(self, snapshot_id: bytes) -> MomentsAnswerBody:
         """Return the principal directions of a snapshot; raises as the function."""
         plan, snapshot = await self._load(snapshot_id)
-        return await asyncio.to_thread(describe_components, plan, snapshot)
+        return await asyncio.to_thread(
+            describe_moments, plan, snapshot.totals, snapshot_id=snapshot_id.hex()
+        )
 
     async def describe_calibration(
         self, snapshot_id: bytes, *, n_clusters: tuple[int, int]
     ) -> CalibrationBody:
         """Return what a pilot says about a main study; raises as the function."""
         plan, snapshot = await self._load(snapshot_id)
-        return await asyncio.to_thread(describe_calibration, plan, snapshot, n_clusters=n_clusters)
+        return await asyncio.to_thread(
+            describe_calibration,
+            plan,
+            snapshot.totals,
+            snapshot_id=snapshot_id.hex(),
+            n_clusters=n_clusters,
+        )
 
     async def _load(self, snapshot_id: bytes) -> tuple[SketchPlan, SnapshotRecord]:
         snapshot = await self._snapshots.get(snapshot_id)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, snapshot.study_id)
         return await self._plans.get(study), snapshot
-
-
-def describe_histogram(
-    plan: SketchPlan, snapshot: SnapshotRecord, *, most_bars: int = MOST_BARS
-) -> HistogramBody:
-    """Return the marginals of a snapshot.
-
-    Raises
-    ------
-    WrongStatisticError
-        The study has no histogram.
-    DecodingError
-        No bar is asked for.
-    """
-    if not 1 <= most_bars <= 1 << 12:
-        raise DecodingError("must be 1 to 4096", field="bars", fix="use 64")
-    found: list[Marginal | ReportedMarginal | LevelShares] = [
-        *read_study_levels(plan, snapshot.totals),
-        *read_study_numbers(plan, snapshot.totals),
-    ]
-    by_name = {each.name: each for each in found}
-    marginals = [
-        _describe_marginal(by_name[each.name], each.unit, most_bars, snapshot.n_records)
-        for each in plan.dimensions
-        if each.name in by_name
-    ]
-    return make_body(HistogramBody, snapshot, marginals=marginals, privacy=describe_promise(plan))
-
-
-def _describe_marginal(
-    found: Marginal | ReportedMarginal | LevelShares, unit: str, most_bars: int, n_records: int
-) -> MarginalBody:
-    if isinstance(found, LevelShares):
-        return _describe_levels(found, n_records)
-    if isinstance(found, ReportedMarginal):
-        return _describe_reported(found, unit, most_bars)
-    return _describe_number(found, unit, most_bars)
-
-
-def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) -> MarginalBody:
-    """Describe estimated shares; each error is a deviation among replicas of the estimate."""
-    bands = bound_distribution(marginal)
-    replicas = marginal.draw_replicas(np.random.default_rng(_SEED))
-    n_bins = marginal.bins.size
-    cuts = range(0, n_bins, -(-n_bins // most_bars))
-    shares = np.add.reduceat(marginal.bins, cuts)
-    errors = np.add.reduceat(replicas[:, :n_bins], cuts, axis=1).std(axis=0)
-    edges = marginal.data_edges[[*cuts, n_bins]]
-    return MarginalBody(
-        name=marginal.name,
-        unit=unit,
-        scale="linear" if marginal.resolution is None else "log",
-        n_records=marginal.n_records,
-        bars=[
-            BarBody(lower=float(low), upper=float(high), share=float(share), error=float(error))
-            for low, high, share, error in zip(edges, edges[1:], shares, errors, strict=False)
-        ],
-        quantiles=_describe_quantiles(bands),
-        levels=[],
-        below=marginal.below,
-        above=marginal.above,
-        missing=marginal.missing,
-        error=float(replicas[:, n_bins:].std(axis=0).max()),
-    )
-
-
-def _describe_quantiles(bands: QuantileBands) -> list[QuantileBody]:
-    return [
-        QuantileBody(share=share, low=_or_none(low), high=_or_none(high))
-        for share in QUANTILES
-        for low, high in [bands.find_quantile(share)]
-    ]
-
-
-def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalBody:
-    n, noise = marginal.n_records, marginal.noise
-    critical = find_critical(noise, marginal.bins.size + 3, np.random.default_rng(_SEED))
-    bands = estimate_bands(marginal, critical=critical)
-    return MarginalBody(
-        name=marginal.name,
-        unit=unit,
-        scale="linear" if marginal.resolution is None else "log",
-        n_records=n,
-        bars=list(_join_bins(marginal, most_bars)),
-        quantiles=_describe_quantiles(bands),
-        levels=[],
-        below=marginal.below / n,
-        above=marginal.above / n,
-        missing=marginal.missing / n,
-        error=noise.deviation / n,
-    )
-
-
-def _join_bins(marginal: Marginal, most_bars: int) -> Iterator[BarBody]:
-    """Join bins until each bar stands out from its noise; those beyond the hull are two bars."""
-    hull = find_hull(marginal)
-    width = -(-hull.width // most_bars)
-    cuts = {0, marginal.bins.size, *range(hull.first, hull.stop, width), hull.stop}
-    edges = sorted(cuts)
-    start, n = 0, marginal.n_records
-    for stop in edges[1:]:
-        total = float(marginal.bins[start:stop].sum())
-        error = marginal.noise.deviation * math.sqrt(stop - start)
-        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
-        if total < _STANDS_OUT * error and not is_end:
-            continue
-        yield BarBody(
-            lower=float(marginal.data_edges[start]),
-            upper=float(marginal.data_edges[stop]),
-            share=total / n,
-            error=error / n,
-        )
-        start = stop
-
-
-def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
-    return MarginalBody(
-        name=shares.name,
-        unit=shares.unit,
-        scale="levels",
-        n_records=float(n_records),
-        bars=[],
-        quantiles=[],
-        levels=[
-            LevelBody(level=level, share=float(share), error=shares.error)
-            for level, share in zip(shares.levels, shares.shares, strict=True)
-        ],
-        below=0.0,
-        above=0.0,
-        missing=shares.missing,
-        error=shares.error,
-    )
-
-
-def describe_components(plan: SketchPlan, snapshot: SnapshotRecord) -> MomentsAnswerBody:
-    """Return mean, correlations and principal directions of a snapshot.
-
-    Raises
-    ------
-    WrongStatisticError
-        The study has no moments.
-    DecodingError
-        There are too few records.
-    """
-    found = estimate_study_components(plan, snapshot.totals)
-    return make_body(
-        MomentsAnswerBody,
-        found,
-        snapshot_id=snapshot.snapshot_id.hex(),
-        n_sketches=snapshot.n_sketches,
-        n_records=snapshot.n_records,
-        axes=[DimensionBody(name=axis.name, unit=axis.unit) for axis in plan.axes],
-        components=[_describe_component(found, i) for i in range(plan.n_axes)],
-        warnings=[_describe_finding(finding) for finding in found.findings],
-        privacy=describe_promise(plan),
-    )
-
-
-def _describe_component(found: PrincipalComponents, i: int) -> ComponentBody:
-    return ComponentBody(
-        direction=found.directions[i].tolist(),
-        loadings=found.loadings[i].tolist(),
-        eigenvalue=float(found.eigenvalues[i]),
-        share=float(found.share[i]),
-        share_low=float(found.share_low[i]),
-        share_high=float(found.share_high[i]),
-        is_told_apart=bool(found.is_told_apart[i]),
-        expected_sin_squared=float(found.expected_sin_squared[i]),
-    )
-
-
-def _describe_finding(finding: Finding) -> str:
-    return _FINDINGS[finding.code].format(finding.value)
-
-
-def describe_calibration(
-    plan: SketchPlan, snapshot: SnapshotRecord, *, n_clusters: tuple[int, int]
-) -> CalibrationBody:
-    """Return what a pilot says about the plan of a main study.
-
-    Raises
-    ------
-    WrongStatisticError
-        The study has no histogram.
-    DecodingError
-        It has no number, or the numbers of clusters are out of range.
-    """
-    found = calibrate(read_study_numbers(plan, snapshot.totals), n_clusters=n_clusters)
-    return make_calibration(
-        found,
-        describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
-        snapshot_id=snapshot.snapshot_id.hex(),
-        n_records=snapshot.n_records,
-        n_clusters=list(n_clusters),
-        refusal=None if found.refusal is None else describe_refusal(found.refusal),
-        limits=describe_limits(found),
-        privacy=describe_promise(plan),
-    )
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from analyst.sketching import release
 from analyst.sketching.reader import choose_fields
 from analyst.sketching.release import Summed, sum_file
 from shared.core.engines import default_engine
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.privacy.testing import SeededSource
 from shared.reading import Fields
 from tests.device_agent.sources.streams import make_dimensions
 
 NAMES = ("a", "b", "c")
+
+
+def seed_sketches(patch: pytest.MonkeyPatch, *, seed: int = 1) -> None:
+    """Let noise and the frequencies of refined plans come from a seed: every run is the same."""
+    seeds = itertools.count(seed)
+    patch.setattr(release, "SystemSource", lambda: SeededSource(next(seeds)))
+    patch.setattr(secrets, "token_hex", lambda n_bytes: f"{seed:0{2 * n_bytes}x}")
 
 
 def make_plan(*, masked: bool = False, least: int = 1, most: int = 1_000_000) -> SketchPlan:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from learning.calibration.drift import compare
+from learning.calibration.drift import ColumnDrift, compare, compare_levels
 from learning.calibration.strength import (
     choose_bins_log2,
     choose_share,
@@ -9,6 +11,8 @@ from learning.calibration.strength import (
     predict_strength,
 )
 from learning.calibration.words import describe_drift
+from learning.estimate.histogram import BinNoise
+from learning.estimate.studies import LevelShares
 from shared.errors import DecodingError
 from tests.learning.calibration.drawing import draw_marginals
 
@@ -28,9 +32,74 @@ def test_two_pilots_of_one_law_show_no_drift() -> None:
 def test_a_column_that_moves_by_a_spread_is_found_and_the_others_are_not() -> None:
     drifts = compare(draw(0), draw(1, shift=1.5))
     assert [drift.has_moved for drift in drifts] == [True, False, False, False]
-    assert drifts[0].largest > 4.0
+    assert abs(drifts[0].largest.deviations) > 4.0
+    assert drifts[0].largest.change == pytest.approx(
+        drifts[0].largest.second - drifts[0].largest.first
+    )
     assert "has moved" in describe_drift(drifts[0])
     assert "no drift" in describe_drift(drifts[1])
+
+
+def test_values_that_go_missing_and_values_beyond_the_bounds_are_drift() -> None:
+    first, second = draw(0), draw(1)
+    gone = replace(second[0], missing=1500.0)
+    (found, *_) = compare(first, [gone, *second[1:]])
+    assert found.has_moved
+    assert "without a value" in describe_drift(found)
+    out = replace(second[0], above=1500.0)
+    (found, *_) = compare(first, [out, *second[1:]])
+    assert "beyond the bounds" in describe_drift(found)
+
+
+def share_levels(seed: int, shares: list[float], *, is_gaussian: bool = False) -> LevelShares:
+    rng, n = np.random.default_rng(seed), 5000
+    noise = BinNoise(variance=200.0, is_gaussian=is_gaussian)
+    counts = rng.multinomial(n, shares) + noise.draw(rng, (len(shares),))
+    return LevelShares(
+        name="site",
+        unit="1",
+        levels=tuple("abcd"[: len(shares) - 1]),
+        shares=counts[:-1] / n,
+        missing=float(counts[-1] / n),
+        error=noise.deviation / n,
+        n_records=float(n),
+        noise=noise,
+    )
+
+
+@pytest.mark.parametrize("is_gaussian", [False, True])
+def test_levels_are_compared_each_by_itself(is_gaussian: bool) -> None:
+    usual = [0.5, 0.3, 0.1, 0.1]
+
+    def find(seed: int, shares: list[float]) -> ColumnDrift:
+        pilots = [
+            [share_levels(2 * seed + i, law, is_gaussian=is_gaussian)]
+            for i, law in enumerate((usual, shares))
+        ]
+        (found,) = compare_levels(*pilots)
+        return found
+
+    # 200 comparisons at a false-alarm rate of at most 0.001: more than 3 have probability 6e-5.
+    assert sum(find(seed, usual).has_moved for seed in range(200)) <= 3
+    moved = find(0, [0.4, 0.4, 0.1, 0.1])
+    assert {block.level for block in moved.blocks if block.has_moved} == {"a", "b"}
+    assert "with the level" in describe_drift(moved)
+
+
+def test_levels_that_differ_or_are_reported_are_refused() -> None:
+    pilot = share_levels(0, [0.5, 0.3, 0.1, 0.1])
+    with pytest.raises(DecodingError, match="same categories"):
+        compare_levels([pilot], [replace(pilot, levels=("a", "b", "d"))])
+    with pytest.raises(DecodingError, match="sums of counts"):
+        compare_levels([pilot], [replace(pilot, noise=None)])
+
+
+def test_the_limit_is_near_the_point_that_noise_and_sampling_reach_so_rarely() -> None:
+    first, second = draw(0), draw(1)
+    (found, *_) = compare(first, second)
+    # About 130 blocks and two sides: 5.0 deviations of a normal law, 8.8 of one Laplace variate.
+    ratios = [abs(block.limit * block.deviations / block.change) for block in found.blocks]
+    assert 5.0 < min(ratios) < max(ratios) < 9.0
 
 
 def test_pilots_over_other_dimensions_or_bins_are_refused() -> None:

@@ -74,6 +74,14 @@ def test_bytes_and_json_carry_the_plan_exactly() -> None:
     assert compute_plan_digest(plan_from_json(plan_to_json(plan))) == compute_plan_digest(plan)
 
 
+def test_a_level_may_have_the_name_that_stands_for_no_number() -> None:
+    levels = {"name": "site", "unit": "1", "levels": ["north", "unknown"], "missing": "unknown"}
+    plan = make(dimensions=[*SPEC["dimensions"], levels], max_records_per_person="unknown")
+    assert plan.dimensions[-1].missing == "unknown"
+    assert plan.max_records_per_person is None
+    assert decode_plan(encode_plan(plan)) == plan == plan_from_json(plan_to_json(plan))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,0 +1,141 @@
+"""Sources of answers: a study, some of its slots, a snapshot, or a sketch file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from analyst.client import Client
+from analyst.connection import ANSWERS
+from analyst.references import is_identity
+from learning.estimate.limbs import split_limbs
+from learning.estimate.sizes import SizeMoments
+from learning.estimate.totals import Totals
+from shared.errors import NotFoundError
+from shared.plan import SketchPlan
+from shared.wire.bodies.results import SnapshotSumsBody
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+
+_SLOTS = re.compile(r"(?P<study>.+)@(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
+
+
+class Source(Protocol):
+    """Sketches that were added up, and all that can be asked of them."""
+
+    @property
+    def plan(self) -> SketchPlan:
+        """The plan."""
+
+    @property
+    def totals(self) -> Totals:
+        """The exact sums."""
+
+    def histogram(self, *, bars: int) -> HistogramBody:
+        """Return the marginals of a histogram."""
+
+    def moments(self) -> MomentsAnswerBody:
+        """Return the answer of moments."""
+
+    def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
+        """Return what a pilot says about a main study."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Snapshot:
+    """A snapshot on a server.
+
+    Parameters
+    ----------
+    client
+        Of the server.
+    snapshot_id, plan
+        The snapshot, and the plan of its study.
+    """
+
+    client: Client
+    snapshot_id: str
+    plan: SketchPlan
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The exact sums.
+
+        Raises
+        ------
+        TransportError
+            They are not what the plan gives.
+        """
+        return _read_totals(self.client.snapshot_sums(self.snapshot_id), self.plan)
+
+    def histogram(self, *, bars: int) -> HistogramBody:
+        """Return the marginals; raises as ``Client.histogram``."""
+        return self.client.histogram(self.snapshot_id, bars=bars)
+
+    def moments(self) -> MomentsAnswerBody:
+        """Return the answer of moments; raises as ``Client.moments``."""
+        return self.client.moments(self.snapshot_id)
+
+    def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
+        """Return what a pilot says about a main study; raises as ``Client.calibration``."""
+        least, most = n_clusters
+        return self.client.calibration(self.snapshot_id, n_clusters=least, most_clusters=most)
+
+
+def find_snapshot(client: Client, reference: str) -> Snapshot:
+    """Return the snapshot that a reference means, and freeze it where it is a study.
+
+    Parameters
+    ----------
+    reference
+        A study by name, id or first digits: all its sketches. ``STUDY@FIRST:LAST``: those of some
+        slots. Or the id of a snapshot.
+
+    Raises
+    ------
+    NotFoundError, ConfigError
+        Neither fits, or no sketch is selected.
+    """
+    study, slots = _find_study(client, reference)
+    try:
+        plan = client.plan(study)
+    except NotFoundError:
+        if not is_identity(reference):
+            raise
+        plan = client.plan(client.snapshot_sums(reference).study_id)
+        return Snapshot(client=client, snapshot_id=reference, plan=plan)
+    made = client.snapshot(study, **slots)
+    return Snapshot(client=client, snapshot_id=made["snapshot_id"], plan=plan)
+
+
+def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
+    """Return the id of a study, and its slots where a reference states them."""
+    try:
+        # Before slots: a study may have a name that ends as they do.
+        return client.find_study(reference), {}
+    except NotFoundError:
+        chosen = _SLOTS.fullmatch(reference)
+        if chosen is None:
+            raise
+    first, last = int(chosen["first"]), int(chosen["last"] or chosen["first"])
+    return client.find_study(chosen["study"]), {"first_slot": first, "last_slot": last}
+
+
+def _read_totals(body: SnapshotSumsBody, plan: SketchPlan) -> Totals:
+    n_blocks = plan.blocks.n_blocks
+    n_totals = plan.places.size + n_blocks * int(plan.releases_count)
+    moments = body.moments
+    rows = [moments.n_sketches, moments.first, moments.second, moments.third, moments.energy]
+    if len(body.sums) != n_totals or {len(row) for row in rows} != {n_blocks}:
+        raise ANSWERS.refuse("sums")
+    try:
+        return Totals(
+            sums=np.array(body.sums, dtype=np.int64),
+            size_sums=split_limbs(body.size_sums),
+            moments=SizeMoments.of_rows(rows),
+        )
+    except OverflowError as error:
+        raise ANSWERS.refuse("sums") from error

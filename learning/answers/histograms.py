@@ -1,0 +1,228 @@
+"""Answers of histograms: marginals, and the calibration of a main study from a pilot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from learning.calibration.calibration import calibrate
+from learning.calibration.hull import find_hull
+from learning.calibration.words import describe_columns, describe_limits, describe_refusal
+from learning.estimate.counts import count_records
+from learning.estimate.histogram import (
+    QUANTILES,
+    Marginal,
+    QuantileBands,
+    estimate_bands,
+    find_critical,
+)
+from learning.estimate.reports import ReportedMarginal, bound_distribution
+from learning.estimate.studies import (
+    LevelShares,
+    read_study_levels,
+    read_study_numbers,
+)
+from learning.estimate.totals import Totals
+from shared.errors import DecodingError
+from shared.plan import SketchPlan
+from shared.wire.bodies.results import describe_promise
+from shared.wire.bodies.statistics import (
+    BarBody,
+    CalibrationBody,
+    HistogramBody,
+    LevelBody,
+    MarginalBody,
+    QuantileBody,
+    make_calibration,
+)
+
+MOST_BARS = 64
+_STANDS_OUT = 2.0
+_SEED = 0
+"""Quantile bands are simulated from public numbers; the same ones every time."""
+
+
+def describe_histogram(
+    plan: SketchPlan, totals: Totals, *, snapshot_id: str, most_bars: int = MOST_BARS
+) -> HistogramBody:
+    """Return the marginals of some sketches.
+
+    Parameters
+    ----------
+    plan, totals
+        The plan, and the exact sums over the sketches.
+    snapshot_id
+        64 hexadecimal digits that name these sums.
+    most_bars
+        The largest number of bars of a dimension.
+
+    Raises
+    ------
+    WrongStatisticError
+        The plan has no histogram.
+    DecodingError
+        No bar is asked for.
+    """
+    if not 1 <= most_bars <= 1 << 12:
+        raise DecodingError("must be 1 to 4096", field="bars", fix="use 64")
+    found: list[Marginal | ReportedMarginal | LevelShares] = [
+        *read_study_levels(plan, totals),
+        *read_study_numbers(plan, totals),
+    ]
+    n_records = count_records(plan, totals).n_records
+    by_name = {each.name: each for each in found}
+    marginals = [
+        _describe_marginal(by_name[each.name], each.unit, most_bars, n_records)
+        for each in plan.dimensions
+        if each.name in by_name
+    ]
+    return HistogramBody(
+        snapshot_id=snapshot_id,
+        n_sketches=totals.n_sketches,
+        n_records=n_records,
+        marginals=marginals,
+        privacy=describe_promise(plan),
+    )
+
+
+def _describe_marginal(
+    found: Marginal | ReportedMarginal | LevelShares, unit: str, most_bars: int, n_records: int
+) -> MarginalBody:
+    if isinstance(found, LevelShares):
+        return _describe_levels(found, n_records)
+    if isinstance(found, ReportedMarginal):
+        return _describe_reported(found, unit, most_bars)
+    return _describe_number(found, unit, most_bars)
+
+
+def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) -> MarginalBody:
+    """Describe estimated shares; each error is a deviation among replicas of the estimate."""
+    bands = bound_distribution(marginal)
+    replicas = marginal.draw_replicas(np.random.default_rng(_SEED))
+    n_bins = marginal.bins.size
+    cuts = range(0, n_bins, -(-n_bins // most_bars))
+    shares = np.add.reduceat(marginal.bins, cuts)
+    errors = np.add.reduceat(replicas[:, :n_bins], cuts, axis=1).std(axis=0)
+    edges = marginal.data_edges[[*cuts, n_bins]]
+    return MarginalBody(
+        name=marginal.name,
+        unit=unit,
+        scale="linear" if marginal.resolution is None else "log",
+        n_records=marginal.n_records,
+        bars=[
+            BarBody(lower=float(low), upper=float(high), share=float(share), error=float(error))
+            for low, high, share, error in zip(edges, edges[1:], shares, errors, strict=False)
+        ],
+        quantiles=_describe_quantiles(bands),
+        levels=[],
+        below=marginal.below,
+        above=marginal.above,
+        missing=marginal.missing,
+        error=float(replicas[:, n_bins:].std(axis=0).max()),
+    )
+
+
+def _describe_quantiles(bands: QuantileBands) -> list[QuantileBody]:
+    return [
+        QuantileBody(share=share, low=_or_none(low), high=_or_none(high))
+        for share in QUANTILES
+        for low, high in [bands.find_quantile(share)]
+    ]
+
+
+def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalBody:
+    n, noise = marginal.n_records, marginal.noise
+    critical = find_critical(noise, marginal.bins.size + 3, np.random.default_rng(_SEED))
+    bands = estimate_bands(marginal, critical=critical)
+    return MarginalBody(
+        name=marginal.name,
+        unit=unit,
+        scale="linear" if marginal.resolution is None else "log",
+        n_records=n,
+        bars=list(_join_bins(marginal, most_bars)),
+        quantiles=_describe_quantiles(bands),
+        levels=[],
+        below=marginal.below / n,
+        above=marginal.above / n,
+        missing=marginal.missing / n,
+        error=noise.deviation / n,
+    )
+
+
+def _join_bins(marginal: Marginal, most_bars: int) -> Iterator[BarBody]:
+    """Join bins until each bar stands out from its noise; those beyond the hull are two bars."""
+    hull = find_hull(marginal)
+    width = -(-hull.width // most_bars)
+    cuts = {0, marginal.bins.size, *range(hull.first, hull.stop, width), hull.stop}
+    edges = sorted(cuts)
+    start, n = 0, marginal.n_records
+    for stop in edges[1:]:
+        total = float(marginal.bins[start:stop].sum())
+        error = marginal.noise.deviation * math.sqrt(stop - start)
+        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
+        if total < _STANDS_OUT * error and not is_end:
+            continue
+        yield BarBody(
+            lower=float(marginal.data_edges[start]),
+            upper=float(marginal.data_edges[stop]),
+            share=total / n,
+            error=error / n,
+        )
+        start = stop
+
+
+def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
+    return MarginalBody(
+        name=shares.name,
+        unit=shares.unit,
+        scale="levels",
+        n_records=float(n_records),
+        bars=[],
+        quantiles=[],
+        levels=[
+            LevelBody(level=level, share=float(share), error=shares.error)
+            for level, share in zip(shares.levels, shares.shares, strict=True)
+        ],
+        below=0.0,
+        above=0.0,
+        missing=shares.missing,
+        error=shares.error,
+    )
+
+
+def describe_calibration(
+    plan: SketchPlan, totals: Totals, *, snapshot_id: str, n_clusters: tuple[int, int]
+) -> CalibrationBody:
+    """Return what a pilot says about the plan of a main study.
+
+    Parameters
+    ----------
+    plan, totals, snapshot_id
+        As for :func:`describe_histogram`.
+    n_clusters
+        Least and largest number of clusters.
+
+    Raises
+    ------
+    WrongStatisticError
+        The plan has no histogram.
+    DecodingError
+        It has no number, or the numbers of clusters are out of range.
+    """
+    found = calibrate(read_study_numbers(plan, totals), n_clusters=n_clusters)
+    return make_calibration(
+        found,
+        describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
+        snapshot_id=snapshot_id,
+        n_records=count_records(plan, totals).n_records,
+        n_clusters=list(n_clusters),
+        refusal=None if found.refusal is None else describe_refusal(found.refusal),
+        limits=describe_limits(found),
+        privacy=describe_promise(plan),
+    )
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
