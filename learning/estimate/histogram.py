@@ -256,6 +256,20 @@ class QuantileBands:
             float(self.edges[last]) if last < self.edges.size else np.inf,
         )
 
+    def estimate_quantile(self, share: float) -> float:
+        """Estimate a quantile of the present records, data units; infinite beyond the box.
+
+        The middle of the bounds is taken for the distribution function, so the estimate lies
+        between those of :meth:`find_quantile`.
+        """
+        middle = (self.lower + self.upper) / 2.0
+        wanted = share * (self.present_lower + self.present_upper) / 2.0
+        stop = int(np.searchsorted(middle, wanted))
+        if stop in (0, middle.size):
+            return np.inf if stop else -np.inf
+        part = (wanted - middle[stop - 1]) / (middle[stop] - middle[stop - 1])
+        return float(self.edges[stop - 1] + part * (self.edges[stop] - self.edges[stop - 1]))
+
 
 def find_critical(noise: BinNoise, n_bins: int, rng: np.random.Generator) -> float:
     """Find the 95 % point of the largest noise of a distribution function, in its deviations.

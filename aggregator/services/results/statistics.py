@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from aggregator.services.plans import require_study
 from aggregator.services.results.snapshots import SnapshotService
 from aggregator.services.service import Parts, Service
 from learning.calibration.calibration import calibrate
-from learning.calibration.hull import find_hull
+from learning.calibration.hull import Hull, find_hull
 from learning.calibration.words import describe_columns, describe_limits, describe_refusal
 from learning.estimate.histogram import (
     QUANTILES,
@@ -152,7 +153,9 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
             BarBody(lower=float(low), upper=float(high), share=float(share), error=float(error))
             for low, high, share, error in zip(edges, edges[1:], shares, errors, strict=False)
         ],
-        quantiles=_describe_quantiles(bands),
+        seen_lower=float(edges[0]),
+        seen_upper=float(edges[-1]),
+        quantiles=_describe_quantiles(bands, marginal.find_quantile),
         levels=[],
         below=marginal.below,
         above=marginal.above,
@@ -161,25 +164,40 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
     )
 
 
-def _describe_quantiles(bands: QuantileBands) -> list[QuantileBody]:
-    return [
-        QuantileBody(share=share, low=_or_none(low), high=_or_none(high))
-        for share in QUANTILES
-        for low, high in [bands.find_quantile(share)]
-    ]
+def _describe_quantiles(
+    bands: QuantileBands, estimate: Callable[[float], float]
+) -> list[QuantileBody]:
+    found = []
+    for share in QUANTILES:
+        low, high = bands.find_quantile(share)
+        value = min(max(estimate(share), low), high)
+        is_inside = bands.edges[0] < value < bands.edges[-1]
+        found.append(
+            QuantileBody(
+                share=share,
+                value=value if is_inside else None,
+                low=_or_none(low),
+                high=_or_none(high),
+            )
+        )
+    return found
 
 
 def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalBody:
     n, noise = marginal.n_records, marginal.noise
     critical = find_critical(noise, marginal.bins.size + 3, np.random.default_rng(_SEED))
     bands = estimate_bands(marginal, critical=critical)
+    hull = find_hull(marginal)
+    ends = [float(end) for end in marginal.data_edges[[hull.first, hull.stop]]]
     return MarginalBody(
         name=marginal.name,
         unit=unit,
         scale="linear" if marginal.resolution is None else "log",
         n_records=n,
-        bars=list(_join_bins(marginal, most_bars)),
-        quantiles=_describe_quantiles(bands),
+        bars=list(_join_bins(marginal, hull, most_bars)),
+        seen_lower=None if hull.is_weak else ends[0],
+        seen_upper=None if hull.is_weak else ends[1],
+        quantiles=_describe_quantiles(bands, bands.estimate_quantile),
         levels=[],
         below=marginal.below / n,
         above=marginal.above / n,
@@ -188,26 +206,38 @@ def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalB
     )
 
 
-def _join_bins(marginal: Marginal, most_bars: int) -> Iterator[BarBody]:
-    """Join bins until each bar stands out from its noise; those beyond the hull are two bars."""
-    hull = find_hull(marginal)
+def _join_bins(marginal: Marginal, hull: Hull, most_bars: int) -> Iterator[BarBody]:
+    """Join bins until each bar stands out from its noise; those beyond the hull are two bars.
+
+    An empty stretch is a bar of its own where what follows stands out more without it.
+    """
     width = -(-hull.width // most_bars)
     cuts = {0, marginal.bins.size, *range(hull.first, hull.stop, width), hull.stop}
-    edges = sorted(cuts)
-    start, n = 0, marginal.n_records
-    for stop in edges[1:]:
-        total = float(marginal.bins[start:stop].sum())
-        error = marginal.noise.deviation * math.sqrt(stop - start)
-        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
-        if total < _STANDS_OUT * error and not is_end:
-            continue
-        yield BarBody(
-            lower=float(marginal.data_edges[start]),
-            upper=float(marginal.data_edges[stop]),
-            share=total / n,
-            error=error / n,
+    sums = np.concatenate([[0.0], np.cumsum(marginal.bins)])
+    edges, n, noise = marginal.data_edges, marginal.n_records, marginal.noise.deviation
+
+    def rise(start: int, stop: int) -> float:
+        """Return by how many deviations of its noise a stretch stands out."""
+        return float(sums[stop] - sums[start]) / (noise * math.sqrt(stop - start))
+
+    def bar(start: int, stop: int) -> BarBody:
+        return BarBody(
+            lower=float(edges[start]),
+            upper=float(edges[stop]),
+            share=float(sums[stop] - sums[start]) / n,
+            error=noise * math.sqrt(stop - start) / n,
         )
-        start = stop
+
+    start = 0
+    for before, stop in pairwise(sorted(cuts)):
+        alone = rise(before, stop)
+        if before > start and alone >= max(_STANDS_OUT, rise(start, stop)):
+            yield bar(start, before)
+            start = before
+        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
+        if is_end or rise(start, stop) >= _STANDS_OUT:
+            yield bar(start, stop)
+            start = stop
 
 
 def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
@@ -217,6 +247,8 @@ def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
         scale="levels",
         n_records=float(n_records),
         bars=[],
+        seen_lower=None,
+        seen_upper=None,
         quantiles=[],
         levels=[
             LevelBody(level=level, share=float(share), error=shares.error)
@@ -257,6 +289,7 @@ def _describe_component(found: PrincipalComponents, i: int) -> ComponentBody:
     return ComponentBody(
         direction=found.directions[i].tolist(),
         loadings=found.loadings[i].tolist(),
+        loadings_error=found.loadings_error[i].tolist() if found.is_told_apart[i] else None,
         eigenvalue=float(found.eigenvalues[i]),
         share=float(found.share[i]),
         share_low=float(found.share_low[i]),

@@ -85,6 +85,7 @@ def test_bands_cover_the_whole_distribution_function_in_95_percent(noise: BinNoi
         )
         low, high = bands.find_quantile(0.5)
         quantiles += low <= 3.5 <= high
+        assert low <= bands.estimate_quantile(0.5) <= high
     assert 930 <= covered <= 970
     assert quantiles >= 930
 
@@ -103,6 +104,8 @@ def test_quantiles_beyond_the_box_are_unbounded() -> None:
     bands = estimate_bands(marginal, critical=2.0)
     assert bands.find_quantile(0.5) == (-np.inf, 0.0)
     assert bands.find_quantile(0.7) == (0.0, 1.0)
+    assert bands.estimate_quantile(0.5) == -np.inf
+    assert bands.estimate_quantile(0.7) == pytest.approx(0.5, abs=0.01)
 
 
 @given(
