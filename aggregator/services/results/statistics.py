@@ -50,6 +50,8 @@ from shared.wire.bodies.statistics import (
 
 MOST_BARS = 64
 _STANDS_OUT = 2.0
+_FALSE_ALARM = 0.05
+"""Probability that noise alone parts a bar of a dimension from the empty stretch before it."""
 _SEED = 0
 """Quantile bands are simulated from public numbers; the same ones every time."""
 _FINDINGS = {
@@ -209,10 +211,11 @@ def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalB
 def _join_bins(marginal: Marginal, hull: Hull, most_bars: int) -> Iterator[BarBody]:
     """Join bins until each bar stands out from its noise; those beyond the hull are two bars.
 
-    An empty stretch is a bar of its own where what follows stands out more without it.
+    A stretch that does not stand out is a bar of its own where what follows surely does.
     """
     width = -(-hull.width // most_bars)
     cuts = {0, marginal.bins.size, *range(hull.first, hull.stop, width), hull.stop}
+    sure = marginal.noise.bound(np.array(float(width)), math.log(len(cuts) / _FALSE_ALARM))
     sums = np.concatenate([[0.0], np.cumsum(marginal.bins)])
     edges, n, noise = marginal.data_edges, marginal.n_records, marginal.noise.deviation
 
@@ -230,8 +233,8 @@ def _join_bins(marginal: Marginal, hull: Hull, most_bars: int) -> Iterator[BarBo
 
     start = 0
     for before, stop in pairwise(sorted(cuts)):
-        alone = rise(before, stop)
-        if before > start and alone >= max(_STANDS_OUT, rise(start, stop)):
+        is_sure = stop - before <= width and sums[stop] - sums[before] > float(sure)
+        if before > start and is_sure and rise(before, stop) > rise(start, stop):
             yield bar(start, before)
             start = before
         is_end = stop in (hull.first, hull.stop, marginal.bins.size)

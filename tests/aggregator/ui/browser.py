@@ -209,6 +209,7 @@ def open_browser(folder: Path) -> Iterator[Page]:
         f"--user-data-dir={folder / 'profile'}",
         "--no-first-run",
         "--disable-gpu",
+        "--hide-scrollbars",
         "--disable-dev-shm-usage",
         "--disable-background-networking",
         "--lang=en",

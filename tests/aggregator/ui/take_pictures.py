@@ -23,6 +23,8 @@ from tests.aggregator.ui.scene import Scene, publish_records
 
 _ROOT = Path(__file__).parents[3]
 PICTURES = _ROOT / "docs" / "pictures"
+# On the server's own port, the command on the page needs no address.
+DEFAULT_PORT = 8750
 _AIRPORTS = ("ewr", "jfk", "lga")
 _BOUNDS = {
     "temperature": ("degF", 0.0, 110.0),
@@ -92,7 +94,7 @@ def main() -> None:
         "directions": plan_weather_moments(),
     }
     with tempfile.TemporaryDirectory() as folder:
-        aggregator = Aggregator.start(Path(folder))
+        aggregator = Aggregator.start(Path(folder), port=DEFAULT_PORT)
         try:
             with open_browser(Path(folder)) as page:
                 page.resize(390 if options.phone else 1100)

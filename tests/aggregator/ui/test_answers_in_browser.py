@@ -11,10 +11,12 @@ import httpx
 import numpy as np
 import pytest
 
+from analyst import Client
 from shared.plan import Dimension, LogTransform, SketchPlan
-from tests.aggregator.fleet import Device, make_plan
+from tests.aggregator.api.test_units import make_bin_plan, report
+from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
-from tests.aggregator.ui.scene import HOSTILE, Scene, publish, publish_records
+from tests.aggregator.ui.scene import HOSTILE, Scene, publish_records, upload
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -230,6 +232,16 @@ def test_an_answer_is_found_again_at_its_address(scene: Scene, pilot: str) -> No
     assert scene.page.text(".result") == before
 
 
+def test_a_snapshot_of_another_study_is_refused(scene: Scene, pilot: str) -> None:
+    scene.show_answer(pilot)
+    snapshot = str(scene.page.evaluate("location.hash")).rpartition("/")[2]
+    plan = make_pilot(epsilon=Fraction(5))
+    other = publish_records(scene.aggregator, "other", plan, [draw_columns(0)])
+    scene.page.evaluate(f"location.hash = '#studies/{other}/snapshots/{snapshot}'")
+    scene.page.wait_for(".problem", problem=True)
+    assert "must name a snapshot of this study" in scene.page.text(".problem")
+
+
 def test_a_selection_without_sketches_is_a_problem_in_words(scene: Scene, pilot: str) -> None:
     scene.enter(f"{scene.aggregator.url}/#studies/{pilot}")
     page = scene.page
@@ -241,19 +253,24 @@ def test_a_selection_without_sketches_is_a_problem_in_words(scene: Scene, pilot:
 
 
 def test_reports_of_bins_are_shown_and_calibrate_nothing(scene: Scene) -> None:
-    plan = make_pilot(
-        dimensions=tuple(
-            Dimension(name=name, unit="bar", lower=-10.0, upper=10.0) for name in ("one", "two")
-        ),
-        release="phase.v1",
-        epsilon=Fraction(4),
-        dimensions_per_sketch=1,
-        most_records=None,
-        most_sketches_per_device=4,
-    )
-    study = publish(scene.aggregator, "reports", plan, 0, *(Device(60 + i) for i in range(3)))
+    plan, aggregator = make_bin_plan("one", "two"), scene.aggregator
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study("reports", plan)["study_id"])
+        for seed in range(60, 66):
+            device = Device(seed)
+            body = device.enrolment(client.create_token(study), bytes.fromhex(study))
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            ordinal = client.device(device.device_id.hex())["ordinal"]
+            block = plan.blocks.choose(ordinal=ordinal, stream="main", turn=SLOT)
+            *message, _ = report(device, bytes.fromhex(study), plan, block)
+            assert upload(http, study, *message) == 201
     scene.show_answer(study)
     assert_sound(scene)
+    # Six reports bound nothing.
+    assert "not known" in scene.page.text(".result")
     assert "Calibration" not in scene.page.text(".result")
 
 
@@ -347,7 +364,7 @@ def test_answers_fit_their_screen(scene: Scene, pilot: str, moments: str, width:
 def test_ticks_are_round_on_the_scale_of_their_axis(
     scene: Scene, low: float, high: float, resolution: float | None, ticks: list[float]
 ) -> None:
-    scene.enter()
+    scene.page.open(f"{scene.aggregator.url}/")
     fits = f"found => found.length <= {len(ticks)}"
     call = f"ticksOf({low}, {high}, {json.dumps(resolution)}, {fits})"
     found = scene.page.evaluate(f"import('/ui/axes.js').then(({{ticksOf}}) => {call})")
@@ -371,7 +388,7 @@ def test_ticks_are_round_on_the_scale_of_their_axis(
 def test_numbers_have_the_digits_that_their_noise_allows(
     scene: Scene, call: str, text: str
 ) -> None:
-    scene.enter()
+    scene.page.open(f"{scene.aggregator.url}/")
     name = call.partition("(")[0]
     found = scene.page.evaluate(f"import('/ui/words.js').then(({{{name}}}) => {call})")
     assert found == text

@@ -90,7 +90,12 @@ function show(found, study, plan, controls) {
     warningList(limits, "Limits of the calibration"),
     describeLeftOut(found, plan),
     showColumns(found, plan),
-    h("p", { class: "note" }, `Strength of the pilot: ${rounded(found.strength)}; below 100 it is refused. Bounds are wide on purpose, for wide bounds cost nothing; decodes look within the search box.`),
+    h(
+      "p",
+      { class: "note" },
+      `Strength of the pilot: ${rounded(found.strength)}; below 100 it is refused. `,
+      "Bounds are wide on purpose, because wide bounds cost nothing; decodes search within the search box.",
+    ),
     showCommand(found, study, controls),
   ];
 }

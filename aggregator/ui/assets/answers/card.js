@@ -20,6 +20,9 @@ async function showAnswer(id, study, plan, signal) {
     request(`${path}/${kind}`, { signal }),
     calibration?.ready,
   ]);
+  if (snapshot.study_id !== study.study_id) {
+    throw new Problem({ title: "The snapshot is of another study", field: "address", rule: "must name a snapshot of this study", fix: "press “Show”" });
+  }
   return h(
     "div",
     {},

@@ -8,6 +8,9 @@ import { describeCorrelation, drawCorrelations } from "./heat.js";
 
 const MOST_DRAWN = 6;
 const MOST_SHARES = 12;
+// More cells and rows are slow to draw, and nobody reads them.
+const MOST_AXES = 60;
+const MOST_PAIRS = 300;
 
 const percent = (value, low, high) => `${share(value)} (${share(low)} to ${share(high)})`;
 
@@ -99,7 +102,12 @@ function showDirections(components, axes) {
   const shown = sure.slice(0, MOST_DRAWN);
   return [
     h("h3", {}, "Loadings"),
-    h("p", { class: "note" }, "A loading is how far one standard deviation along the direction moves an axis, in its unit. Bars are in shares of the plan's bounds, so that axes of different units compare. The sign of a whole direction is arbitrary."),
+    h(
+      "p",
+      { class: "note" },
+      "A loading is how far one standard deviation along the direction moves an axis, in its unit. ",
+      "Bars are in shares of the plan's bounds, so that axes of different units compare. The sign of a whole direction is arbitrary.",
+    ),
     h("div", { class: "marginals" }, shown.map(([component, number]) => showDirection(component, number, axes))),
     sure.length > shown.length && h("p", { class: "note" }, `The first ${shown.length} of ${sure.length} are drawn.`),
   ];
@@ -111,12 +119,16 @@ function showCorrelations(answer, axes) {
   const names = axes.map(({ name }) => name);
   const pairs = names.flatMap((name, i) => names.slice(0, i).map((other, j) => [name, other, i, j]));
   pairs.sort((a, b) => Math.abs(correlation[b[2]][b[3]]) - Math.abs(correlation[a[2]][a[3]]));
-  const cells = pairs.map(([name, other, i, j]) => [name, other, describeCorrelation(correlation[i][j], lows[i][j], highs[i][j])]);
-  return [
-    h("h3", {}, "Correlations"),
+  const cells = pairs.slice(0, MOST_PAIRS).map(([name, other, i, j]) => [name, other, describeCorrelation(correlation[i][j], lows[i][j], highs[i][j])]);
+  const drawn = [
     picture((width) => drawCorrelations(answer, names, width), { label: "Picture of the correlations" }).canvas,
     h("p", { class: "note" }, "The line in a cell is the 95% band on a scale from −1 to 1; a cell without colour is not told from 0."),
-    h("details", {}, h("summary", {}, "Table of the correlations"), table("Correlations", ["Axis", "With", "Correlation (95% band)"], cells)),
+  ];
+  const title = pairs.length > cells.length ? `Table of the ${MOST_PAIRS} largest of ${count(pairs.length, "correlation")}` : "Table of the correlations";
+  return [
+    h("h3", {}, "Correlations"),
+    names.length <= MOST_AXES && drawn,
+    h("details", {}, h("summary", {}, title), table("Correlations", ["Axis", "With", "Correlation (95% band)"], cells)),
   ];
 }
 
@@ -132,7 +144,8 @@ function showMeans({ mean, mean_error: errors }, axes) {
   return [
     h("h3", {}, "Means"),
     table("Means", ["Axis", "Mean (95% interval)"], cells),
-    logs.length > 0 && h("p", { class: "note" }, `${logs.join(", ")}: on a logarithmic scale. The mean is a typical value there, like a geometric mean; loadings are in doublings.`),
+    logs.length > 0 &&
+      h("p", { class: "note" }, `${logs.join(", ")}: on a logarithmic scale. A mean is a typical value there, like a geometric mean; loadings are in doublings.`),
   ];
 }
 
@@ -144,7 +157,12 @@ export function showComponents(answer, plan) {
     {},
     warningList(answer.warnings),
     showDoubts(answer.components),
-    h("p", { class: "note" }, `Records without a missing value: about ${rounded(answer.n_complete)}. Bands are about these records, and hold in 95 of 100 releases, each by itself; as a sample of more records they err besides.`),
+    h(
+      "p",
+      { class: "note" },
+      `Records without a missing value: about ${rounded(answer.n_complete)}. `,
+      "Bands are about these records and hold in 95 of 100 releases, each by itself; as a sample of more records they err besides.",
+    ),
     showShares(answer.components),
     showDirections(answer.components, axes),
     showCorrelations(answer, axes),
