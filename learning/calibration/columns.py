@@ -129,7 +129,7 @@ def calibrate_column(marginal: Marginal) -> Column:
         code: FindingCode = "constant" if is_constant else "narrow"
         place = ends if is_constant else zoom
         findings.append(Finding(code=code, lower=float(place[0]), upper=float(place[1])))
-    else:
+    elif not hull.is_weak:
         findings += _find_flag(marginal, hull)
     if view.resolution is not None:
         findings.append(Finding(code="log", lower=float(ends[0]), upper=float(ends[1])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +21,7 @@ from learning.estimate.histogram import (
     Marginal,
     QuantileBands,
     estimate_bands,
+    estimate_quantiles,
     find_critical,
 )
 from learning.estimate.moments import Finding, PrincipalComponents
@@ -157,7 +158,7 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
         ],
         seen_lower=float(edges[0]),
         seen_upper=float(edges[-1]),
-        quantiles=_describe_quantiles(bands, marginal.find_quantile),
+        quantiles=_describe_quantiles(bands, map(marginal.find_quantile, QUANTILES)),
         levels=[],
         below=marginal.below,
         above=marginal.above,
@@ -166,13 +167,11 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
     )
 
 
-def _describe_quantiles(
-    bands: QuantileBands, estimate: Callable[[float], float]
-) -> list[QuantileBody]:
+def _describe_quantiles(bands: QuantileBands, estimates: Iterable[float]) -> list[QuantileBody]:
     found = []
-    for share in QUANTILES:
+    for share, estimate in zip(QUANTILES, estimates, strict=True):
         low, high = bands.find_quantile(share)
-        value = min(max(estimate(share), low), high)
+        value = min(max(estimate, low), high)
         is_inside = bands.edges[0] < value < bands.edges[-1]
         found.append(
             QuantileBody(
@@ -199,7 +198,7 @@ def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalB
         bars=list(_join_bins(marginal, hull, most_bars)),
         seen_lower=None if hull.is_weak else ends[0],
         seen_upper=None if hull.is_weak else ends[1],
-        quantiles=_describe_quantiles(bands, bands.estimate_quantile),
+        quantiles=_describe_quantiles(bands, estimate_quantiles(marginal, QUANTILES)),
         levels=[],
         below=marginal.below / n,
         above=marginal.above / n,

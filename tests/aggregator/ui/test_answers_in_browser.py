@@ -220,6 +220,8 @@ def test_a_pilot_that_is_too_weak_is_refused_before_its_figures(scene: Scene) ->
     assert f"Do not build on this pilot: {refusal}." in shown
     assert scene.page.evaluate("document.querySelector('.command')") is None
     assert "not seen" in shown
+    # Noise is not called a flag.
+    assert "flag" not in shown
 
 
 def test_an_answer_is_found_again_at_its_address(scene: Scene, pilot: str) -> None:

@@ -4,14 +4,15 @@ import { s } from "../dom.js";
 import { cut } from "../words.js";
 
 const LETTER = 7;
+const BOLD = 8.2;
 const NARROW = 560;
 const THICK = 14;
 
 /** Draw rows of a name, a value with its band, and a text; `unsure` ones are grey. */
 export function drawBars(rows, width, { low = 0, high, label }) {
   const isNarrow = width < NARROW;
-  const room = (key, share) => (isNarrow ? 0 : Math.min(share * width, LETTER * Math.max(...rows.map((row) => row[key].length)) + 16));
-  const [left, right] = [room("name", 0.3), room("text", 0.36)];
+  const room = (key, letter, share) => (isNarrow ? 0 : Math.min(share * width, letter * Math.max(...rows.map((row) => row[key].length)) + 16));
+  const [left, right] = [room("name", BOLD, 0.3), room("text", LETTER, 0.36)];
   const tall = isNarrow ? 44 : 27;
   const x = (value) => left + ((Math.min(high, Math.max(low, value)) - low) / (high - low)) * (width - left - right);
   const height = tall * rows.length + 2;
@@ -19,7 +20,7 @@ export function drawBars(rows, width, { low = 0, high, label }) {
     const line = i * tall + 17;
     const top = i * tall + (isNarrow ? 24 : 5);
     const [from, to] = [Math.min(x(0), x(value)), Math.max(x(0), x(value))];
-    const most = Math.floor((isNarrow ? width - LETTER * text.length - 12 : left - 10) / LETTER);
+    const most = Math.floor((isNarrow ? width - LETTER * text.length - 12 : left - 10) / BOLD);
     return s(
       "g",
       { class: unsure ? "bar unsure" : "bar" },

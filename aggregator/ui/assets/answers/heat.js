@@ -3,7 +3,7 @@
 import { s } from "../dom.js";
 import { cut, fixed } from "../words.js";
 
-const LETTER = 7.4;
+const LETTER = 8.2;
 const LEAST = 26;
 const MOST = 84;
 const HEAD = 24;
