@@ -17,6 +17,7 @@ from benchmarks import (
     real_sets,
     sketching,
     sketching_files,
+    sketching_tables,
     utility,
 )
 from benchmarks.rows import Row, run_benchmark
@@ -28,6 +29,7 @@ def measure(quick: bool) -> Iterator[Row]:
     modules = (
         sketching,
         sketching_files,
+        sketching_tables,
         noise,
         decoding,
         calibration,

@@ -7,7 +7,8 @@ import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounde
 function describeWindow(window) {
   if (window.kind === "count") return `one sketch every ${count(window.length, "record")} of a stream`;
   const start = utc(new Date(1000 * window.origin));
-  return `one sketch every ${duration(window.length_s)} of a stream, counted from ${start}`;
+  const end = window.end ? `, until ${utc(new Date(1000 * window.end))}` : "";
+  return `one sketch every ${duration(window.length_s)} of a stream, counted from ${start}${end}`;
 }
 
 function describeRecords(plan) {

@@ -77,8 +77,9 @@ function showCommand(found, study, controls) {
     h(
       "p",
       { class: "note" },
-      study.state === "open" && "Close this study first, so that no record is read by both. ",
-      "The command also chooses the mechanism and the frequencies for that epsilon and delta, predicts the quality, and writes each choice with its reason.",
+      "Publish it with ",
+      h("code", {}, "sfumato study create NAME main.toml --after PILOT"),
+      ", which refuses a plan that may read records of this pilot. The command above also chooses the mechanism and the frequencies for that epsilon and delta, predicts the quality, and writes each choice with its reason.",
     ),
   ];
 }
