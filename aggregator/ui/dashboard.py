@@ -6,9 +6,11 @@ its reader pastes. The server sends the same few files to everyone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from fastapi import FastAPI, Response
@@ -53,7 +55,7 @@ def add_dashboard(app: FastAPI) -> None:
     async def get_dashboard() -> Response:
         return _answer(PAGE)
 
-    @app.get("/ui/{name}", include_in_schema=False)
+    @app.get("/ui/{name:path}", include_in_schema=False)
     async def get_asset(name: str) -> Response:
         if name not in list_assets() or name == PAGE:
             raise NotFoundError("is not a file of this page", field="path", fix="see /")
@@ -63,7 +65,15 @@ def add_dashboard(app: FastAPI) -> None:
 @cache
 def list_assets() -> frozenset[str]:
     """Return the names of the files; no other path leads to a file."""
-    return frozenset(file.name for file in (resources.files(__package__) / "assets").iterdir())
+    return frozenset(_find(resources.files(__package__) / "assets"))
+
+
+def _find(folder: Traversable, before: str = "") -> Iterator[str]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _find(each, f"{before}{each.name}/")
+        else:
+            yield before + each.name
 
 
 @cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from learning.calibration.calibration import calibrate
-from learning.calibration.hull import find_hull
+from learning.calibration.hull import Hull, find_hull
 from learning.calibration.words import describe_columns, describe_limits, describe_refusal
 from learning.estimate.counts import count_records
 from learning.estimate.histogram import (
@@ -16,6 +17,7 @@ from learning.estimate.histogram import (
     Marginal,
     QuantileBands,
     estimate_bands,
+    estimate_quantiles,
     find_critical,
 )
 from learning.estimate.reports import ReportedMarginal, bound_distribution
@@ -40,6 +42,8 @@ from shared.wire.bodies.statistics import (
 
 MOST_BARS = 64
 _STANDS_OUT = 2.0
+_FALSE_ALARM = 0.05
+"""Probability that noise alone parts a bar of a dimension from the empty stretch before it."""
 _SEED = 0
 """Quantile bands are simulated from public numbers; the same ones every time."""
 
@@ -115,7 +119,9 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
             BarBody(lower=float(low), upper=float(high), share=float(share), error=float(error))
             for low, high, share, error in zip(edges, edges[1:], shares, errors, strict=False)
         ],
-        quantiles=_describe_quantiles(bands),
+        seen_lower=float(edges[0]),
+        seen_upper=float(edges[-1]),
+        quantiles=_describe_quantiles(bands, map(marginal.find_quantile, QUANTILES)),
         levels=[],
         below=marginal.below,
         above=marginal.above,
@@ -124,25 +130,38 @@ def _describe_reported(marginal: ReportedMarginal, unit: str, most_bars: int) ->
     )
 
 
-def _describe_quantiles(bands: QuantileBands) -> list[QuantileBody]:
-    return [
-        QuantileBody(share=share, low=_or_none(low), high=_or_none(high))
-        for share in QUANTILES
-        for low, high in [bands.find_quantile(share)]
-    ]
+def _describe_quantiles(bands: QuantileBands, estimates: Iterable[float]) -> list[QuantileBody]:
+    found = []
+    for share, estimate in zip(QUANTILES, estimates, strict=True):
+        low, high = bands.find_quantile(share)
+        value = min(max(estimate, low), high)
+        is_inside = bands.edges[0] < value < bands.edges[-1]
+        found.append(
+            QuantileBody(
+                share=share,
+                value=value if is_inside else None,
+                low=_or_none(low),
+                high=_or_none(high),
+            )
+        )
+    return found
 
 
 def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalBody:
     n, noise = marginal.n_records, marginal.noise
     critical = find_critical(noise, marginal.bins.size + 3, np.random.default_rng(_SEED))
     bands = estimate_bands(marginal, critical=critical)
+    hull = find_hull(marginal)
+    ends = [float(end) for end in marginal.data_edges[[hull.first, hull.stop]]]
     return MarginalBody(
         name=marginal.name,
         unit=unit,
         scale="linear" if marginal.resolution is None else "log",
         n_records=n,
-        bars=list(_join_bins(marginal, most_bars)),
-        quantiles=_describe_quantiles(bands),
+        bars=list(_join_bins(marginal, hull, most_bars)),
+        seen_lower=None if hull.is_weak else ends[0],
+        seen_upper=None if hull.is_weak else ends[1],
+        quantiles=_describe_quantiles(bands, estimate_quantiles(marginal, QUANTILES)),
         levels=[],
         below=marginal.below / n,
         above=marginal.above / n,
@@ -151,26 +170,39 @@ def _describe_number(marginal: Marginal, unit: str, most_bars: int) -> MarginalB
     )
 
 
-def _join_bins(marginal: Marginal, most_bars: int) -> Iterator[BarBody]:
-    """Join bins until each bar stands out from its noise; those beyond the hull are two bars."""
-    hull = find_hull(marginal)
+def _join_bins(marginal: Marginal, hull: Hull, most_bars: int) -> Iterator[BarBody]:
+    """Join bins until each bar stands out from its noise; those beyond the hull are two bars.
+
+    A stretch that does not stand out is a bar of its own where what follows surely does.
+    """
     width = -(-hull.width // most_bars)
     cuts = {0, marginal.bins.size, *range(hull.first, hull.stop, width), hull.stop}
-    edges = sorted(cuts)
-    start, n = 0, marginal.n_records
-    for stop in edges[1:]:
-        total = float(marginal.bins[start:stop].sum())
-        error = marginal.noise.deviation * math.sqrt(stop - start)
-        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
-        if total < _STANDS_OUT * error and not is_end:
-            continue
-        yield BarBody(
-            lower=float(marginal.data_edges[start]),
-            upper=float(marginal.data_edges[stop]),
-            share=total / n,
-            error=error / n,
+    sure = marginal.noise.bound(np.array(float(width)), math.log(len(cuts) / _FALSE_ALARM))
+    sums = np.concatenate([[0.0], np.cumsum(marginal.bins)])
+    edges, n, noise = marginal.data_edges, marginal.n_records, marginal.noise.deviation
+
+    def rise(start: int, stop: int) -> float:
+        """Return by how many deviations of its noise a stretch stands out."""
+        return float(sums[stop] - sums[start]) / (noise * math.sqrt(stop - start))
+
+    def bar(start: int, stop: int) -> BarBody:
+        return BarBody(
+            lower=float(edges[start]),
+            upper=float(edges[stop]),
+            share=float(sums[stop] - sums[start]) / n,
+            error=noise * math.sqrt(stop - start) / n,
         )
-        start = stop
+
+    start = 0
+    for before, stop in pairwise(sorted(cuts)):
+        is_sure = stop - before <= width and sums[stop] - sums[before] > float(sure)
+        if before > start and is_sure and rise(before, stop) > rise(start, stop):
+            yield bar(start, before)
+            start = before
+        is_end = stop in (hull.first, hull.stop, marginal.bins.size)
+        if is_end or rise(start, stop) >= _STANDS_OUT:
+            yield bar(start, stop)
+            start = stop
 
 
 def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
@@ -180,6 +212,8 @@ def _describe_levels(shares: LevelShares, n_records: int) -> MarginalBody:
         scale="levels",
         n_records=float(n_records),
         bars=[],
+        seen_lower=None,
+        seen_upper=None,
         quantiles=[],
         levels=[
             LevelBody(level=level, share=float(share), error=shares.error)

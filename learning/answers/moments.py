@@ -61,6 +61,7 @@ def describe_components(found: PrincipalComponents) -> list[ComponentBody]:
         ComponentBody(
             direction=found.directions[i].tolist(),
             loadings=found.loadings[i].tolist(),
+            loadings_error=found.loadings_error[i].tolist() if found.is_told_apart[i] else None,
             eigenvalue=float(found.eigenvalues[i]),
             share=float(found.share[i]),
             share_low=float(found.share_low[i]),

@@ -130,7 +130,7 @@ def calibrate_column(marginal: Marginal) -> Column:
     view, window = _choose_scale(marginal, hull)
     is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
     is_constant = is_narrow and marginal.deviation < _CONSTANT_DEVIATION
-    if not is_narrow:
+    if not is_narrow and not hull.is_weak:
         findings += _find_flag(marginal, hull)
     return make_column(
         marginal,

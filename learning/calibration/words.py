@@ -47,6 +47,7 @@ def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list
             **vars(column),
             "unit": units[column.name],
             "scale": calibration.find_scale(column),
+            "codes": [finding.code for finding in column.findings],
             "findings": [describe_finding(finding) for finding in column.findings],
         }
         for column in calibration.columns

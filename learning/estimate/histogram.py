@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -300,13 +301,10 @@ def estimate_bands(
     ----------
     All bounds hold together with probability 0.95 over the noise, for any number of records.
     """
-    cells = np.concatenate([[marginal.below], marginal.bins, [marginal.above, marginal.missing]])
-    n, width = marginal.n_records, cells.size
-    j = np.arange(1, width)
-    left = (np.cumsum(cells)[:-1] + (n - cells.sum()) * j / width) / n
-    margin = critical * np.sqrt(marginal.noise.variance * j * (width - j) / width) / n
+    left, variances = _sum_left(marginal)
+    margin = critical * np.sqrt(variances)
     if are_sample:
-        margin = margin + _KOLMOGOROV / np.sqrt(n)
+        margin = margin + _KOLMOGOROV / np.sqrt(marginal.n_records)
     # A distribution function never falls, so each bound holds to one of its sides.
     lower = np.clip(np.maximum.accumulate(left - margin), 0.0, 1.0)
     upper = np.clip(np.minimum.accumulate((left + margin)[::-1])[::-1], 0.0, 1.0)
@@ -317,3 +315,37 @@ def estimate_bands(
         present_lower=float(lower[-1]),
         present_upper=float(upper[-1]),
     )
+
+
+def estimate_quantiles(marginal: Marginal, shares: Sequence[float]) -> list[float]:
+    """Estimate quantiles of the records with a value, data units; infinite beyond the box.
+
+    They are those of the distribution function nearest to the noised one: isotonic regression with
+    the inverse variances, as in :func:`estimate_distribution`, with what lies beyond the box.
+    """
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - a server seldom needs it
+
+    left, variances = _sum_left(marginal)
+    fitted = np.clip(isotonic_regression(left, weights=1.0 / variances).x, 0.0, 1.0)
+    function, edges = fitted[:-1], marginal.data_edges
+    found = []
+    for wanted in np.asarray(shares) * fitted[-1]:
+        stop = int(np.searchsorted(function, wanted))
+        if stop in (0, function.size):
+            found.append(math.inf if stop else -math.inf)
+            continue
+        part = (wanted - function[stop - 1]) / (function[stop] - function[stop - 1])
+        found.append(float(edges[stop - 1] + part * (edges[stop] - edges[stop - 1])))
+    return found
+
+
+def _sum_left(marginal: Marginal) -> tuple[Floats, Floats]:
+    """Return the shares of the records left of all edges and of the missing, and variances.
+
+    The total of the w cells is n, so the sum left of edge j has variance ``v j (w - j) / w``.
+    """
+    cells = np.concatenate([[marginal.below], marginal.bins, [marginal.above, marginal.missing]])
+    n, width = marginal.n_records, cells.size
+    j = np.arange(1, width)
+    left = (np.cumsum(cells)[:-1] + (n - cells.sum()) * j / width) / n
+    return left, marginal.noise.variance * j * (width - j) / width / n**2

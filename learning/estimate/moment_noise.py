@@ -147,12 +147,29 @@ def remove_lift(raw: Floats, variances: Floats, is_parted: NDArray[np.bool_]) ->
 
 
 def expect_turns(values: Floats, variances: Floats, is_parted: NDArray[np.bool_]) -> Floats:
-    """Compute the expected squared sine of the angle of each direction: shape ``(d,)``."""
+    """Compute the expected square of what noise adds of direction j to direction i.
+
+    Shape ``(d, d)``. It is 1 within a block, whose directions are arbitrary. The sum of a row is
+    the expected squared sine of the angle of the direction, while it is small.
+    """
     block = _find_blocks(is_parted)
     gaps = values[:, np.newaxis] - values
     turns = np.full_like(variances, 1.0)
     np.fill_diagonal(turns, 0.0)
     apart = (block[:, np.newaxis] != block) & (gaps != 0)
     np.divide(variances, gaps**2, out=turns, where=apart)
-    sines: Floats = np.minimum(np.sum(turns, axis=1), 1.0)
-    return sines
+    return turns
+
+
+def expect_errors(values: Floats, variances: Floats, turns: Floats, q: Floats) -> Floats:
+    """Compute the deviation of each entry of ``sqrt(lambda_i) v_i``, to first order.
+
+    Shape ``(d, d)``, a row for each direction: it turns into the others, and its length errs by
+    that of ``sqrt(lambda_i)``. The errors of these are taken for independent.
+    """
+    variance, squares = np.diag(variances), q.T**2
+    # A root moves by no more than the root of what its square moves by.
+    least = np.maximum(np.sqrt(variance), np.finfo(float).tiny)
+    lengths = variance / np.maximum(4.0 * values, least)
+    errors: Floats = np.sqrt(values[:, None] * (turns @ squares) + lengths[:, None] * squares)
+    return errors

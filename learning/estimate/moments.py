@@ -16,7 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.moment_noise import NoiseLaw, expect_turns, find_gaps, remove_lift
+from learning.estimate.moment_noise import (
+    NoiseLaw,
+    expect_errors,
+    expect_turns,
+    find_gaps,
+    remove_lift,
+)
 from shared.core.quantise import STEPS
 from shared.core.statistics.moments import WEIGHT, MomentsStatistic
 from shared.errors import DecodingError
@@ -85,6 +91,9 @@ class PrincipalComponents:
         Shape ``(d,)``: whether the first i + 1 directions together are told apart from the rest.
     is_told_apart
         Shape ``(d,)``: whether a direction by itself is.
+    loadings_error
+        Shape ``(d, d)``, data units: standard deviation of each of the loadings, to first order;
+        infinite where the direction is not told apart.
     expected_sin_squared
         Shape ``(d,)``: the expected squared sine of the angle to the true direction; 1 means that
         the direction is arbitrary.
@@ -112,6 +121,7 @@ class PrincipalComponents:
     share_high: Floats
     is_parted: NDArray[np.bool_]
     is_told_apart: NDArray[np.bool_]
+    loadings_error: Floats
     expected_sin_squared: Floats
     edge: float
     findings: tuple[Finding, ...]
@@ -198,6 +208,8 @@ def estimate_components(
     trace = max(float(np.sum(raw)), noise.reach)
     projected = (q * np.maximum(raw, 0.0)) @ q.T * np.outer(one, one)
     low, high = _find_bands(raw, values, trace, q, noise, told_apart)
+    turns = expect_turns(values, variances, is_parted)
+    errors = expect_errors(values, variances, turns, q) * one
     correlation, error = _correlate(centred, mean, noise)
     return PrincipalComponents(
         n_complete=n,
@@ -217,7 +229,8 @@ def estimate_components(
         share_high=high,
         is_parted=is_parted,
         is_told_apart=told_apart,
-        expected_sin_squared=expect_turns(values, variances, is_parted),
+        loadings_error=np.where(told_apart[:, np.newaxis], errors, np.inf),
+        expected_sin_squared=np.minimum(np.sum(turns, axis=1), 1.0),
         edge=noise.reach,
         findings=_list_findings(
             n_records,

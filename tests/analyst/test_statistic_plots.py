@@ -24,7 +24,8 @@ def make_marginal(name: str, edges: list[float], **changes: Any) -> MarginalBody
     bars = [BarBody(lower=low, upper=high, share=0.3, error=0.01) for low, high in pairwise(edges)]
     known: dict[str, Any] = {
         "name": name, "unit": "kW", "scale": "log", "n_records": 1e4, "bars": bars,
-        "quantiles": [], "levels": [], "below": 0.0, "above": 0.0, "missing": 0.0, "error": 0.01,
+        "quantiles": [], "levels": [], "seen_lower": None, "seen_upper": None,
+        "below": 0.0, "above": 0.0, "missing": 0.0, "error": 0.01,
     }  # fmt: skip
     return MarginalBody(**(known | changes))
 

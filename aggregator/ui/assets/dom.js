@@ -8,7 +8,7 @@ function fill(node, attributes, children) {
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => (child ?? false) !== false));
   return node;
 }
 
@@ -20,6 +20,34 @@ export function h(tag, attributes = {}, ...children) {
 /** Create an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** A place for a picture, drawn for the width of the place; one that may be wider has a label and scrolls. */
+export function picture(draw, { label = null, drawn = () => {} } = {}) {
+  const scrolls = label ? { class: "scroll plot", role: "region", "aria-label": label, tabindex: "0" } : { class: "plot" };
+  const canvas = h("div", scrolls);
+  let width = 0;
+  function redraw() {
+    if (!width) return;
+    canvas.replaceChildren(draw(width));
+    drawn();
+  }
+  new ResizeObserver(() => {
+    if (canvas.clientWidth === width) return;
+    width = canvas.clientWidth;
+    redraw();
+  }).observe(canvas);
+  return { canvas, redraw };
+}
+
+/** A list of warnings; nothing without any. */
+export function warningList(texts, label = "Warnings") {
+  return texts.length > 0 && h("ul", { class: "warnings", "aria-label": label }, texts.map((text) => h("li", {}, text)));
+}
+
+/** Names and values. */
+export function factList(facts) {
+  return h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
 /** Announce a text to screen readers. */

@@ -7,7 +7,7 @@ import { showStudy } from "./study.js";
 
 const main = document.getElementById("main");
 const session = document.getElementById("session");
-const STUDY = /^#studies\/([0-9a-f]{64})(?:\/decodes\/([0-9a-f]{64}))?$/;
+const STUDY = /^#studies\/([0-9a-f]{64})(?:\/(?:decodes|snapshots)\/([0-9a-f]{64}))?$/;
 let leave = new AbortController();
 
 function forget() {
@@ -90,11 +90,11 @@ async function show() {
     showDoor();
     return;
   }
-  const [, study, decode] = STUDY.exec(location.hash) ?? [];
+  const [, study, result] = STUDY.exec(location.hash) ?? [];
   main.setAttribute("aria-busy", "true");
   let nodes;
   try {
-    nodes = await (study ? showStudy(study, decode, signal) : showStudies(signal));
+    nodes = await (study ? showStudy(study, result, signal) : showStudies(signal));
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;

@@ -1,13 +1,14 @@
 // A study's plan and guarantee, in words.
 
-import { h, table } from "./dom.js";
+import { factList, h, table, warningList } from "./dom.js";
 import { STATISTICS, describeCarried } from "./statistic.js";
 import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounded, short, utc, whole } from "./words.js";
 
 function describeWindow(window) {
   if (window.kind === "count") return `one sketch every ${count(window.length, "record")} of a stream`;
   const start = utc(new Date(1000 * window.origin));
-  return `one sketch every ${duration(window.length_s)} of a stream, counted from ${start}`;
+  const end = window.end ? `, until ${utc(new Date(1000 * window.end))}` : "";
+  return `one sketch every ${duration(window.length_s)} of a stream, counted from ${start}${end}`;
 }
 
 function describeRecords(plan) {
@@ -74,9 +75,9 @@ function showPeople(privacy) {
 
 function showLimits(privacy) {
   return [
-    privacy.warnings.length > 0 && h("ul", { class: "warnings", "aria-label": "Warnings about the plan" }, privacy.warnings.map((text) => h("li", {}, text))),
+    warningList(privacy.warnings, "Warnings about the plan"),
     h("h3", {}, "What everybody may see"),
-    h("dl", { class: "facts" }, privacy.public.map(({ what, detail, seen_by: by }) => [h("dt", {}, what), h("dd", {}, `${detail} Seen by the server; ${by}.`)])),
+    factList(privacy.public.map(({ what, detail, seen_by: by }) => [what, `${detail} Seen by the server; ${by}.`])),
     h("h3", {}, "What is not protected"),
     h("ul", {}, privacy.unprotected.map((text) => h("li", {}, text))),
   ];
@@ -119,7 +120,7 @@ export function showPlan({ plan, plan_digest: digest }, privacy) {
     h("p", { class: "note" }, plan.statistic.kind === "histogram"
       ? "Values outside the bounds are counted as below or above. Bounds are public guesses; they are not computed from the data."
       : `The device clips values outside the bounds. Bounds${hasScale ? " and spreads" : ""} are public guesses; they are not computed from the data.`),
-    h("dl", { class: "facts" }, facts(plan, digest).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    factList(facts(plan, digest)),
     showPeople(privacy),
     showLimits(privacy),
   );

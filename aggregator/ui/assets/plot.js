@@ -1,8 +1,8 @@
 // Centroids as profile lines over one axis per dimension; the line width shows the weight.
 
-import { fromScale, toScale } from "./axes.js";
-import { h, s } from "./dom.js";
-import { rounded, share, unitOf } from "./words.js";
+import { fromScale, ticksBetween, toScale } from "./axes.js";
+import { h, picture, s } from "./dom.js";
+import { cut, rounded, share, unitOf } from "./words.js";
 
 const HEIGHT = 360;
 const TOP = 54;
@@ -13,19 +13,6 @@ const LETTER = 8.4;
 const LEAST_WIDTH = 1.5;
 const MOST_WIDTH = 16;
 const LABEL_GAP = 19;
-
-/** Round ticks between two values, about as many as wanted. */
-export function ticksBetween(low, high, wanted) {
-  const rough = (high - low) / wanted;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
-  const ticks = [];
-  for (let i = Math.ceil(low / step); i * step <= high; i += 1) {
-    // Adding 0 turns -0 into 0.
-    ticks.push(i * step + 0);
-  }
-  return ticks;
-}
 
 /** The range of an axis: the plan's bounds, or the centroids with their spreads. */
 export function rangeOf(rows, dimensions, i, whole) {
@@ -53,11 +40,6 @@ function curve(points) {
 
 function ribbon(upper, lower) {
   return `${curve(upper)}L${curve(lower.reverse()).slice(1)}Z`;
-}
-
-// Similar names often differ in their last letters.
-function cut(text, length) {
-  return text.length > length ? `${text.slice(0, Math.max(1, length - 3))}…${text.slice(-2)}` : text;
 }
 
 /** Move labels apart; keep their order and stay inside. */
@@ -156,27 +138,20 @@ function draw(rows, dimensions, wanted, whole) {
 
 /** Create the picture; it is redrawn when its width changes. */
 export function makePlot(rows, dimensions) {
-  const canvas = h("div", { class: "scroll plot", role: "region", "aria-label": "Picture of the centroids", tabindex: "0" });
   const whole = h("input", { type: "checkbox" });
   let shown = null;
-  function redraw() {
-    if (!canvas.clientWidth) return;
-    canvas.replaceChildren(draw(...toScales(rows, dimensions), canvas.clientWidth, whole.checked));
-    highlight(shown);
+  const label = "Picture of the centroids";
+  const { canvas, redraw } = picture((width) => draw(...toScales(rows, dimensions), width, whole.checked), { label, drawn: mark });
+  function mark() {
+    for (const part of canvas.querySelectorAll("[data-number]")) {
+      part.classList.toggle("dim", shown !== null && Number(part.dataset.number) !== shown);
+    }
   }
   function highlight(number) {
     shown = number;
-    for (const part of canvas.querySelectorAll("[data-number]")) {
-      part.classList.toggle("dim", number !== null && Number(part.dataset.number) !== number);
-    }
+    mark();
   }
   whole.addEventListener("change", redraw);
-  let width = 0;
-  new ResizeObserver(() => {
-    if (canvas.clientWidth === width) return;
-    width = canvas.clientWidth;
-    redraw();
-  }).observe(canvas);
   const node = h(
     "figure",
     {},

@@ -1,9 +1,9 @@
 // The result of a decode: table, picture, verdict and evidence.
 
-import { h, table } from "./dom.js";
+import { factList, h, table, warningList } from "./dom.js";
 import { axesOf } from "./axes.js";
 import { makePlot } from "./plot.js";
-import { describeSource } from "./selection.js";
+import { describeExcluded, describeSource } from "./selection.js";
 import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "./words.js";
 
 const COLOURS = 10;
@@ -18,17 +18,6 @@ function sortByWeight(result) {
     spread: result.spreads ? result.spreads[i] : null,
     isResolved: result.resolved ? result.resolved[i] : true,
   }));
-}
-
-function listWarnings(result, snapshot) {
-  const warnings = [...result.warnings];
-  if (snapshot.excluded_devices.length) {
-    warnings.unshift(
-      `${count(snapshot.excluded_devices.length, "device")} in this result ${snapshot.excluded_devices.length === 1 ? "was" : "were"} excluded later: do not use it, decode again`,
-    );
-  }
-  if (!warnings.length) return null;
-  return h("ul", { class: "warnings", "aria-label": "Warnings" }, warnings.map((text) => h("li", {}, text)));
 }
 
 const TONES = { sound: "good", rough: "fair", doubtful: "poor", "do not use": "bad" };
@@ -171,11 +160,11 @@ export function showResult(decode, snapshot, plan) {
     h("p", {}, describeSource(snapshot, plan)),
     showQuality(result, plan),
     explainAxes(dimensions),
-    listWarnings(result, snapshot),
+    warningList([...describeExcluded(snapshot, "decode again"), ...result.warnings]),
     showChoice(result.choice),
     withhold(result, [plot.node, centroids]),
     blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
     rows[0].spread && h("p", { class: "note" }, "± is one standard deviation within the cluster."),
-    h("details", {}, h("summary", {}, "Details of the decode"), h("dl", { class: "facts" }, showDetails(decode, result).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
+    h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
   );
 }

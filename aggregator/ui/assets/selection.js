@@ -73,3 +73,10 @@ export function describeSource(snapshot, plan) {
   const about = snapshot.n_records_error ? `about ${whole(snapshot.n_records)} ± ${rounded(snapshot.n_records_error)} records` : count(snapshot.n_records, "record");
   return `From ${count(snapshot.n_sketches, "sketch", "sketches")} of ${count(snapshot.n_devices, "device")} with ${about}${describeSelection(snapshot, plan)}.`;
 }
+
+/** The warning about devices of a snapshot that were excluded after it was made; empty without. */
+export function describeExcluded({ excluded_devices: excluded }, again) {
+  if (!excluded.length) return [];
+  const verb = excluded.length === 1 ? "was" : "were";
+  return [`${count(excluded.length, "device")} in this result ${verb} excluded later: do not use it, ${again}`];
+}

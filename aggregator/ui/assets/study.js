@@ -1,10 +1,10 @@
 // One study: totals, decodes, plan, devices and refusals.
 
+import { answersPanel } from "./answers/card.js";
 import { Problem, request } from "./api.js";
 import { decodePanel } from "./decode.js";
 import { h, problemBox, table } from "./dom.js";
 import { showPlan } from "./plan.js";
-import { describeUtility } from "./statistic.js";
 import { paged, pill, when } from "./studies.js";
 import { count, short, stateOf, whole } from "./words.js";
 
@@ -63,18 +63,6 @@ function renderRefusals({ items, plan_refusals: owners }) {
 
 const DECODED = ["fourier", "grid"];
 
-/** What a study that is not decoded answers, and where. */
-function renderAnswers(utility, plan) {
-  const { kind } = plan.statistic;
-  return h(
-    "div",
-    {},
-    h("p", { class: "prediction" }, describeUtility(utility, plan)),
-    h("p", {}, "This study has no clusters to decode. Freeze a snapshot, and read its answer at ", h("code", {}, `/v1/snapshots/SNAPSHOT/${kind}`), "."),
-    kind === "histogram" && h("p", {}, "To plan clusters from this pilot, run ", h("code", {}, "sfumato plan refine STUDY --clusters 5"), "."),
-  );
-}
-
 /** A card whose content is loading; a problem replaces content that cannot be loaded. */
 function section(title, content, signal) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
@@ -88,7 +76,8 @@ function section(title, content, signal) {
   return h("section", { class: "card" }, h("h2", {}, title), place);
 }
 
-export async function showStudy(study, decode, signal) {
+/** Show a study; `result` is a decode or a snapshot of it, to show at once. */
+export async function showStudy(study, result, signal) {
   const path = `/v1/studies/${study}`;
   const [summary, plan, privacy] = await Promise.all(
     ["", "/plan", "/privacy"].map((part) => request(path + part, { signal })),
@@ -96,8 +85,8 @@ export async function showStudy(study, decode, signal) {
   return [
     ...showSummary(summary),
     DECODED.includes(plan.plan.statistic.kind)
-      ? decodePanel(summary, plan.plan, decode, signal)
-      : section("Answers", request(`${path}/utility`, { signal }).then((utility) => renderAnswers(utility, plan.plan)), signal),
+      ? decodePanel(summary, plan.plan, result, signal)
+      : answersPanel(summary, plan.plan, result, signal),
     section("Devices", paged(`${path}/devices`, renderDevices, signal), signal),
     section("Refusals", request(`${path}/refusals`, { signal }).then(renderRefusals), signal),
     showPlan(plan, privacy),

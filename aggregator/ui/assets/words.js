@@ -2,6 +2,7 @@
 
 const WHOLE = new Intl.NumberFormat("en");
 const ROUNDED = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [
   ["day", 86400],
@@ -46,6 +47,35 @@ export function share(number, decimals = 1) {
 export function fixed(number, decimals) {
   const options = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
   return new Intl.NumberFormat("en", options).format(number);
+}
+
+/** A value with its 95 % interval, to the digits that the interval allows. */
+export function between(value, low, high) {
+  const width = high - low;
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  const digits = width > 0 ? Math.min(17, Math.max(3, Math.ceil(Math.log10(largest / width) + 0.5) + 1)) : 4;
+  const format = new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
+  const [middle, from, to] = [value, low, high].map((number) => format.format(number));
+  return from === to ? middle : `${middle} (${from} to ${to})`;
+}
+
+/** A share with the deviation of its noise, as a 95 % interval; only a bound where noise may have made it. */
+export function noisyShare(number, error) {
+  const decimals = Math.min(6, Math.max(0, Math.ceil(-Math.log10(100 * error))));
+  const high = Math.min(1, Math.max(0, number) + 2 * error);
+  if (number < 2 * error) return `at most ${share(high, decimals)}`;
+  return `${share(number, decimals)} (${share(number - 2 * error, decimals)} to ${share(high, decimals)})`;
+}
+
+/** The label of a tick. */
+export function tickText(number) {
+  if (number && Math.abs(number) < 1e-3) return number.toExponential(0).replace("e-", "e−");
+  return Math.abs(number) < 1e5 ? rounded(number) : COMPACT.format(number);
+}
+
+/** Shorten a name; similar names often differ in their last letters. */
+export function cut(text, length) {
+  return text.length > length ? `${text.slice(0, Math.max(1, length - 3))}…${text.slice(-2)}` : text;
 }
 
 /** Decimals that give the largest value four digits. */

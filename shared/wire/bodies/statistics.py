@@ -26,6 +26,7 @@ class QuantileBody:
     """Bounds of a quantile of the records with a value; all bounds hold together, 95 %."""
 
     share: float = member("Share of the records at or below the quantile.", 0.5)
+    value: float | None = member("Estimate; null beyond the plan's bounds.", 7.2)
     low: float | None = member("Lower bound; null beyond the plan's bounds.", 7.1)
     high: float | None = member("Upper bound; null beyond the plan's bounds.", 7.4)
 
@@ -48,6 +49,11 @@ class MarginalBody:
     scale: Literal["linear", "log", "levels"] = member("The scale that was summed.", "linear")
     n_records: float = member("Records of the sketches that carry the dimension.", 240000.0)
     bars: list[BarBody] = member("Bars, ascending; empty for a category.")
+    seen_lower: float | None = member(
+        "Lower end of the stretch outside which nothing stands out from the noise; null without.",
+        0.0,
+    )
+    seen_upper: float | None = member("Upper end of that stretch; null without.", 10.0)
     quantiles: list[QuantileBody] = member("Quantiles; empty for a category.")
     levels: list[LevelBody] = member("Levels; empty for a number.", [])
     below: float = member("Share of values below the bounds, noise included.", 0.0)
@@ -76,6 +82,9 @@ class ComponentBody:
     )
     loadings: list[float] = member(
         "The same, moved by one standard deviation, in the axes' units.", [0.4, 3.1]
+    )
+    loadings_error: list[float] | None = member(
+        "Standard deviation of the noise of each loading; null if not told apart.", [0.02, 0.3]
     )
     eigenvalue: float = member("Variance along it, the lift by noise removed.", 0.12)
     share: float = member("Share of the whole variance.", 0.61)
@@ -128,6 +137,7 @@ class ColumnBody:
     search_lower: float = member("Lower end of the search box.", 1.1)
     search_upper: float = member("Upper end of the search box.", 9.1)
     missing_share: float = member("Share of missing values.", 0.0)
+    codes: list[str] = member("Findings in a word each, such as `constant` or `flag`.", [])
     findings: list[str] = member("What to know about it, a clause each.", [])
 
 

@@ -104,6 +104,28 @@ async def test_a_histogram_shows_each_column_within_its_stated_error(desk: Desk)
     assert site["levels"][1]["share"] == pytest.approx(records[:, 2].mean(), abs=0.01)
 
 
+async def test_a_gap_between_records_is_no_part_of_a_bar(desk: Desk) -> None:
+    """The bars of two values are narrow, and so is what is said of their place."""
+    plan = make_other_plan("histogram", epsilon=Fraction(1))
+    study = await desk.publish(plan)
+    device = Device(1)
+    await desk.enrol(study, device)
+    flags = np.repeat([[-8.0, -8.0], [8.0, 8.0]], [1500, 500], axis=0)
+    accumulator = SketchAccumulator(plan.statistic_of(b""))
+    accumulator.add(flags)
+    sums = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, 2000), SeededSource(1))
+    message = device.message(study, plan, sums, n_records=2000)
+    assert (await desk.put(study, *message)).status_code == 201
+    shown = await desk.read(f"/v1/snapshots/{await freeze(desk, study)}/histogram")
+    for marginal in shown["marginals"]:
+        assert marginal["seen_lower"] <= -8 < 8 <= marginal["seen_upper"]
+        for value, share in ((-8.0, 0.75), (8.0, 0.25)):
+            (bar,) = (bar for bar in marginal["bars"] if bar["lower"] <= value < bar["upper"])
+            assert bar["upper"] - bar["lower"] < 1.0
+            # Six deviations fail once in 5,000 for a bin of Laplace noise.
+            assert abs(bar["share"] - share) < 6 * bar["error"]
+
+
 async def test_a_pilot_of_one_dimension_a_sketch_gives_bounds_for_a_main_study(desk: Desk) -> None:
     plan = make_other_plan("histogram", dimensions_per_sketch=1, epsilon=Fraction(1))
     study, records = await fill(desk, plan)

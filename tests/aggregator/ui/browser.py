@@ -181,9 +181,18 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
 
-    def take_picture(self, path: Path) -> None:
-        """Save the whole page as PNG."""
-        told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def take_picture(self, path: Path, *, of: str = "html") -> None:
+        """Save an element as PNG, the whole page if none is named."""
+        clip = self.evaluate(
+            f"(({{x, y, width, height}}) => ({{x: x + scrollX, y: y + scrollY, width, height}}))"
+            f"(document.querySelector({json.dumps(of)}).getBoundingClientRect())"
+        )
+        told = self.call(
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=True,
+            clip=clip | {"scale": 1},
+        )
         path.write_bytes(base64.b64decode(told["data"]))
 
 
@@ -200,6 +209,7 @@ def open_browser(folder: Path) -> Iterator[Page]:
         f"--user-data-dir={folder / 'profile'}",
         "--no-first-run",
         "--disable-gpu",
+        "--hide-scrollbars",
         "--disable-dev-shm-usage",
         "--disable-background-networking",
         "--lang=en",

@@ -1,8 +1,10 @@
+import posixpath
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,10 @@ from tests.aggregator.fleet import Desk, assert_problem
 pytestmark = pytest.mark.anyio
 
 NODE = shutil.which("node")
+FOLDER = Path(str(resources.files("aggregator.ui"))) / "assets"
 FILES = {
-    file.name: file.read_text(encoding="utf-8")
-    for file in (resources.files("aggregator.ui") / "assets").iterdir()
+    file.relative_to(FOLDER).as_posix(): file.read_text(encoding="utf-8")
+    for file in FOLDER.rglob("*.*")
 }
 SCRIPTS = {name: text for name, text in FILES.items() if name.endswith(".js")}
 ADDRESSES = ["/", *(f"/ui/{name}" for name in FILES if name != dashboard.PAGE)]
@@ -41,7 +44,7 @@ class Markup(HTMLParser):
 async def test_the_page_and_its_files_need_no_key_and_are_sent_once(desk: Desk) -> None:
     for address in ADDRESSES:
         answer = await desk.http.get(address)
-        name = address.rpartition("/")[2] or dashboard.PAGE
+        name = address.removeprefix("/ui").removeprefix("/") or dashboard.PAGE
         assert (answer.status_code, answer.text) == (200, FILES[name])
         assert answer.headers["cache-control"] == "no-cache"
         again = await desk.http.get(address, headers={"If-None-Match": answer.headers["etag"]})
@@ -97,12 +100,20 @@ async def test_the_page_holds_no_inline_script_and_names_files_that_there_are(de
             if target.startswith("/"):
                 assert (await desk.http.get(target)).status_code == 200, target
     for name, text in SCRIPTS.items():
-        for imported in re.findall(r'from "\./([^"]+)"', text):
-            assert imported in SCRIPTS, (name, imported)
+        for imported in re.findall(r'from "(\.[^"]+)"', text):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), imported))
+            assert path in SCRIPTS, (name, imported)
 
 
 async def test_no_other_file_is_handed_out(desk: Desk) -> None:
-    for name in ("index.html", "other.js", "..%2fdashboard.py", "%2e%2e%2freference.css"):
+    for name in (
+        "index.html",
+        "other.js",
+        "..%2fdashboard.py",
+        "%2e%2e%2freference.css",
+        "answers",
+        "",
+    ):
         assert_problem(await desk.http.get(f"/ui/{name}"), "not-found", 404, "path")
 
 

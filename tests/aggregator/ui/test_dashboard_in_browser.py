@@ -4,108 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator
-from shared.plan import Dimension, Label, SketchPlan, WindowRule
-from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
-from tests.aggregator.ui.browser import MISSING, PROGRAM, Page, PageError, open_browser
+from shared.plan import Dimension, WindowRule
+from tests.aggregator.fleet import SLOT, Device, make_plan
+from tests.aggregator.ui.browser import MISSING, PROGRAM, PageError
+from tests.aggregator.ui.scene import HOSTILE, N_SKETCHES, Scene, publish, upload
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
-
-HOSTILE = '<img src=x onerror="window.pwned=1">'
-N_SKETCHES = 4
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A server with one study of two devices, and whoever looks at it."""
-
-    aggregator: Aggregator
-    page: Page
-    study: str
-
-    @property
-    def url(self) -> str:
-        """The study's address on the page."""
-        return f"{self.aggregator.url}/#studies/{self.study}"
-
-    def enter(self, url: str | None = None) -> None:
-        """Come with an empty tab, paste the key, and go to an address."""
-        self.page.requests.clear()
-        self.page.complaints.clear()
-        self.page.open("about:blank", until=None)
-        self.page.open(self.aggregator.url + "/")
-        self.page.evaluate("sessionStorage.clear()")
-        self.page.open("about:blank", until=None)
-        self.page.open(url or self.aggregator.url + "/")
-        self.page.type(self.aggregator.key)
-        self.page.press("Enter")
-        self.page.wait_for("#session button")
-        self.page.wait_for("main[aria-busy]", absent=True)
-        self.page.wait_for("main h1")
-
-
-def publish(
-    aggregator: Aggregator, name: str, plan: SketchPlan, first_slot: int, *devices: Device
-) -> str:
-    """Publish a study, in which each device has sent two sketches of 500 records."""
-    with (
-        Client(aggregator.url, key=aggregator.key) as client,
-        httpx.Client(base_url=aggregator.url) as http,
-    ):
-        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
-        identity = bytes.fromhex(study)
-        for device in devices:
-            body = device.enrolment(client.create_token(study), identity)
-            assert http.post("/v1/enrolments", json=body).status_code == 201
-            for i in range(2):
-                slots = (first_slot + i, first_slot + i) if plan.window.kind == "time" else None
-                sent = device.message(identity, plan, sequence=i, slots=slots)
-                assert upload(http, study, *sent) == 201
-    return study
-
-
-def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
-    """Send a sketch and return the status of the answer."""
-    path = f"/v1/studies/{study}/sketches/{sketch}"
-    return http.put(path, content=message, headers=SKETCH).status_code
-
-
-def make_study(aggregator: Aggregator) -> str:
-    """Publish a study whose every name is markup; one of its five sketches is refused."""
-    plan = make_plan(
-        dimensions=tuple(
-            Dimension(name=name, unit=HOSTILE, lower=-10.0, upper=10.0, scale=0.7)
-            for name in (HOSTILE, "flow")
-        ),
-        labels=(Label(name="site", values=("north", HOSTILE)),),
-    )
-    devices = (Device(1), Device(2, {"site": HOSTILE}))
-    study = publish(aggregator, HOSTILE, plan, SLOT, *devices)
-    with httpx.Client(base_url=aggregator.url) as http:
-        stranger = Device(3).message(bytes.fromhex(study), plan)
-        assert upload(http, study, *stranger) == 401
-    return study
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder: Path = tmp_path_factory.mktemp("dashboard")
-    aggregator = Aggregator.start(folder)
-    try:
-        with open_browser(folder) as page:
-            page.resize(1200)
-            yield Scene(aggregator, page, make_study(aggregator))
-    finally:
-        aggregator.stop()
 
 
 def read_result(scene: Scene) -> dict[str, Any]:
@@ -496,26 +406,3 @@ def test_a_grid_is_decoded_and_claims_no_signal_to_noise(scene: Scene) -> None:
     page.wait_for(".plot svg")
     assert "Signal to noise" not in page.text()
     assert read_result(scene)["verdict"]["sentence"] in page.text(".verdict")
-
-
-@pytest.mark.parametrize("statistic", ["histogram", "moments"])
-def test_a_study_without_clusters_offers_no_decode(scene: Scene, statistic: str) -> None:
-    numbers = tuple(
-        Dimension(name=name, unit="bar", lower=-10.0, upper=10.0) for name in ("pressure", "flow")
-    )
-    plan = make_plan(
-        dimensions=numbers,
-        statistic=statistic,
-        n_frequencies=None,
-        seed=None,
-    )
-    study = publish(scene.aggregator, statistic, plan, SLOT, Device(42 + len(statistic)))
-    scene.enter(f"{scene.aggregator.url}/#studies/{study}")
-    page = scene.page
-    page.wait_for(".prediction:not(:empty)")
-    shown = page.text()
-    assert f"/v1/snapshots/SNAPSHOT/{statistic}" in shown
-    assert f"\t{statistic}: " in shown or f"\n{statistic}: " in shown
-    assert "undefined" not in shown
-    assert "NaN" not in shown
-    assert "Decode" not in shown

@@ -75,6 +75,8 @@ def choose(
         scale="levels" if dimension.levels else "linear",
         n_records=1e4,
         bars=[],
+        seen_lower=None,
+        seen_upper=None,
         quantiles=[],
         levels=[LevelBody(level=level, share=0.1, error=0.001) for level in dimension.levels],
         below=0.0,

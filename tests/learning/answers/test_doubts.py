@@ -15,7 +15,8 @@ def answer(*marginals: MarginalBody) -> HistogramBody:
 def marginal(**changes: object) -> MarginalBody:
     known: dict[str, object] = {
         "name": "load", "unit": "kW", "scale": "linear", "n_records": 1e4, "bars": [],
-        "quantiles": [], "levels": [], "below": 0.0, "above": 0.0, "missing": 0.0, "error": 0.001,
+        "quantiles": [], "levels": [], "seen_lower": None, "seen_upper": None,
+        "below": 0.0, "above": 0.0, "missing": 0.0, "error": 0.001,
     }  # fmt: skip
     return MarginalBody(**(known | changes))  # type: ignore[arg-type]
 

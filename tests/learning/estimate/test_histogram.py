@@ -8,6 +8,7 @@ from learning.estimate.histogram import (
     Marginal,
     estimate_bands,
     estimate_distribution,
+    estimate_quantiles,
     find_critical,
     read_marginals,
 )
@@ -89,6 +90,21 @@ def test_bands_cover_the_whole_distribution_function_in_95_percent(noise: BinNoi
     assert quantiles >= 930
 
 
+def test_quantiles_are_estimated_closer_than_they_are_bounded() -> None:
+    truth = np.concatenate([[0], 2000.0 * np.exp(-((np.arange(64) - 40.0) ** 2) / 50.0), [0, 300]])
+    median = np.searchsorted(np.cumsum(truth), (truth.sum() - 300) / 2) - 0.5
+    noise, rng = BinNoise(variance=1e4, n_sums=4), np.random.default_rng(3)
+    found = [
+        estimate_quantiles(
+            make_marginal(truth + noise.draw(rng, truth.shape), noise, truth.sum()), [0.5]
+        )
+        for _ in range(200)
+    ]
+    errors = np.array(found) - median
+    assert np.sqrt(np.mean(errors**2)) < 0.5
+    assert abs(np.mean(errors)) < 0.5
+
+
 def test_bands_of_a_sample_are_wider() -> None:
     noise = BinNoise(variance=1.0)
     marginal = make_marginal(np.array([0, 50, 50, 0, 0.0]), noise, 100.0)
@@ -103,6 +119,9 @@ def test_quantiles_beyond_the_box_are_unbounded() -> None:
     bands = estimate_bands(marginal, critical=2.0)
     assert bands.find_quantile(0.5) == (-np.inf, 0.0)
     assert bands.find_quantile(0.7) == (0.0, 1.0)
+    below, inside = estimate_quantiles(marginal, (0.5, 0.7))
+    assert below == -np.inf
+    assert inside == pytest.approx(0.5, abs=0.01)
 
 
 @given(

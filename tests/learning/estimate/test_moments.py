@@ -109,6 +109,7 @@ def test_exact_sums_give_the_exact_answer(d: int, square: int) -> None:
     assert np.abs(np.sum(answer.directions * directions, axis=1)) == pytest.approx(1.0)
     assert answer.is_told_apart.all()
     assert not answer.expected_sin_squared.any()
+    assert not answer.loadings_error.any()
     assert answer.n_complete == N_RECORDS
     assert np.sum(answer.loadings**2, axis=1) == pytest.approx(values)
 
@@ -219,6 +220,18 @@ class Trials:
         true = self.values / self.values.sum()
         return np.array([(a.share_low <= true) & (true <= a.share_high) for a in self.answers])
 
+    def cover_loadings(self, deviations: float) -> Floats:
+        """Share of the loadings, of directions that are told apart, within their bands."""
+        true = self.directions * np.sqrt(self.values)[:, None] * self.records.metric
+        covered = []
+        for a in self.answers:
+            signs = np.sign(np.sum(a.directions * self.directions, axis=1))[:, None]
+            near = np.abs(signs * a.loadings - true) <= deviations * a.loadings_error
+            covered.append(near[a.is_told_apart].ravel())
+            assert np.all(np.isinf(a.loadings_error[~a.is_told_apart]))
+        found: Floats = np.concatenate(covered)
+        return found
+
     def cover_correlations(self) -> NDArray[np.bool_]:
         covariance = self.records.covariance
         spread = np.sqrt(np.diag(covariance))
@@ -251,6 +264,8 @@ def test_directions_turn_as_far_as_predicted_and_bands_hold_the_truth(case: str)
     assert trials.cover_shares()[told_apart].mean() > 0.92
     assert trials.cover_shares()[~told_apart].mean() > 0.95
     assert 0.92 < trials.cover_correlations().mean() < 0.98
+    assert 0.92 < trials.cover_loadings(2.0).mean() < 0.98
+    assert trials.cover_loadings(1.0).mean() < 0.8
     # Twice the noise would not pass for this one.
     wrong = trials.records.ask(
         trials.records.sums, 4 * draw_noise(np.random.default_rng(0), *CASES[case][:2])[1]
@@ -269,6 +284,7 @@ def test_a_metric_of_unequal_units_keeps_prediction_and_bands() -> None:
     )
     assert 0.75 < trials.seen[:, 0].mean() / trials.predicted[:, 0].mean() < 1.35
     assert trials.cover_shares()[trials.told_apart].mean() > 0.92
+    assert 0.92 < trials.cover_loadings(2.0).mean() < 0.98
 
 
 def test_eigenvalues_lose_the_lift_of_noise() -> None:

@@ -1,0 +1,93 @@
+// Freeze a selection of a study that is not decoded, and show its answer.
+
+import { Problem, request } from "../api.js";
+import { announce, h, problemBox, warningList } from "../dom.js";
+import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../selection.js";
+import { describeUtility } from "../statistic.js";
+import { calibrationPanel, canCalibrate } from "./calibration.js";
+import { showComponents } from "./components.js";
+import { showHistogram } from "./histogram.js";
+
+const TITLES = { histogram: "Distributions", moments: "Correlations and directions" };
+
+async function showAnswer(id, study, plan, signal) {
+  const path = `/v1/snapshots/${id}`;
+  const { kind } = plan.statistic;
+  const isPilot = kind === "histogram" && canCalibrate(plan);
+  const calibration = isPilot ? calibrationPanel(study, plan, id, signal) : null;
+  const [snapshot, answer, calibrated] = await Promise.all([
+    request(path, { signal }),
+    request(`${path}/${kind}`, { signal }),
+    calibration?.ready,
+  ]);
+  if (snapshot.study_id !== study.study_id) {
+    throw new Problem({ title: "The snapshot is of another study", field: "address", rule: "must name a snapshot of this study", fix: "press “Show”" });
+  }
+  return h(
+    "div",
+    {},
+    h("p", {}, describeSource(snapshot, plan)),
+    warningList(describeExcluded(snapshot, "show it again")),
+    calibrated?.refusal && h("p", { class: "verdict bad", role: "status" }, h("strong", {}, "Weak"), `: ${calibrated.refusal}.`),
+    kind === "histogram" ? showHistogram(answer, calibrated?.columns ?? [], plan) : showComponents(answer, plan),
+    calibration?.node,
+    h("p", { class: "note" }, answer.privacy.statement),
+  );
+}
+
+/** The card of a study of histograms or moments; `snapshot` is an existing one to show at once. */
+export function answersPanel(study, plan, snapshot, signal) {
+  const title = TITLES[plan.statistic.kind];
+  const controls = makeSelectionControls(plan);
+  const start = h("button", { type: "submit", class: "main" }, "Show");
+  const utility = h("p", { class: "prediction", "aria-live": "polite" });
+  const place = h("div", { class: "result" });
+
+  async function run(begin) {
+    start.disabled = true;
+    place.replaceChildren(h("p", { class: "empty" }, "…"));
+    try {
+      place.replaceChildren(await showAnswer(await begin(), study, plan, signal));
+      announce(`${title} shown.`);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(problemBox(error));
+    } finally {
+      start.disabled = false;
+    }
+  }
+
+  async function freeze() {
+    const body = readSelection(controls, plan);
+    const made = await request(`/v1/studies/${study.study_id}/snapshots`, { method: "POST", body, signal });
+    // Reloading the page then shows the same sketches.
+    history.replaceState(null, "", `#studies/${study.study_id}/snapshots/${made.snapshot_id}`);
+    return made.snapshot_id;
+  }
+
+  request(`/v1/studies/${study.study_id}/utility`, { signal })
+    .then((found) => utility.append(describeUtility(found, plan)))
+    .catch((error) => {
+      if (!signal.aborted && !(error instanceof Problem)) throw error;
+    });
+  if (snapshot) run(async () => snapshot);
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, title),
+    utility,
+    h(
+      "form",
+      {
+        onsubmit: (event) => {
+          event.preventDefault();
+          run(freeze);
+        },
+      },
+      h("div", { class: "fields" }, layOutSelection(controls)),
+      h("div", { class: "buttons" }, start),
+    ),
+    place,
+  );
+}

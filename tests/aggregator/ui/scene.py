@@ -1,0 +1,129 @@
+"""A server with studies, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from shared.core import SketchAccumulator
+from shared.plan import Dimension, Label, SketchPlan
+from shared.privacy.testing import SeededSource
+from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
+from tests.aggregator.ui.browser import Page
+
+HOSTILE = '<img src=x onerror="window.pwned=1">'
+N_SKETCHES = 4
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A server with one study of two devices, and whoever looks at it."""
+
+    aggregator: Aggregator
+    page: Page
+    study: str
+
+    @property
+    def url(self) -> str:
+        """The study's address on the page."""
+        return f"{self.aggregator.url}/#studies/{self.study}"
+
+    def enter(self, url: str | None = None) -> None:
+        """Come with an empty tab, paste the key, and go to an address."""
+        self.page.requests.clear()
+        self.page.complaints.clear()
+        self.page.open("about:blank", until=None)
+        self.page.open(self.aggregator.url + "/")
+        self.page.evaluate("sessionStorage.clear()")
+        self.page.open("about:blank", until=None)
+        self.page.open(url or self.aggregator.url + "/")
+        self.page.type(self.aggregator.key)
+        self.page.press("Enter")
+        self.page.wait_for("#session button")
+        self.page.wait_for("main[aria-busy]", absent=True)
+        self.page.wait_for("main h1")
+
+    def show_answer(self, study: str | None = None) -> None:
+        """Show the answer of a study of histograms or moments, by a click."""
+        self.enter(f"{self.aggregator.url}/#studies/{study or self.study}")
+        self.page.wait_for("button.main")
+        self.page.evaluate("document.querySelector('button.main').click()")
+        self.page.wait_for(".result .plot svg")
+
+
+def publish(
+    aggregator: Aggregator, name: str, plan: SketchPlan, first_slot: int, *devices: Device
+) -> str:
+    """Publish a study, in which each device has sent two sketches of 500 records."""
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
+        identity = bytes.fromhex(study)
+        for device in devices:
+            body = device.enrolment(client.create_token(study), identity)
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            for i in range(2):
+                slots = (first_slot + i, first_slot + i) if plan.window.kind == "time" else None
+                sent = device.message(identity, plan, sequence=i, slots=slots)
+                assert upload(http, study, *sent) == 201
+    return study
+
+
+def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
+    """Send a sketch and return the status of the answer."""
+    path = f"/v1/studies/{study}/sketches/{sketch}"
+    return http.put(path, content=message, headers=SKETCH).status_code
+
+
+def publish_records(
+    aggregator: Aggregator,
+    name: str,
+    plan: SketchPlan,
+    parts: Sequence[np.ndarray[Any, np.dtype[np.float64]]],
+) -> str:
+    """Publish a study, in which each device has sent one sketch of its own part of the records."""
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
+        identity = bytes.fromhex(study)
+        for i, records in enumerate(parts):
+            seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + i
+            labels = {label.name: label.values[0] for label in plan.labels}
+            device, source = Device(seed, labels), SeededSource(seed)
+            body = device.enrolment(client.create_token(study), identity)
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            accumulator = SketchAccumulator(plan.statistic_of(b""))
+            accumulator.add(records)
+            exact = plan.finish_sum(accumulator.sums, len(records))
+            sums = plan.mechanism.add_noise(exact, source)
+            sent = device.message(identity, plan, sums, n_records=len(records))
+            assert upload(http, study, *sent) == 201
+    return study
+
+
+def make_study(aggregator: Aggregator) -> str:
+    """Publish a study whose every name is markup; one of its five sketches is refused."""
+    plan = make_plan(
+        dimensions=tuple(
+            Dimension(name=name, unit=HOSTILE, lower=-10.0, upper=10.0, scale=0.7)
+            for name in (HOSTILE, "flow")
+        ),
+        labels=(Label(name="site", values=("north", HOSTILE)),),
+    )
+    devices = (Device(1), Device(2, {"site": HOSTILE}))
+    study = publish(aggregator, HOSTILE, plan, SLOT, *devices)
+    with httpx.Client(base_url=aggregator.url) as http:
+        stranger = Device(3).message(bytes.fromhex(study), plan)
+        assert upload(http, study, *stranger) == 401
+    return study
