@@ -31,6 +31,7 @@ __all__ = [
     "draw_null",
     "measure_size",
     "require_disjoint",
+    "require_filled",
 ]
 
 N_DRAWS: Final = 1999
@@ -275,18 +276,29 @@ def require_disjoint(first: Selection, second: Selection) -> None:
     DecodingError
         They have a common member, or one has none.
     """
-    for each in (first, second):
-        if not each.members or not each.totals.n_sketches:
-            raise DecodingError(
-                f"must hold a sketch; {each.name} holds none",
-                field="selection",
-                fix="widen its slots or labels",
-            )
+    require_filled(first)
+    require_filled(second)
     if first.members & second.members:
         raise DecodingError(
             f"must not overlap; {first.name} and {second.name} share sketches, and so noise",
             field="selection",
             fix="compare one with the rest of the other",
+        )
+
+
+def require_filled(selection: Selection) -> None:
+    """Refuse a selection without a sketch.
+
+    Raises
+    ------
+    DecodingError
+        It is empty, or its members are not listed.
+    """
+    if not selection.members or not selection.totals.n_sketches:
+        raise DecodingError(
+            f"must hold a sketch; {selection.name} holds none",
+            field="selection",
+            fix="widen its slots or labels",
         )
 
 

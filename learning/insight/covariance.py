@@ -105,6 +105,8 @@ def compute_covariance(
     covariance[m:, m:] = (differences - sums).real / 2 - np.outer(phi.imag, phi.imag)
     covariance[:m, m:] = (sums - differences).imag / 2 - np.outer(phi.real, phi.imag)
     covariance[m:, :m] = covariance[:m, m:].T
+    # Rounding in single precision is not symmetric.
+    covariance = (covariance + covariance.T) / 2.0
     if block_of is not None:
         both = np.tile(block_of, 2)
         covariance[both[:, None] != both] = 0.0

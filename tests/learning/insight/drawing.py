@@ -26,7 +26,7 @@ MIXTURE = GaussianMixture(
 
 
 @cache
-def make_plan(m: int = 40, mechanism: str = "discrete-knorm", **changes: Any) -> SketchPlan:
+def make_plan(m: int | None = 40, mechanism: str = "discrete-knorm", **changes: Any) -> SketchPlan:
     choices: dict[str, Any] = {
         "dimensions": tuple(
             Dimension(name=name, unit="1", lower=-20.0, upper=20.0, scale=1.0) for name in "xy"
