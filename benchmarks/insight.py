@@ -239,7 +239,7 @@ def measure_years(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[
         bar.report(setting.name, 0)
         workshop = Workshop(setting=setting, seed=seed)
         changes = list_changes(workshop.population)
-        for name in scans:
+        for name, rejected in scans.items():
             changed = changes[name][0] if name in changes else workshop.population
             for _ in range(scope.n_years if name == "no change" else 1):
                 windows = [
@@ -252,7 +252,7 @@ def measure_years(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[
                 ]
                 timeline = follow(workshop.model(*windows), windows)
                 points = find_change_points(timeline, rng=workshop.rng, n_years=_N_YEARS_DRAWN)
-                scans[name].append(bool(points))
+                rejected.append(bool(points))
                 misses[name] += [
                     min((abs(point.place - _CHANGE_AT) for point in points), default=_N_WINDOWS)
                 ]

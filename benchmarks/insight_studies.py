@@ -111,7 +111,8 @@ class Population:
 
     def join(self, share: float) -> Population:
         """Return it with a new cluster at a place of its own, drawn as the others."""
-        assert self.weights is not None and self.means is not None
+        assert self.weights is not None
+        assert self.means is not None
         d = self.dataset.n_dimensions
         width = _NEWCOMER_WIDTH * len(self.means) ** (1.0 / d)
         place = np.random.default_rng((d, len(self.means))).normal(0.0, width, (1, d))

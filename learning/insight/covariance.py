@@ -1,4 +1,4 @@
-"""Covariance of the features of one record under a mixture density, in closed form.
+"""Covariance of the features of one record under a mixture of Gaussians, in closed form.
 
 With ``phi(w) = E exp(i w.(x - centre))`` and the stacked feature ``[cos; sin]`` of the phases,
 
@@ -11,6 +11,7 @@ With ``phi(w) = E exp(i w.(x - centre))`` and the stacked feature ``[cos; sin]``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,14 @@ from numpy.typing import NDArray
 from learning.decoding.density import GaussianMixture
 from shared.errors import DecodingError
 
-__all__ = ["MOST_FREQUENCIES", "compute_atoms", "compute_covariance", "pool_densities", "stack"]
+__all__ = [
+    "MOST_FREQUENCIES",
+    "Density",
+    "compute_atoms",
+    "compute_covariance",
+    "pool_densities",
+    "stack",
+]
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -29,27 +37,63 @@ MOST_FREQUENCIES: Final = 2000
 _LEAST_WEIGHT = 1e-7
 
 
-def pool_densities(draws: Sequence[tuple[float, GaussianMixture]]) -> GaussianMixture:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Density:
+    """A mixture of Gaussians with any covariances, data units.
+
+    Sampling errors need them: of densities along the axes alone, the directed statistic rejected
+    two to three times as often as stated where sampling dominates and clusters are slanted.
+
+    Parameters
+    ----------
+    weights
+        Shape ``(K,)``, >= 0, summing to 1.
+    means, covariances
+        Shapes ``(K, d)`` and ``(K, d, d)``.
+    """
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+
+    @classmethod
+    def of(cls, mixture: GaussianMixture) -> Density:
+        """Return a mixture along the axes as a density."""
+        covariances = mixture.variances[:, :, None] * np.eye(mixture.n_dimensions)
+        return cls(weights=mixture.weights, means=mixture.means, covariances=covariances)
+
+    @property
+    def n_dimensions(self) -> int:
+        """The number d of dimensions."""
+        return int(self.means.shape[1])
+
+
+def pool_densities(draws: Sequence[tuple[float, Density]]) -> Density:
     """Return the share-weighted mean of densities: one mixture of all their atoms.
 
     Parameters
     ----------
     draws
         Shares, at least one positive, and densities over the same dimensions.
+
+    Raises
+    ------
+    DecodingError
+        No share is positive.
     """
     total = sum(share for share, _ in draws)
     if not total > 0.0:
         raise DecodingError("must have a positive share", field="draws", fix="give a posterior")
     weights = np.concatenate([share / total * density.weights for share, density in draws])
     kept = weights > _LEAST_WEIGHT * np.max(weights)
-    return GaussianMixture(
+    return Density(
         weights=weights[kept] / np.sum(weights[kept]),
         means=np.concatenate([density.means for _, density in draws])[kept],
-        variances=np.concatenate([density.variances for _, density in draws])[kept],
+        covariances=np.concatenate([density.covariances for _, density in draws])[kept],
     )
 
 
-def compute_atoms(density: GaussianMixture, frequencies: Floats, centre: Floats) -> Complexes:
+def compute_atoms(density: Density, frequencies: Floats, centre: Floats) -> Complexes:
     """Compute the expected features of each atom: shape ``(K, m)``; ``phi`` is their mean.
 
     Parameters
@@ -60,8 +104,14 @@ def compute_atoms(density: GaussianMixture, frequencies: Floats, centre: Floats)
         Omega, shape ``(d, m)``, and the origin of the phases, shape ``(d,)``; data units.
     """
     phases = (density.means - centre) @ frequencies
-    atoms: Complexes = np.exp(1j * phases - 0.5 * density.variances @ frequencies**2)
+    atoms: Complexes = np.exp(1j * phases - _halve(density, frequencies))
     return atoms
+
+
+def _halve(density: Density, frequencies: Floats) -> Floats:
+    """Return ``w' V w / 2`` of each atom: shape ``(K, m)``."""
+    halves: Floats = 0.5 * np.sum((density.covariances @ frequencies) * frequencies, axis=1)
+    return halves
 
 
 def stack(features: NDArray[np.complexfloating]) -> Floats:
@@ -70,7 +120,7 @@ def stack(features: NDArray[np.complexfloating]) -> Floats:
 
 
 def compute_covariance(
-    density: GaussianMixture,
+    density: Density,
     frequencies: Floats,
     centre: Floats,
     *,
@@ -114,7 +164,7 @@ def compute_covariance(
 
 
 def _add_pairs(
-    density: GaussianMixture, frequencies: Floats, centre: Floats
+    density: Density, frequencies: Floats, centre: Floats
 ) -> tuple[Complexes, Complexes]:
     """Return ``phi(w_j + w_l)`` and ``phi(w_j - w_l)``: shapes ``(m, m)``.
 
@@ -125,13 +175,13 @@ def _add_pairs(
     sums, differences = np.zeros((2, m, m), dtype=np.complex64)
     phases = (density.means - centre) @ frequencies
     turns = np.exp(1j * phases).astype(np.complex64)
-    halves = (0.5 * density.variances @ frequencies**2).astype(np.float32)
+    halves = _halve(density, frequencies).astype(np.float32)
     single = frequencies.astype(np.float32)
-    for weight, turn, half, variances in zip(
-        density.weights, turns, halves, density.variances, strict=True
+    for weight, turn, half, covariance in zip(
+        density.weights, turns, halves, density.covariances, strict=True
     ):
         common = half[:, None] + half
-        products = (single.T * variances.astype(np.float32)) @ single
+        products = single.T @ (covariance.astype(np.float32) @ single)
         heavy = np.float32(weight) * turn[:, None]
         sums += np.exp(-common - products) * (heavy * turn)
         differences += np.exp(products - common) * (heavy * turn.conj())

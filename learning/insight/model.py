@@ -14,7 +14,7 @@ import numpy as np
 
 from learning.decoding.answer import describe_density
 from learning.decoding.density import GaussianMixture
-from learning.decoding.ellipsoids import widen
+from learning.decoding.ellipsoids import Ellipsoids, widen
 from learning.decoding.ensemble import fit_clusters
 from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
 from learning.decoding.ladder import climb
@@ -24,6 +24,7 @@ from learning.decoding.problem import DecodingProblem
 from learning.decoding.solver import Monitor
 from learning.insight.covariance import (
     Complexes,
+    Density,
     Floats,
     compute_atoms,
     compute_covariance,
@@ -55,7 +56,7 @@ class Explanation:
     """
 
     fit: GaussianMixture
-    density: GaussianMixture
+    density: Density
 
 
 def explain(
@@ -65,9 +66,6 @@ def explain(
     cancelled: Callable[[], bool] | None = None,
 ) -> Explanation:
     """Fit k clusters to a sketch, and pool the densities that it leaves possible.
-
-    Densities with full covariances are left out: sampling errors have a closed form for atoms along
-    the axes.
 
     Parameters
     ----------
@@ -96,14 +94,25 @@ def explain(
             monitor=monitor,
         )
         candidates = climb(target, fits, rng=for_ladder, monitor=monitor)
-        unslanted = [candidate for candidate in candidates if candidate.kind != "full"]
-        members = choose_members(target, unslanted, for_members)
+        members = choose_members(target, candidates, for_members)
     best: Fitted = min(fits, key=lambda fit: fit.objective)
     return Explanation(
         fit=describe_density(standard, widen(best.atoms)),
         density=pool_densities(
-            [(member.share, describe_density(standard, member.atoms)) for member in members]
+            [(member.share, _convert(standard, member.atoms)) for member in members]
         ),
+    )
+
+
+def _convert(problem: DecodingProblem, atoms: Ellipsoids) -> Density:
+    """Convert a mixture to data units, weights summing to 1."""
+    total = float(np.sum(atoms.weights))
+    weights = atoms.weights / total if total > 0.0 else np.full(len(atoms), 1.0 / len(atoms))
+    roots = problem.unit[:, None] * atoms.roots
+    return Density(
+        weights=weights,
+        means=problem.centre + problem.unit * atoms.centres,
+        covariances=roots @ roots.swapaxes(1, 2),
     )
 
 
@@ -126,14 +135,17 @@ class StudyModel:
 
     plan: SketchPlan
     fit: GaussianMixture
-    density: GaussianMixture
+    density: Density
 
     def __post_init__(self) -> None:
         require_supported(self.plan)
-        for name, density in (("fit", self.fit), ("density", self.density)):
-            if density.n_dimensions != self.plan.n_axes:
+        for name, found in (
+            ("fit", self.fit.n_dimensions),
+            ("density", self.density.n_dimensions),
+        ):
+            if found != self.plan.n_axes:
                 raise DecodingError(
-                    f"must have {self.plan.n_axes} dimensions and has {density.n_dimensions}",
+                    f"must have {self.plan.n_axes} dimensions and has {found}",
                     field=name,
                     fix="decode sketches of the same plan",
                 )
@@ -193,12 +205,12 @@ class StudyModel:
         For each cluster: its centre, in its own standard deviations along each axis; the logarithm
         of its variances; the logarithm of its weight.
         """
-        atoms = self.fit.weights[:, None] * self._compute_atoms(self.fit)
+        atoms = self.fit.weights[:, None] * self._compute_atoms(Density.of(self.fit))
         spreads = np.sqrt(self.fit.variances)
         turned = 1j * atoms[:, None] * (spreads[:, :, None] * self.frequencies)
         widened = -0.5 * (self.fit.variances @ self.frequencies**2) * atoms
         rows = np.concatenate([turned, widened[:, None], atoms[:, None]], axis=1)
         return stack(rows.reshape(-1, self.plan.n_frequencies))
 
-    def _compute_atoms(self, density: GaussianMixture) -> Complexes:
+    def _compute_atoms(self, density: Density) -> Complexes:
         return compute_atoms(density, self.frequencies, self.plan.quantiser.centre)

@@ -11,6 +11,7 @@ from learning.decoding.density import GaussianMixture
 from learning.estimate.limbs import split_limbs
 from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
+from learning.insight.covariance import Density
 from learning.insight.model import StudyModel
 from learning.insight.selection import Selection
 from shared.core import SketchAccumulator
@@ -44,7 +45,7 @@ def make_plan(m: int | None = 40, mechanism: str = "discrete-knorm", **changes: 
 
 @cache
 def make_model(plan: SketchPlan, mixture: GaussianMixture = MIXTURE) -> StudyModel:
-    return StudyModel(plan=plan, fit=mixture, density=mixture)
+    return StudyModel(plan=plan, fit=mixture, density=Density.of(mixture))
 
 
 class Fleet:

@@ -11,7 +11,7 @@ from learning.estimate.counts import count_records
 from learning.estimate.posing import pose_problem
 from learning.estimate.utility import estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.covariance import compute_atoms, stack
+from learning.insight.covariance import Density, compute_atoms, stack
 from learning.insight.model import StudyModel, explain
 from shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
@@ -21,7 +21,7 @@ STEP = 1e-5
 
 def compute_features(model: StudyModel, fit: GaussianMixture, weights: np.ndarray) -> np.ndarray:
     centre = model.plan.quantiser.centre
-    return stack(weights @ compute_atoms(fit, model.frequencies, centre))
+    return stack(weights @ compute_atoms(Density.of(fit), model.frequencies, centre))
 
 
 def test_the_jacobian_has_the_derivatives_of_the_features() -> None:
@@ -76,4 +76,4 @@ def test_a_sketch_is_explained_by_its_clusters_and_a_pooled_density() -> None:
 def test_densities_of_other_dimensions_are_refused() -> None:
     other = GaussianMixture(weights=np.ones(1), means=np.zeros((1, 3)), variances=np.ones((1, 3)))
     with pytest.raises(DecodingError, match="density: must have 2 dimensions and has 3"):
-        StudyModel(plan=make_plan(), fit=MIXTURE, density=other)
+        StudyModel(plan=make_plan(), fit=MIXTURE, density=Density.of(other))
