@@ -350,8 +350,19 @@ def watch(
         Source and number of the simulated years; the answer is for display only.
     smallest_shift
         Size above which a difference is worth an alarm.
+
+    Raises
+    ------
+    DecodingError
+        There are more or fewer levels than tests.
     """
     contrasts = timeline.prefixes
+    if len(levels) != len(timeline.windows) - 1:
+        raise DecodingError(
+            f"must be {len(timeline.windows) - 1}, one for each window but the first",
+            field="levels",
+            fix="compute them for so many tests",
+        )
     drawn = timeline.simulate(contrasts, rng=rng, n_years=n_years)
     observed = timeline.measure(timeline.coordinates, contrasts)
     sizes = timeline.measure_sizes(contrasts)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.counts import count_records, put_count
+from learning.estimate.counts import RecordCount, count_records, put_count
 from learning.estimate.devices import find_difference
 from learning.estimate.totals import Totals
 from learning.estimate.utility import estimate_utility, form_sketch
@@ -119,7 +119,7 @@ def require_supported(plan: SketchPlan) -> None:
             raise DecodingError(
                 f"{rule} errors of their own",
                 field=field,
-                fix="compare the centroids of two decodes, or use a plan without",
+                fix="compare the results of two decodes instead",
             )
 
 
@@ -163,7 +163,7 @@ def average(
         features=stack(sketch),
         errors=Errors(
             noise=energy / 2.0,
-            sampling=_measure_sampling(plan, selection),
+            sampling=_measure_sampling(plan, totals, count, weights),
             counting=count.relative_variance,
             factors=_find_factors(plan, selection, totals, is_exact),
             gaussian=np.where(is_exact, 0.0, energy / 2.0),
@@ -173,17 +173,17 @@ def average(
     )
 
 
-def _measure_sampling(plan: SketchPlan, selection: Selection) -> Floats:
+def _measure_sampling(
+    plan: SketchPlan, totals: Totals, count: RecordCount, weights: Weights
+) -> Floats:
     """Return 1 / n of each block, plus what the difference between devices adds.
 
     Devices that hold other kinds of records count as fewer records: D (1 / L_b - 1 / L) over the
     variance ``1 - |z|^2`` of one record.
     """
-    count = count_records(plan, selection.totals)
-    totals = put_count(selection.totals, count)
-    sampling: Floats = 1.0 / selection.weights.compute_effective_records(totals.moments)
+    sampling: Floats = 1.0 / weights.compute_effective_records(totals.moments)
     if plan.is_split:
-        signal = estimate_utility(plan, totals, count, selection.weights).signal_energy
+        signal = estimate_utility(plan, totals, count, weights).signal_energy
         extra = find_difference(plan, totals.moments, count.is_known, signal_energy=signal)
         sampling = sampling + extra / max(_LEAST_SAMPLING, 1.0 - signal)
     return sampling

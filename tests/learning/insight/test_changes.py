@@ -104,5 +104,8 @@ def test_windows_that_share_sketches_or_are_single_are_refused() -> None:
     model = make_model(fleet.plan)
     with pytest.raises(DecodingError, match="at least 2"):
         follow(model, [window])
+    timeline = follow(model, [window, fleet.draw(500)])
+    with pytest.raises(DecodingError, match="levels: must be 1"):
+        watch(timeline, spend_levels(2), rng=np.random.default_rng(1))
     with pytest.raises(DecodingError, match="share sketches"):
         follow(model, [window, fleet.draw(500), replace(window, name="again")])
