@@ -21,8 +21,9 @@ from benchmarks.datasets import RealData
 from benchmarks.insight_studies import Population, Setting, Workshop
 from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, run_benchmark
-from learning.insight.changes import compute_levels, find_change_points, follow, watch
+from learning.insight.changes import compute_levels, find_change_points, watch
 from learning.insight.comparing import Comparison, compare_means, draw_null
+from learning.insight.timeline import follow
 
 NAME = "insight"
 _FIRST_SEED = 3000

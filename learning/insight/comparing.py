@@ -40,6 +40,7 @@ SMALLEST_SHIFT: Final = 0.1
 """Smallest difference that is worth an alarm, in the plan's scales: with enough records everything
 differs."""
 _NAMED: Final = 0.05
+_MOST_TOLD = 5
 _SATURATED: Final = 1.0
 """Scales beyond which a common shift turns the features too far to be told from a longer one."""
 _LEAST_DRAWS: Final = 100
@@ -138,7 +139,12 @@ class Comparison:
     @property
     def named(self) -> tuple[Change, ...]:
         """The changes to name, the surest first."""
-        return tuple(sorted((c for c in self.changes if c.is_named), key=lambda c: c.p))
+        return tuple(
+            sorted(
+                (change for change in self.changes if change.is_named),
+                key=lambda change: (change.p, -abs(change.estimate) / change.error),
+            )
+        )
 
     def describe(self) -> tuple[str, ...]:
         """Describe the comparison: size, certainty, words, then the assumptions."""
@@ -158,7 +164,9 @@ class Comparison:
 
     def _describe_changes(self) -> str:
         if self.named:
-            return "; ".join(change.describe() for change in self.named)
+            told = [change.describe() for change in self.named[:_MOST_TOLD]]
+            rest = len(self.named) - len(told)
+            return "; ".join(told + ([f"and {rest} more"] if rest else []))
         if self.p < self.level:
             return "none of a single cluster can be named; decode both sides to look for a new one"
         return "none"

@@ -41,8 +41,8 @@ _LEAST_WEIGHT = 1e-7
 class Density:
     """A mixture of Gaussians with any covariances, data units.
 
-    Sampling errors need them: of densities along the axes alone, the directed statistic rejected
-    two to three times as often as stated where sampling dominates and clusters are slanted.
+    Sampling errors need them: with densities along the axes alone, the directed statistic told
+    weather apart from itself two to three times as often as stated where sampling dominates.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learning.decoding.density import GaussianMixture
 from learning.estimate.limbs import split_limbs
@@ -63,6 +64,7 @@ class Fleet:
         n_sketches: int = 1,
         *,
         mixture: GaussianMixture = MIXTURE,
+        slant: NDArray[np.float64] | None = None,
         name: str = "a window",
     ) -> Selection:
         plan, m = self.plan, self.plan.n_frequencies
@@ -74,7 +76,8 @@ class Fleet:
             block = plan.blocks.choose(ordinal=ordinal, stream="main", turn=0)
             stream = ordinal.to_bytes(4, "big")
             accumulator = SketchAccumulator(plan.statistic_of(stream, block=block))
-            accumulator.add(mixture.draw_samples(n_records, rng=self._rng))
+            records = mixture.draw_samples(n_records, rng=self._rng)
+            accumulator.add(records if slant is None else records @ slant.T)
             exact = plan.finish_sum(accumulator.sums, n_records)
             released = plan.mechanism.add_noise(exact, self._source)
             places = plan.places[block]

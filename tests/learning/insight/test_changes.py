@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from learning.insight.changes import (
-    Timeline,
     compute_levels,
     find_change_points,
-    follow,
     review,
     spend_levels,
     watch,
 )
+from learning.insight.timeline import Timeline, follow
 from shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
@@ -38,14 +37,14 @@ def draw_year(fleet: Fleet, change_at: int = N_WINDOWS, n_sketches: int = 1) -> 
 def test_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
     rng, fleet = np.random.default_rng(1), Fleet(make_plan(), 1)
     p_values, scans = [], []
-    for _ in range(40):
+    for _ in range(25):
         timeline = draw_year(fleet)
         levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
-        p_values.append([reading.p for reading in watch(timeline, levels, rng=rng, n_years=999)])
-        scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=999)))
-    # Seeded. 440 tests at 5 %: a standard error of 1 %; at 20 %, of 2 %; 40 scans, 6 %.
-    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.03)
-    assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.06)
+        p_values.append([reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)])
+        scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=499)))
+    # Seeded. 275 tests at 5 %: a standard error of 1.3 %; at 20 %, of 2.4 %; 25 scans, 8 %.
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
     assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
     # Prefixes are independent where nothing changes.
     logs = np.log(p_values)
