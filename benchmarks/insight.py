@@ -1,0 +1,284 @@
+"""Comparisons of sketches: false alarms against the stated rate, and power.
+
+Run as ``python -m benchmarks.insight [--quick] [--json]``. Pairs of selections of the same records'
+population are compared under one fit, of the first pair together. ``false_alarms_5`` is the share
+of pairs with p below 5 %, over 5 %: 1 is right. ``all`` and ``moved`` are the omnibus and the
+directed statistic, ``smaller`` the calibrated p-value of the smaller. Power is at 1 %; ``found`` is
+how often the cluster that changed has the surest change, and ``estimate`` the median estimate of
+it. Years have 52 windows; changes are at window 30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from benchmarks.cases import TEN, make_noise
+from benchmarks.datasets import RealData
+from benchmarks.insight_studies import Population, Setting, Workshop
+from benchmarks.progress import ProgressBar, show_progress
+from benchmarks.rows import Row, run_benchmark
+from learning.insight.changes import compute_levels, find_change_points, watch
+from learning.insight.comparing import Comparison, compare_means, draw_null
+from learning.insight.timeline import follow
+
+NAME = "insight"
+_FIRST_SEED = 3000
+_CHANGED = 0
+"""The true cluster that changes."""
+_CHANGE_AT, _N_WINDOWS = 30, 52
+_LEVELS = (0.05, 0.01)
+_N_YEARS_DRAWN = 999
+_QUICK_SETTINGS = ("mixture knorm eps=4 L=1", "weather knorm eps=1 L=20")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Numbers of runs: studies with a fit each, pairs and tries in each, and years."""
+
+    n_studies: int
+    n_pairs: int
+    n_tries: int
+    n_years: int
+
+
+QUICK = Scope(n_studies=2, n_pairs=100, n_tries=10, n_years=1)
+FULL = Scope(n_studies=10, n_pairs=300, n_tries=10, n_years=3)
+
+
+def list_settings() -> tuple[Setting, ...]:
+    """List the settings of pairs without a change: noise-dominated, then by sampling."""
+    mixture, weather = TEN, RealData(name="weather")
+    strong = [
+        Setting(
+            name=f"{name} {noise} eps={epsilon} L={n_sketches}",
+            source=source,
+            n_frequencies=m,
+            noise=make_noise(noise, Fraction(epsilon)),
+            n_records=n,
+            n_sketches=n_sketches,
+        )
+        for name, source, m, n, epsilon in (
+            ("mixture", mixture, 200, 5000, 4),
+            ("weather", weather, 100, 2000, 1),
+        )
+        for noise in ("knorm", "laplace", "gaussian")
+        for n_sketches in (1, 20)
+    ]
+    weak = [
+        Setting(
+            name=f"{name} knorm eps={epsilon} L=1",
+            source=source,
+            n_frequencies=m,
+            noise=make_noise("knorm", Fraction(epsilon)),
+            n_records=n,
+            n_sketches=1,
+        )
+        for name, source, m, n, epsilon in (
+            ("mixture", mixture, 200, 5000, 100),
+            ("weather", weather, 100, 2000, 10),
+        )
+    ]
+    return (*strong, *weak)
+
+
+def list_powers() -> tuple[Setting, ...]:
+    """List the settings of pairs with a change: 20,000 records a side."""
+    return tuple(
+        Setting(
+            name=f"mixture {noise} eps={epsilon} L={n_sketches}",
+            source=TEN,
+            n_frequencies=m,
+            noise=make_noise(noise, Fraction(epsilon)),
+            n_records=20_000,
+            n_sketches=n_sketches,
+        )
+        for noise, epsilon, n_sketches, m in (
+            ("knorm", 10, 1, 200),
+            ("knorm", 1, 1, 200),
+            ("gaussian", 1, 1, 300),
+            ("gaussian", 1, 20, 300),
+        )
+    )
+
+
+def list_years() -> tuple[Setting, ...]:
+    """List the settings of years: 5,000 records a window."""
+    return tuple(
+        Setting(
+            name=f"year of mixture {noise} eps={epsilon} L={n_sketches}",
+            source=TEN,
+            n_frequencies=200,
+            noise=make_noise(noise, Fraction(epsilon)),
+            n_records=5000,
+            n_sketches=n_sketches,
+        )
+        for noise, epsilon, n_sketches in (("knorm", 1, 1), ("gaussian", 1, 10))
+    )
+
+
+def list_changes(population: Population) -> dict[str, tuple[Population, float | None]]:
+    """List the changes by name, each with the true size of the parameter that changes."""
+    moved, grown = population.move, population.grow
+    return {
+        "moves 0.3 sd": (moved(_CHANGED, 0.3), 0.3),
+        "moves 1 sd": (moved(_CHANGED, 1.0), 1.0),
+        "grows 10 to 13 %": (grown(_CHANGED, 0.13), float(np.log(1.3))),
+        "grows 10 to 20 %": (grown(_CHANGED, 0.2), float(np.log(2.0))),
+        "new cluster of 1 %": (population.join(0.01), None),
+        "new cluster of 3 %": (population.join(0.03), None),
+    }
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Yield every row; few studies and settings if ``quick``."""
+    scope = QUICK if quick else FULL
+    settings = [s for s in list_settings() if not quick or s.name in _QUICK_SETTINGS]
+    powers, years = list_powers()[: 1 if quick else None], list_years()[: 1 if quick else None]
+    with show_progress(scope.n_studies * (len(settings) + len(powers) + len(years))) as bar:
+        for setting in settings:
+            yield from measure_false_alarms(setting, scope, bar)
+        for setting in powers:
+            yield from measure_power(setting, scope, bar)
+        for setting in years:
+            yield from measure_years(setting, scope, bar)
+
+
+def measure_false_alarms(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
+    """Yield the shares of pairs without a change that are told apart, over the stated rate."""
+    found: list[Comparison] = []
+    for seed in range(_FIRST_SEED, _FIRST_SEED + scope.n_studies):
+        bar.report(setting.name, 0)
+        workshop = Workshop(setting=setting, seed=seed)
+        model = workshop.model(*workshop.select_pair())
+        pairs = [workshop.average_pair() for _ in range(scope.n_pairs)]
+        # The law depends on numbers of records and sketches alone, equal for all pairs.
+        law = draw_null(model, *pairs[0], rng=workshop.rng)
+        found += [compare_means(model, *pair, law) for pair in pairs]
+        bar.report(setting.name, 1)
+    p_values = {
+        "smaller": [comparison.p for comparison in found],
+        "all": [comparison.p_all for comparison in found],
+        "moved": [comparison.p_moved for comparison in found],
+    }
+    for level in _LEVELS:
+        for name, values in p_values.items():
+            ratio = float(np.mean(np.array(values) < level)) / level
+            figure = f"false_alarms_{level:.0%}_{name}".replace("%", "")
+            yield _row(f"no change, {setting.name}", figure, ratio, len(found), "the stated rate")
+    scores = [[change.estimate / change.error for change in each.changes] for each in found]
+    yield _row(
+        f"no change, {setting.name}",
+        "rms_score",
+        float(np.sqrt(np.mean(np.square(scores)))),
+        len(found),
+        "1",
+    )
+
+
+def measure_power(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
+    """Yield how often changes are found at 1 %, and named."""
+    found: dict[str, list[Comparison]] = {}
+    estimates: dict[str, list[float]] = {}
+    named: dict[str, list[bool]] = {}
+    for seed in range(_FIRST_SEED, _FIRST_SEED + scope.n_studies):
+        bar.report(setting.name, 0)
+        workshop = Workshop(setting=setting, seed=seed)
+        law = None
+        for name, (changed, truth) in list_changes(workshop.population).items():
+            model = workshop.model(*workshop.select_pair(changed))
+            law = None
+            for _ in range(scope.n_tries):
+                pair = workshop.average_pair(changed)
+                law = law or draw_null(model, *pair, rng=workshop.rng)
+                comparison = compare_means(model, *pair, law)
+                found.setdefault(name, []).append(comparison)
+                if truth is None:
+                    continue
+                own = workshop.find_cluster(model, _CHANGED)
+                surest = max(comparison.changes, key=lambda c: abs(c.estimate) / c.error)
+                named.setdefault(name, []).append(surest.cluster == own)
+                quantity = "centre" if "moves" in name else "weight"
+                estimates.setdefault(name, []).append(
+                    next(
+                        c.estimate
+                        for c in comparison.changes
+                        if c.cluster == own and c.quantity == quantity
+                    )
+                )
+        bar.report(setting.name, 1)
+    for name, comparisons in found.items():
+        yield from _summarise_power(f"{name}, {setting.name}", comparisons)
+        if name in named:
+            case, n = f"{name}, {setting.name}", len(named[name])
+            yield _row(case, "found", float(np.mean(named[name])), n, "1")
+            truth = list_changes(workshop.population)[name][1]
+            yield _row(case, "estimate", float(np.median(estimates[name])), n, f"true {truth:.2f}")
+
+
+def _summarise_power(case: str, comparisons: Sequence[Comparison]) -> Iterator[Row]:
+    for figure, p_values in (
+        ("power_smaller", [c.p for c in comparisons]),
+        ("power_all", [c.p_all for c in comparisons]),
+        ("power_moved", [c.p_moved for c in comparisons]),
+    ):
+        power = float(np.mean(np.array(p_values) < 0.01))
+        yield _row(case, figure, power, len(comparisons), "1")
+    size = float(np.median([comparison.size for comparison in comparisons]))
+    yield _row(case, "size", size, len(comparisons), "none", "plan scale")
+
+
+def measure_years(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
+    """Yield false alarms of the monitor and of the scan, and the places of found changes."""
+    p_values: list[float] = []
+    scans: dict[str, list[bool]] = {"no change": [], "grows 10 to 13 %": [], "moves 1 sd": []}
+    misses: dict[str, list[int]] = {name: [] for name in scans}
+    for seed in range(_FIRST_SEED, _FIRST_SEED + scope.n_studies):
+        bar.report(setting.name, 0)
+        workshop = Workshop(setting=setting, seed=seed)
+        changes = list_changes(workshop.population)
+        for name, rejected in scans.items():
+            changed = changes[name][0] if name in changes else workshop.population
+            for _ in range(scope.n_years if name == "no change" else 1):
+                windows = [
+                    workshop.select(
+                        (changed if t >= _CHANGE_AT else workshop.population).draw(
+                            setting.n_records, workshop.rng
+                        )
+                    )
+                    for t in range(_N_WINDOWS)
+                ]
+                timeline = follow(workshop.model(*windows), windows)
+                points = find_change_points(timeline, rng=workshop.rng, n_years=_N_YEARS_DRAWN)
+                rejected.append(bool(points))
+                misses[name] += [
+                    min((abs(point.place - _CHANGE_AT) for point in points), default=_N_WINDOWS)
+                ]
+                if name == "no change":
+                    levels = compute_levels(_N_WINDOWS - 1, windows_per_year=_N_WINDOWS)
+                    readings = watch(timeline, levels, rng=workshop.rng, n_years=_N_YEARS_DRAWN)
+                    p_values += [reading.p for reading in readings]
+        bar.report(setting.name, 1)
+    for level in (0.05, 1.0 / _N_WINDOWS):
+        ratio = float(np.mean(np.array(p_values) < level)) / level
+        yield _row(
+            setting.name, f"monitor_false_alarms_{100 * level:.2g}", ratio, len(p_values), "1"
+        )
+    for name, rejected in scans.items():
+        case = f"{name}, {setting.name}"
+        yield _row(case, "scan_finds", float(np.mean(rejected)), len(rejected), "5 % without")
+        if name != "no change":
+            yield _row(
+                case, "median_miss", float(np.median(misses[name])), len(rejected), "0", "windows"
+            )
+
+
+def _row(case: str, figure: str, value: float, runs: int, baseline: str, unit: str = "1") -> Row:
+    return Row(NAME, case, figure, value, unit, runs, baseline)
+
+
+if __name__ == "__main__":
+    run_benchmark(NAME, __doc__.splitlines()[0], measure)

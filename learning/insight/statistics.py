@@ -1,0 +1,106 @@
+"""Two statistics of a difference D between mean features, both quadratic forms.
+
+    T_all   = |D|^2                                     omnibus: any change of the density
+    T_moved = g' (J Sw^-1 J' + I / s^2)^-1 g            directed: changes of clusters
+    g       = J Sw^-1 D,   Sw = Sigma + ridge
+
+J holds the derivatives of the fit, one parameter a row. Most of the 2 m coordinates carry no signal
+under noise; T_moved looks where clusters can move, and its solution is the change itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from learning.insight.covariance import Floats
+from learning.insight.model import StudyModel
+from learning.insight.selection import Errors
+
+__all__ = ["PRIOR", "Statistics", "compute_sigma"]
+
+PRIOR: Final = 0.3
+"""s: standard deviation of a change before the sketches are seen, in units of the parameters."""
+_RIDGE: Final = 0.1
+"""Of the mean variance of a coordinate: bounds what a wrong covariance can do to its inverse."""
+
+
+def compute_sigma(model: StudyModel, errors: Errors) -> Floats:
+    """Compute the covariance of a difference of means where nothing has changed.
+
+    ``S / n`` of each side, plus noise: shape ``(2 m, 2 m)``. The errors are the sum of both sides'.
+    """
+    block_of = np.tile(model.plan.blocks.block_of, 2)
+    sampling = np.sqrt(errors.sampling)[block_of]
+    sigma: Floats = model.covariance * np.outer(sampling, sampling)
+    sigma[np.diag_indices(len(sigma))] += errors.noise[block_of]
+    if model.plan.releases_count:
+        counting = np.sqrt(errors.counting)[block_of] * model.features
+        sigma += np.where(block_of[:, None] == block_of, np.outer(counting, counting), 0.0)
+    return sigma
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Statistics:
+    """The statistics of differences with a covariance.
+
+    Parameters
+    ----------
+    model
+        Of the study.
+    sigma
+        Of :func:`compute_sigma`.
+    """
+
+    model: StudyModel
+    sigma: Floats
+
+    @cached_property
+    def projection(self) -> Floats:
+        """``J Sw^-1``: shape ``(p, 2 m)``."""
+        from scipy.linalg import cho_factor, cho_solve  # noqa: PLC0415 - a server never needs it
+
+        whitened = self.sigma.copy()
+        diagonal = np.diag_indices(len(whitened))
+        whitened[diagonal] += _RIDGE * float(np.mean(whitened[diagonal]))
+        solved: Floats = cho_solve(cho_factor(whitened), self.model.jacobian.T).T
+        return solved
+
+    @cached_property
+    def information(self) -> Floats:
+        """H, ``J Sw^-1 J'``: shape ``(p, p)``."""
+        product = self.projection @ self.model.jacobian.T
+        information: Floats = (product + product.T) / 2.0
+        return information
+
+    @cached_property
+    def gain(self) -> Floats:
+        """``(H + I / s^2)^-1 J Sw^-1``: from a difference to the changes, shape ``(p, 2 m)``."""
+        precision = self.information + np.eye(len(self.information)) / PRIOR**2
+        return np.linalg.solve(precision, self.projection).astype(np.float64)
+
+    @cached_property
+    def errors(self) -> Floats:
+        """Standard errors of the changes where nothing has changed: shape ``(p,)``."""
+        errors: Floats = np.sqrt(np.einsum("pj,pj->p", self.gain @ self.sigma, self.gain))
+        return errors
+
+    def measure_all(self, differences: Floats) -> Floats:
+        """Compute T_all of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
+        energies: Floats = np.einsum("nj,nj->n", differences, differences)
+        return energies
+
+    def estimate_changes(self, differences: Floats) -> Floats:
+        """Estimate the changes of differences of shape ``(n, 2 m)``: shape ``(n, p)``."""
+        changes: Floats = differences @ self.gain.T
+        return changes
+
+    def measure_moved(self, differences: Floats) -> Floats:
+        """Compute T_moved of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
+        moved: Floats = np.einsum(
+            "np,np->n", differences @ self.projection.T, self.estimate_changes(differences)
+        )
+        return moved

@@ -1,0 +1,126 @@
+"""Tail probabilities of statistics by simulated draws, and corrections for asking many times."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.insight.covariance import Floats
+
+__all__ = ["NullDraws", "SmallerDraws", "adjust_holm", "find_discoveries"]
+
+_COUNTED: Final = 20
+"""Draws beyond a statistic above which their share is its p-value."""
+_FOR_RATIO: Final = 0.05
+_NEARLY_SYMMETRIC = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NullDraws:
+    """Draws of one statistic where nothing has changed: shape ``(B,)``, B at least 100."""
+
+    draws: Floats
+
+    @cached_property
+    def _ascending(self) -> Floats:
+        return np.sort(self.draws)
+
+    @property
+    def mean(self) -> float:
+        """The mean of the draws."""
+        return float(np.mean(self.draws))
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the draws."""
+        return float(np.std(self.draws))
+
+    def count_from(self, values: Floats) -> NDArray[np.int64]:
+        """Count the draws at or above each value."""
+        return self.draws.size - np.searchsorted(self._ascending, values, side="left")
+
+    def estimate_p(self, value: float) -> float:
+        """Estimate the probability of at least a value.
+
+        The share of draws, ``(1 + #) / (B + 1)``; where fewer than 20 draws reach it, the tail of a
+        gamma variate with the mean, deviation and skewness of the draws, an extrapolation.
+        """
+        n_beyond = int(self.count_from(np.array([value]))[0])
+        counted = (1.0 + n_beyond) / (self.draws.size + 1.0)
+        if n_beyond >= _COUNTED:
+            return counted
+        return min(self._extrapolate(value), (1.0 + _COUNTED) / (self.draws.size + 1.0))
+
+    def _extrapolate(self, value: float) -> float:
+        from scipy.special import gammaincc  # noqa: PLC0415 - a server never needs it
+
+        if not self.deviation > 0.0:
+            return 1.0 / (self.draws.size + 1.0)
+        standard = (self.draws - self.mean) / self.deviation
+        skewness, z = float(np.mean(standard**3)), (value - self.mean) / self.deviation
+        if skewness < _NEARLY_SYMMETRIC:
+            return 0.5 * math.erfc(z / math.sqrt(2.0))
+        shape = 4.0 / skewness**2
+        return float(gammaincc(shape, max(0.0, shape + z * math.sqrt(shape))))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SmallerDraws:
+    """The smaller p-value of two statistics of the same draws.
+
+    Two correlated tests at level q reject together with a probability between q and 2 q. Doubling
+    the smaller p-value assumes the worst; the draws show what it is.
+    """
+
+    first: NullDraws
+    second: NullDraws
+
+    @cached_property
+    def _ascending(self) -> Floats:
+        """The smaller p-value of each draw among the draws, ascending: shape ``(B,)``."""
+        n_draws = self.first.draws.size
+        counts = [each.count_from(each.draws) for each in (self.first, self.second)]
+        return np.sort(np.minimum(*counts) / n_draws)
+
+    @cached_property
+    def ratio(self) -> float:
+        """The share of draws whose smaller p-value is at most 5 %, over 5 %: from 1 to 2."""
+        share = np.searchsorted(self._ascending, _FOR_RATIO, side="right") / self._ascending.size
+        return float(np.clip(share / _FOR_RATIO, 1.0, 2.0))
+
+    def estimate_p(self, smaller: float) -> float:
+        """Estimate the probability that the smaller p-value is at most this."""
+        n_draws = self._ascending.size
+        if smaller < (1.0 + _COUNTED) / (n_draws + 1.0):
+            return min(1.0, self.ratio * smaller)
+        below = int(np.searchsorted(self._ascending, smaller, side="right"))
+        return (1.0 + below) / (n_draws + 1.0)
+
+
+def adjust_holm(p_values: Floats) -> Floats:
+    """Adjust p-values of one family by Holm: any below q is false with probability at most q."""
+    order = np.argsort(p_values, kind="stable")
+    n = p_values.size
+    raised = np.maximum.accumulate(p_values[order] * (n - np.arange(n)))
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(1.0, raised)
+    return adjusted
+
+
+def find_discoveries(p_values: Floats, *, rate: float) -> NDArray[np.bool_]:
+    """Find the tests that Benjamini and Hochberg reject: at most this share of them is false.
+
+    In the mean, for independent tests.
+    """
+    n = p_values.size
+    ascending = np.sort(p_values)
+    passed = np.flatnonzero(ascending <= rate * np.arange(1, n + 1) / n) if n else np.empty(0)
+    if not passed.size:
+        return np.zeros(n, dtype=np.bool_)
+    found: NDArray[np.bool_] = p_values <= ascending[int(passed[-1])]
+    return found

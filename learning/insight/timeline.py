@@ -1,0 +1,238 @@
+"""Windows of a study in the coordinates of the directed statistic, and simulated years of them.
+
+In the p = k (d + 2) coordinates ``J Sw^-1 s``, in a basis in which T_moved is a weighted sum of
+squares, a window is p numbers, and a simulated year is cheap. The simulated years have the radii of
+K-norm noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from learning.insight.comparing import N_DRAWS, require_disjoint, require_filled
+from learning.insight.covariance import Floats
+from learning.insight.model import StudyModel
+from learning.insight.null_law import draw_unit_noise
+from learning.insight.selection import Errors, Selection, SelectionMean, average
+from learning.insight.statistics import PRIOR, Statistics, compute_sigma
+from shared.errors import DecodingError
+
+__all__ = ["Contrasts", "Timeline", "follow"]
+
+_POOL: Final = 20_000
+"""Projected noises of single sketches, from which simulated windows choose."""
+_YEARS_AT_A_TIME: Final = 100
+_LEAST_WINDOWS: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Contrasts:
+    """Differences between weighted means of windows.
+
+    Parameters
+    ----------
+    weights
+        One contrast a row: shape ``(R, T)``, each summing to 0.
+    spreads
+        Variance of each contrast, in that of a typical window: shape ``(R,)``.
+    """
+
+    weights: Floats
+    spreads: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timeline:
+    """Windows in order, in the coordinates of the directed statistic.
+
+    Parameters
+    ----------
+    model
+        Of the study: fitted to all windows together.
+    windows
+        At least two, disjoint.
+    """
+
+    model: StudyModel
+    windows: tuple[SelectionMean, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.windows) < _LEAST_WINDOWS:
+            raise DecodingError(
+                f"must be at least 2 and are {len(self.windows)}",
+                field="windows",
+                fix="wait for another window",
+            )
+
+    def cut(self, first: int, stop: int) -> Timeline:
+        """Return a stretch of the windows."""
+        return Timeline(model=self.model, windows=self.windows[first:stop])
+
+    @cached_property
+    def _typical(self) -> Statistics:
+        every = [window.errors for window in self.windows]
+        typical = Errors(
+            noise=np.mean([errors.noise for errors in every], axis=0),
+            sampling=np.mean([errors.sampling for errors in every], axis=0),
+            counting=np.mean([errors.counting for errors in every], axis=0),
+            factors=(),
+            gaussian=np.zeros(every[0].noise.size),
+        )
+        return Statistics(model=self.model, sigma=compute_sigma(self.model, typical))
+
+    @cached_property
+    def _basis(self) -> tuple[Floats, Floats]:
+        """Eigenvalues of H, and the projection in its basis: shapes ``(p,)`` and ``(p, 2 m)``."""
+        values, vectors = np.linalg.eigh(self._typical.information)
+        return np.maximum(values, 0.0), vectors.T @ self._typical.projection
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """The windows: shape ``(T, p)``."""
+        features = np.array([window.features for window in self.windows])
+        coordinates: Floats = features @ self._basis[1].T
+        return coordinates
+
+    @cached_property
+    def _energies(self) -> Floats:
+        """The trace of each window's covariance: shape ``(T,)``."""
+        block_of = np.tile(self.model.plan.blocks.block_of, 2)
+        variances, squares = np.diag(self.model.covariance), self.model.features**2
+        return np.array(
+            [
+                np.sum(
+                    each.errors.noise[block_of]
+                    + each.errors.sampling[block_of] * variances
+                    + each.errors.counting[block_of] * squares
+                )
+                for each in self.windows
+            ]
+        )
+
+    @cached_property
+    def spreads(self) -> Floats:
+        """Variance of each window, in that of a typical one: shape ``(T,)``."""
+        spreads: Floats = self._energies / np.mean(self._energies)
+        return spreads
+
+    @cached_property
+    def prefixes(self) -> Contrasts:
+        """Each window but the first against all before: independent where nothing changes."""
+        weights = np.tril(np.tile(1.0 / self.spreads, (len(self.windows), 1)), -1)[1:]
+        weights /= -np.sum(weights, axis=1, keepdims=True)
+        weights[:, 1:] += np.eye(len(self.windows) - 1)
+        return self._measure_contrasts(weights)
+
+    @cached_property
+    def splits(self) -> Contrasts:
+        """All windows from each but the first on against all before."""
+        weights = np.tile(1.0 / self.spreads, (len(self.windows), 1))
+        before, after = np.tril(weights, -1)[1:], np.triu(weights)[1:]
+        before /= np.sum(before, axis=1, keepdims=True)
+        after /= np.sum(after, axis=1, keepdims=True)
+        return self._measure_contrasts(after - before)
+
+    def _measure_contrasts(self, weights: Floats) -> Contrasts:
+        return Contrasts(weights=weights, spreads=weights**2 @ self.spreads)
+
+    def measure(self, coordinates: Floats, contrasts: Contrasts) -> Floats:
+        """Compute T_moved of contrasts of windows of shape ``(..., T, p)``: shape ``(..., R)``.
+
+        With a covariance c times that of a typical window, ``sum_i d_i^2 / (c (h_i + c / s^2))``.
+        """
+        values, _ = self._basis
+        c = contrasts.spreads[:, None]
+        differences = np.matmul(contrasts.weights, coordinates)
+        moved: Floats = np.einsum(
+            "...rp,rp->...r", differences**2, 1.0 / (c * (values + c / PRIOR**2))
+        )
+        return moved
+
+    def measure_sizes(self, contrasts: Contrasts) -> Floats:
+        """Compute the equivalent common shift of each contrast: shape ``(R,)``."""
+        features = np.array([window.features for window in self.windows])
+        differences = contrasts.weights @ features
+        excess = np.sum(differences**2, axis=1) - contrasts.weights**2 @ self._energies
+        sizes: Floats = np.sqrt(np.maximum(0.0, excess) / self.model.energy_per_shift)
+        return sizes
+
+    def simulate(
+        self, contrasts: Contrasts, *, rng: np.random.Generator, n_years: int = N_DRAWS
+    ) -> Floats:
+        """Draw T_moved of contrasts in years without a change: shape ``(n_years, R)``."""
+        simulator = _Simulator(self, self._basis[1], rng)
+        parts = [
+            self.measure(simulator.draw(min(_YEARS_AT_A_TIME, n_years - start)), contrasts)
+            for start in range(0, n_years, _YEARS_AT_A_TIME)
+        ]
+        return np.concatenate(parts)
+
+
+class _Simulator:
+    """Draws the errors of all windows in projected coordinates."""
+
+    def __init__(self, timeline: Timeline, projection: Floats, rng: np.random.Generator) -> None:
+        self._windows, self._rng = timeline.windows, rng
+        model = timeline.model
+        plan, m = model.plan, model.plan.n_frequencies
+        self._deviation = math.sqrt(plan.mechanism.variance)
+        self._n_coordinates = len(projection)
+        self._roots: list[Floats] = []
+        self._pools: list[Floats] = []
+        self._noises: list[Floats] = []
+        self._counts: list[Floats] = []
+        for members in plan.blocks.members:
+            places = np.concatenate([members, m + members])
+            own = projection[:, places]
+            # The covariance has no entries between blocks, and so has its factor.
+            self._roots.append(_compress(own @ model.factor[np.ix_(places, places)]))
+            self._pools.append(draw_unit_noise(plan, _POOL, rng) @ own.T)
+            self._noises.append(_compress(own))
+            self._counts.append(own @ model.features[places])
+
+    def draw(self, n_years: int) -> Floats:
+        """Draw some years: shape ``(n_years, T, p)``."""
+        rng, drawn = self._rng, np.zeros((n_years, len(self._windows), self._n_coordinates))
+        for t, window in enumerate(self._windows):
+            errors, own = window.errors, drawn[:, t]
+            for b, root in enumerate(self._roots):
+                chance = rng.standard_normal((n_years, root.shape[1]))
+                own += math.sqrt(errors.sampling[b]) * chance @ root.T
+                for factor in errors.factors[b].tolist():
+                    chosen = rng.integers(_POOL, size=n_years)
+                    own += factor * self._deviation * self._pools[b][chosen]
+                if errors.gaussian[b]:
+                    chance = rng.standard_normal((n_years, self._noises[b].shape[1]))
+                    own += math.sqrt(errors.gaussian[b]) * chance @ self._noises[b].T
+                if errors.counting[b]:
+                    relative = math.sqrt(errors.counting[b]) * rng.standard_normal(n_years)
+                    own += relative[:, None] * self._counts[b]
+        return drawn
+
+
+def _compress(root: Floats) -> Floats:
+    """Return a factor of the same covariance with no more columns than rows."""
+    return np.asarray(np.linalg.qr(root.T, mode="r")).T
+
+
+def follow(model: StudyModel, selections: Sequence[Selection]) -> Timeline:
+    """Average the windows of a study, in order.
+
+    To follow a study after an accepted change, leave out the windows before it.
+
+    Raises
+    ------
+    WrongStatisticError, DecodingError
+        As in :func:`learning.insight.comparing.compare`; or there are fewer than two windows.
+    """
+    for i, selection in enumerate(selections):
+        require_filled(selection)
+        for earlier in selections[:i]:
+            require_disjoint(earlier, selection)
+    return Timeline(model=model, windows=tuple(average(model.plan, each) for each in selections))

@@ -1,0 +1,110 @@
+"""Windows in time: false alarms at the stated rate, and changes at their place."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from learning.insight.changes import (
+    compute_levels,
+    find_change_points,
+    review,
+    spend_levels,
+    watch,
+)
+from learning.insight.timeline import Timeline, follow
+from shared.errors import DecodingError
+from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
+
+N_WINDOWS = 12
+GROWN = replace(MIXTURE, weights=np.array([0.35, 0.45, 0.2]))
+
+
+def draw_year(fleet: Fleet, change_at: int = N_WINDOWS, n_sketches: int = 1) -> Timeline:
+    selections = [
+        fleet.draw(
+            1000,
+            n_sketches,
+            mixture=GROWN if t >= change_at else MIXTURE,
+            name=f"week {t}",
+        )
+        for t in range(N_WINDOWS)
+    ]
+    return follow(make_model(fleet.plan), selections)
+
+
+def test_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
+    rng, fleet = np.random.default_rng(1), Fleet(make_plan(), 1)
+    p_values, scans = [], []
+    for _ in range(25):
+        timeline = draw_year(fleet)
+        levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
+        p_values.append([reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)])
+        scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=499)))
+    # Seeded. 275 tests at 5 %: a standard error of 1.3 %; at 20 %, of 2.4 %; 25 scans, 8 %.
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
+    assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
+    # Prefixes are independent where nothing changes.
+    logs = np.log(p_values)
+    neighbours = np.corrcoef(logs[:, :-1].ravel(), logs[:, 1:].ravel())[0, 1]
+    assert abs(neighbours) < 0.15
+
+
+@pytest.mark.parametrize("changes", [{}, {"frequencies_per_sketch": 10}])
+def test_a_change_is_found_at_its_window(changes: dict[str, int]) -> None:
+    plan = make_plan(40, epsilon=Fraction(5), **changes)
+    timeline = draw_year(Fleet(plan, 1), change_at=7, n_sketches=plan.blocks.n_blocks)
+    rng = np.random.default_rng(1)
+    (point,) = find_change_points(timeline, rng=rng)
+    assert (point.place, point.window) == (7, "week 7")
+    assert point.p < 1e-3
+    assert point.size > 0.1
+    readings = watch(timeline, compute_levels(N_WINDOWS - 1, windows_per_year=52), rng=rng)
+    assert [r.window for r in readings if r.is_alarm][:1] == ["week 7"]
+    assert "week 7" in [r.window for r in review(readings)]
+
+
+def test_two_changes_are_found_by_searching_again() -> None:
+    plan = make_plan(40, epsilon=Fraction(5))
+    fleet = Fleet(plan, 1)
+    selections = [
+        fleet.draw(1000, mixture=GROWN if 4 <= t < 9 else MIXTURE, name=str(t)) for t in range(12)
+    ]
+    timeline = follow(make_model(plan), selections)
+    found = find_change_points(timeline, rng=np.random.default_rng(1))
+    assert [point.place for point in found] == [4, 9]
+
+
+def test_many_sketches_have_gaussian_noise() -> None:
+    plan = make_plan(20)
+    timeline = draw_year(Fleet(plan, 1), n_sketches=25)
+    contrasts = timeline.prefixes
+    drawn = timeline.simulate(contrasts, rng=np.random.default_rng(1), n_years=400)
+    observed = timeline.measure(timeline.coordinates, contrasts)
+    # Each statistic within its null law; eleven independent ones.
+    shares = np.mean(drawn < observed, axis=0)
+    assert shares.min() > 0.001
+    assert np.all(shares < 0.999)
+
+
+def test_levels_keep_their_promise() -> None:
+    assert compute_levels(3, windows_per_year=52).tolist() == [1 / 52] * 3
+    assert compute_levels(1, windows_per_year=52, alarms_per_year=2.0)[0] == 1 / 26
+    assert spend_levels(100_000, ever=0.05).sum() == pytest.approx(0.05, rel=1e-4)
+    with pytest.raises(DecodingError, match="alarms_per_year"):
+        compute_levels(3, windows_per_year=52, alarms_per_year=52.0)
+
+
+def test_windows_that_share_sketches_or_are_single_are_refused() -> None:
+    fleet = Fleet(make_plan(), 1)
+    window = fleet.draw(500, name="first")
+    model = make_model(fleet.plan)
+    with pytest.raises(DecodingError, match="at least 2"):
+        follow(model, [window])
+    timeline = follow(model, [window, fleet.draw(500)])
+    with pytest.raises(DecodingError, match="levels: must be 1"):
+        watch(timeline, spend_levels(2), rng=np.random.default_rng(1))
+    with pytest.raises(DecodingError, match="share sketches"):
+        follow(model, [window, fleet.draw(500), replace(window, name="again")])
