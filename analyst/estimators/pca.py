@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import (
-    Exact,
-    PrivateEstimator,
-    Release,
-    find_names,
-    make_event,
-    read_bounds,
-    read_rows,
-    refuse_arguments,
-)
+from analyst.estimators.contract import PrivateEstimator, Release, make_event, refuse_arguments
+from analyst.estimators.reading import Exact, find_names, read_bounds, read_rows
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
@@ -209,20 +201,27 @@ class PrivatePCA(PrivateEstimator):
         self._read_metric(design.statistic.quantiser.half_width)
         accumulator = SketchAccumulator(design.statistic)
         accumulator.add(records)
-        with self._spend(make_event(design.public, design.mechanism)):
+        n_public = n_records if self.relation == "replace-one" else None
+        with self._take_turn({**design.public, "n_records": n_public}) as turn:
+            turn.keep(b"")
+            event = make_event(design.public, design.mechanism)
             self.release_ = Release(
                 design=design.public,
-                n_records=n_records if self.relation == "replace-one" else None,
-                sums=design.mechanism.add_noise(accumulator.sums, SystemSource()),
+                n_records=n_public,
+                sums=self._draw_once(
+                    turn,
+                    event,
+                    lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
+                ),
                 noise_variance=design.mechanism.variance,
             )
-        self.guarantee_ = design.mechanism.guarantee
-        self.n_features_in_ = n_features
-        vars(self).pop("feature_names_in_", None)
-        names = find_names(X)
-        if names is not None:
-            self.feature_names_in_ = names
-        self._answer(design.statistic)
+            self.guarantee_ = design.mechanism.guarantee
+            self.n_features_in_ = n_features
+            vars(self).pop("feature_names_in_", None)
+            names = find_names(X)
+            if names is not None:
+                self.feature_names_in_ = names
+            self._answer(design.statistic)
         return self
 
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:

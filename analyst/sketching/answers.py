@@ -10,23 +10,16 @@ from typing import Any
 import numpy as np
 
 from analyst.results import DecodeResult
+from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
+from analyst.sketching.solving import Solved, solve_totals
 from learning.calibration.calibration import calibrate
 from learning.calibration.words import describe_columns, describe_limits, describe_refusal
-from learning.clustering.posing import pose_grid
-from learning.clustering.registry import choose_solver, create_any_solver
-from learning.decoding.solution import Solution
-from learning.estimate.counts import count_records
 from learning.estimate.histogram import Marginal
 from learning.estimate.limbs import split_limbs
-from learning.estimate.posing import pose_problem
-from learning.estimate.search_box import check_search_box
 from learning.estimate.sizes import SizeMoments
 from learning.estimate.studies import read_study_marginals
 from learning.estimate.totals import Totals
-from learning.estimate.utility import Utility, estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.errors import DecodingError
 from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.results import describe_promise
 from shared.wire.bodies.statistics import CalibrationBody, make_calibration
@@ -110,45 +103,22 @@ class LocalSketch:
             Called with the completed share, 0 to 1.
         """
         started = time.monotonic()
-        plan, totals = self.plan, self.totals
-        stated = check_search_box(plan, search_box or {})
-        utility = estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
-        solver = create_any_solver(plan.kind, choose_solver(plan.kind), dict(settings))
-        problem: Any
-        if plan.kind == "grid":
-            problem = pose_grid(plan, totals, n_clusters=n_clusters)
-        else:
-            problem = pose_problem(
-                plan,
-                totals,
-                SIZE_WEIGHTS,
-                signal_energy=utility.signal_energy,
-                n_clusters=n_clusters,
-                search_box=stated,
-            )
-        solution = solver.solve(
-            problem,
+        solved = solve_totals(
+            self.plan,
+            self.totals,
+            n_clusters=n_clusters,
             rng=np.random.default_rng(seed),
-            progress=progress or (lambda share: None),
-            cancelled=lambda: False,
+            settings=settings,
+            search_box=search_box,
+            is_exact=not self.sketch.is_private,
+            progress=progress,
         )
-        if not solution.succeeded:
-            raise DecodingError(
-                "no usable centroids were found: " + "; ".join(solution.warnings),
-                field="n_clusters",
-                fix="try fewer clusters",
-            )
-        return _to_result(self, solution, utility, stated, time.monotonic() - started)
+        return _to_result(self, solved, time.monotonic() - started)
 
 
-def _to_result(
-    local: LocalSketch,
-    solution: Solution,
-    utility: Utility,
-    search_box: Mapping[str, Sequence[float]],
-    seconds: float,
-) -> DecodeResult:
-    plan, verdict, evidence = local.plan, solution.verdict, solution.evidence
+def _to_result(local: LocalSketch, solved: Solved, seconds: float) -> DecodeResult:
+    plan, solution, utility = local.plan, solved.solution, solved.utility
+    verdict, evidence = solution.verdict, solution.evidence
     name, _, version = solution.solver.partition("/")
     return DecodeResult(
         decode_id="",
@@ -159,7 +129,7 @@ def _to_result(
         weights=np.asarray(solution.weights),
         snr=utility.snr,
         quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe(),
+        privacy=make_statement(plan).describe() if local.sketch.is_private else NOT_PRIVATE,
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
         warnings=tuple(solution.warnings),
@@ -171,5 +141,5 @@ def _to_result(
         verdict=DecodeResult.verdict if verdict is None else verdict.word,
         reason=DecodeResult.reason if verdict is None else verdict.sentence,
         resolved=None if evidence is None else np.asarray(evidence.resolved),
-        search_box=dict(search_box),
+        search_box=dict(solved.search_box),
     )
