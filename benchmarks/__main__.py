@@ -9,6 +9,7 @@ from benchmarks import (
     calibration,
     components,
     decoding,
+    estimator,
     fleets,
     grids,
     honesty,
@@ -38,6 +39,7 @@ def measure(quick: bool) -> Iterator[Row]:
         real_sets,
         utility,
         components,
+        estimator,
         agent,
         service,
     )

@@ -24,7 +24,7 @@ from analyst.planning.files import (
 from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
 from analyst.planning.questions import parse_date, parse_window
 from analyst.planning.refining import MainOutline, refine, refine_study
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from shared.errors import ConfigError
@@ -171,7 +171,7 @@ def _refine(
             )
     else:
         pilot = read_plan(plan_path)
-        local = LocalSketch(sketch=read_sketch_file(Path(source)), plan=pilot)
+        local = LocalSketches(sketches=[read_sketch_file(Path(source))], plan=pilot)
         found = refine(local.calibrate(n_clusters=n_clusters), pilot, main, n_sketches=1)
     is_refused = found.calibration.refusal is not None or found.doubt is not None
     if as_json:
@@ -210,7 +210,7 @@ def _compare(
 
     plan = read_plan(plan_path)
     one, two = (
-        LocalSketch(sketch=read_sketch_file(path), plan=plan).read_marginals()
+        LocalSketches(sketches=[read_sketch_file(path)], plan=plan).read_marginals()
         for path in (first, second)
     )
     found = compare(one, two)

@@ -6,7 +6,10 @@ noise, and forgotten; whatever is computed afterwards follows from the release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import MethodType
 from typing import Any, ClassVar, Self
@@ -15,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.contract import Release
-from analyst.estimators.held import STREAM, Held, draw_sums, make_event, read_sketches
+from analyst.estimators.held import STREAM, Held, draw_sums, make_event, make_release, read_sketches
 from analyst.estimators.parameters import SketchingEstimator
+from analyst.estimators.pilots import SHARE, plan_pilot, read_pilot
 from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
 from analyst.sketching.sketch_file import SketchFile
@@ -104,7 +108,7 @@ class CompressiveEstimator(SketchingEstimator):
 
         Raises
         ------
-        ConfigError, PrivacyError, PlanError, RecordError
+        ConfigError, PrivacyError, PlanError, TableError
             A parameter, or the shape or type of ``X``, is refused; nothing was spent.
         BudgetExceededError
             The ledger does not allow it; nothing was released.
@@ -139,7 +143,7 @@ class CompressiveEstimator(SketchingEstimator):
 
         Raises
         ------
-        ConfigError, PrivacyError, PlanError, RecordError
+        ConfigError, PrivacyError, PlanError, TableError
             As :meth:`fit`. With epsilon ``max_records`` is required, as a plan is made before the
             number of records is known.
         """
@@ -152,6 +156,12 @@ class CompressiveEstimator(SketchingEstimator):
                     "is missing: noise is planned before the number of records is known",
                     field="max_records",
                     fix="state the most records that one release may have",
+                )
+            if self._wants_pilot:
+                raise ConfigError(
+                    "cannot be found by a pilot of a first batch",
+                    field="scale",
+                    fix="state it, or call fit with all records",
                 )
             choices = self._choose(rows, names, margin=_MARGIN)
             self._begin(make_plan(choices), names, is_exact=not self._is_private)
@@ -195,7 +205,7 @@ class CompressiveEstimator(SketchingEstimator):
 
     def fit_sketch(
         self,
-        source: SketchFile | str | Path | list[SketchFile | str | Path],
+        source: SketchFile | str | Path | Sequence[SketchFile | str | Path],
         *,
         plan: SketchPlan | str | Path,
     ) -> Self:
@@ -268,10 +278,11 @@ class CompressiveEstimator(SketchingEstimator):
 
         Raises
         ------
-        RecordError
+        TableError
             The columns are not those of the fit.
         """
-        return self._density.compute_log_density(self._read_columns(X))
+        rows = self._read_columns(X)
+        return self._density.compute_log_density(rows)
 
     def sample(self, n_samples: int = 1, random_state: object = None) -> Floats:
         """Draw synthetic records from the density: shape ``(n, d)``, inside the bounds.
@@ -286,8 +297,13 @@ class CompressiveEstimator(SketchingEstimator):
         """Return what a private fit of so many records and columns will spend; reads no record."""
         if self.epsilon is None:
             return ()
-        plan = make_plan(self._choose(np.zeros((n_records, n_features)), None, margin=0.0))
-        return (make_event(plan),)
+        choices = self._choose(np.zeros((n_records, n_features)), None, margin=0.0)
+        if not self._wants_pilot or choices.epsilon is None:
+            return (make_event(make_plan(choices)),)
+        rest = replace(choices, epsilon=choices.epsilon * (1 - SHARE))
+        pilot = plan_pilot(choices, choices.epsilon * SHARE)
+        # The plan itself follows from the pilot; its cost does not.
+        return make_event(pilot), make_event(make_plan(rest))
 
     @property
     def n_records_seen_(self) -> int:
@@ -336,16 +352,50 @@ class CompressiveEstimator(SketchingEstimator):
     ) -> None:
         """Release the sum of some records once, under a plan of these choices, and decode."""
         stream = self._name_fit()
-        with self._take_turn({"choices": choices.digest, "stream": stream}) as turn:
-            # A fit that was cut off may have drawn other frequencies.
-            plan = decode_plan(turn.keep(encode_plan(make_plan(choices))))
+        with self._find_scale(rows, choices, stream) as (calibrated, pilot):
+            named = {"choices": calibrated.digest, "stream": stream}
+            with self._take_turn(named) as turn:
+                # A fit that was cut off may have drawn other frequencies.
+                plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated))))
+                summed = self._sum(rows, plan)
+                event = make_event(plan, stream=stream)
+                sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+                self._begin(plan, names, is_exact=False)
+                self._held.put(sums, None if plan.releases_count else summed.n_records)
+                self._show_releases()
+                if pilot is not None:
+                    self.pilot_ = pilot
+                    spent = [event.epsilon for event in self.events_ if event.stream == stream]
+                    # Both are of the same records.
+                    self.guarantee_ = replace(
+                        self.guarantee_, epsilon=sum(spent, Fraction(0)), rho=None
+                    )
+                self._decode()
+
+    @contextmanager
+    def _find_scale(
+        self, rows: NDArray[np.floating], choices: Choices, stream: str
+    ) -> Iterator[tuple[Choices, Release | None]]:
+        """Find the scale by a pilot, if one is wanted; return it, and the pilot's release.
+
+        The pilot's turn lasts as long as the block, so that a fit that is cut off keeps its pilot.
+        """
+        if not self._wants_pilot or choices.epsilon is None:
+            yield choices, None
+            return
+        plan = plan_pilot(choices, choices.epsilon * SHARE)
+        with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
+            turn.keep(b"")
             summed = self._sum(rows, plan)
             event = make_event(plan, stream=stream)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
-            self._begin(plan, names, is_exact=False)
-            self._held.put(sums, None if plan.releases_count else summed.n_records)
-            self._show_releases()
-            self._decode()
+            n_records = None if plan.releases_count else summed.n_records
+            scale = read_pilot(plan, sums, n_records, n_clusters=choices.n_clusters)
+            rest = choices.epsilon * (1 - SHARE)
+            yield (
+                replace(choices, scale=scale, epsilon=rest),
+                make_release(plan, sums, n_records),
+            )
 
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""

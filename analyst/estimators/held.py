@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from analyst.estimators.contract import Release
 from analyst.planning.files import read_plan
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import SketchFile, read_sketch_file
+from analyst.sketching.solving import sum_parts
 from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
 from shared.core import SketchAccumulator
 from shared.errors import ConfigError, PlanMismatchError
@@ -57,13 +57,7 @@ class Held:
     def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
         """Put a release in place of the exact sum."""
         self.unreleased = None
-        release = Release(
-            design={"statistic": self.plan.kind, "plan": encode_plan(self.plan)},
-            n_records=n_records,
-            sums=sums,
-            noise_variance=self.plan.mechanism.variance,
-        )
-        self.releases = (*self.releases, release)
+        self.releases = (*self.releases, make_release(self.plan, sums, n_records))
 
     def merge(self, other: Held) -> None:
         """Add what another holds of other records.
@@ -125,13 +119,7 @@ class Held:
             parts = [(summed.sums, summed.n_records - summed.n_unsketchable)]
         else:
             parts = [(release.sums, release.n_records or 0) for release in self.releases]
-        sizes = [n for _, n in parts]
-        by_size = np.sum([sums.astype(object) * n for sums, n in parts], axis=0)
-        return Totals(
-            sums=np.sum([sums for sums, _ in parts], axis=0, dtype=np.int64),
-            size_sums=split_limbs(by_size.tolist()),
-            moments=SizeMoments.of_sizes(sizes),
-        )
+        return sum_parts(parts)
 
     def count_records(self) -> int:
         """Return the number of records, or an estimate where it is secret."""
@@ -178,6 +166,16 @@ class Held:
         )
 
 
+def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | None) -> Release:
+    """Return a release under a plan."""
+    return Release(
+        design={"statistic": plan.kind, "plan": encode_plan(plan)},
+        n_records=n_records,
+        sums=sums,
+        noise_variance=plan.mechanism.variance,
+    )
+
+
 def make_event(plan: SketchPlan, *, stream: str = STREAM, sequence: int = 0) -> PrivacyEvent:
     """Return the event of one release under a plan."""
     guarantee = plan.mechanism.guarantee
@@ -217,17 +215,8 @@ def read_sketches(
     _require_plain(chosen)
     given = [source] if isinstance(source, SketchFile | str | Path) else list(source)
     sketches = [s if isinstance(s, SketchFile) else read_sketch_file(Path(s)) for s in given]
-    if not sketches:
-        raise ConfigError("has no sketch", field="source", fix="name at least one file")
-    for sketch in sketches:
-        sketch.require_plan(chosen)
-    if len({sketch.payload_digest for sketch in sketches}) < len(sketches):
-        raise ConfigError("has a sketch twice", field="source", fix="name each file once")
-    if len({sketch.is_private for sketch in sketches}) > 1:
-        raise ConfigError(
-            "has exact and private sketches", field="source", fix="name files of one kind"
-        )
-    held = Held(plan=chosen, is_exact=not sketches[0].is_private)
+    local = LocalSketches(sketches=sketches, plan=chosen)
+    held = Held(plan=chosen, is_exact=not local.is_private)
     for sketch in sketches:
         if held.is_exact:
             held.add(

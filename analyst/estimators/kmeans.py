@@ -46,7 +46,8 @@ class CompressiveKMeans(CompressiveEstimator):
     scale
         The spread inside one cluster: a number, or one a column, data units, from public knowledge;
         distances are in units of it if the columns differ. ``auto``, without epsilon only: from
-        k-means of at most 10,000 records.
+        k-means of at most 10,000 records. ``pilot``, with epsilon only: ``fit`` spends a tenth of
+        epsilon on a histogram of each column, and takes the scale from it.
     n_frequencies
         m, or ``auto``: ``max(64, 5 k d)`` without epsilon, and with it what the planner chooses.
     mechanism
@@ -91,6 +92,8 @@ class CompressiveKMeans(CompressiveEstimator):
         Plan of the sketch; number of records; columns; and the promise in words.
     release_, releases_, events_, guarantee_
         With epsilon: what was released last and in all, what was spent, and what each guarantees.
+    pilot_
+        With ``scale="pilot"``: what the pilot released, at a cost that ``guarantee_`` includes.
 
     Examples
     --------
@@ -125,6 +128,7 @@ class CompressiveKMeans(CompressiveEstimator):
             "feature_names_in_": "the records had no names of columns",
             "release_": "nothing was released; call release() for the sum",
             "releases_": "nothing was released",
+            "pilot_": 'there was none; scale="pilot" asks for one',
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -144,7 +148,7 @@ class CompressiveKMeans(CompressiveEstimator):
         epsilon: Exact | None = None,
         delta: Exact = "0",
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        scale: ArrayLike | Literal["auto"] = "auto",
+        scale: ArrayLike | Literal["auto", "pilot"] = "auto",
         n_frequencies: int | Literal["auto"] = "auto",
         mechanism: str = "auto",
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",

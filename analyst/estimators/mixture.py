@@ -62,6 +62,7 @@ class CompressiveMixture(CompressiveEstimator):
             "feature_names_in_": "the records had no names of columns",
             "release_": "nothing was released; call release() for the sum",
             "releases_": "nothing was released",
+            "pilot_": 'there was none; scale="pilot" asks for one',
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -78,7 +79,7 @@ class CompressiveMixture(CompressiveEstimator):
         epsilon: Exact | None = None,
         delta: Exact = "0",
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        scale: ArrayLike | Literal["auto"] = "auto",
+        scale: ArrayLike | Literal["auto", "pilot"] = "auto",
         n_frequencies: int | Literal["auto"] = "auto",
         mechanism: str = "auto",
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
@@ -118,17 +119,19 @@ class CompressiveMixture(CompressiveEstimator):
         RecordError
             The columns are not those of the fit.
         """
-        return self._density.compute_responsibilities(self._read_columns(X))
+        rows = self._read_columns(X)
+        return self._density.compute_responsibilities(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
-        """Return the Gaussian with the largest share at records: shape ``(n,)``.
+        """Return the Gaussian with the largest share at records; -1 where a value is missing.
 
         Raises
         ------
         RecordError
             The columns are not those of the fit.
         """
-        labels: NDArray[np.intp] = np.argmax(self.predict_proba(X), axis=1)
+        shares = self.predict_proba(X)
+        labels: NDArray[np.intp] = np.where(np.isnan(shares[:, 0]), -1, np.argmax(shares, axis=1))
         return labels
 
     @exact_only
@@ -149,7 +152,7 @@ class CompressiveMixture(CompressiveEstimator):
         return Tags(
             estimator_type="density_estimator",
             target_tags=TargetTags(required=False),
-            input_tags=InputTags(),
+            input_tags=InputTags(allow_nan=True),
             non_deterministic=self._is_private,
         )
 

@@ -20,6 +20,7 @@ from analyst.estimators.planning import (
 )
 from analyst.estimators.reading import (
     find_names,
+    make_unfitted,
     read_bounds,
     read_rng,
     read_rows,
@@ -30,7 +31,7 @@ from analyst.estimators.reading import (
     refuse_words,
 )
 from learning.planning.outline import LARGEST_FREQUENCIES
-from shared.errors import ConfigError, RecordError
+from shared.errors import ConfigError, TableError
 
 Floats = NDArray[np.float64]
 
@@ -100,13 +101,20 @@ class SketchingEstimator(PrivateEstimator):
             seed=read_seed(self.public_seed),
         )
 
+    @property
+    def _wants_pilot(self) -> bool:
+        return self._is_private and isinstance(self.scale, str) and self.scale == "pilot"
+
     def _read_private_scale(self, n_dimensions: int) -> Floats:
+        if self._wants_pilot:
+            # Replaced by what the pilot finds.
+            return np.ones(n_dimensions)
         if isinstance(self.scale, str):
             raise ConfigError(
                 f"is {self.scale!r}: with epsilon nothing may be read off the records",
                 field="scale",
                 fix="give the spread inside one cluster as a number, from public knowledge, or "
-                "from a pilot: `sfumato plan pilot`",
+                'write "pilot", which spends a tenth of epsilon on it',
             )
         return read_scale(self.scale, n_dimensions)
 
@@ -144,7 +152,7 @@ class SketchingEstimator(PrivateEstimator):
             return
         k = self._read_count()
         if not len(rows):
-            raise RecordError("has no record", field="X", fix="pass at least one")
+            raise TableError("has no record", field="X", fix="pass at least one")
         if k > len(rows):
             raise ConfigError(
                 f"must be at most the number of records, {len(rows)}",
@@ -155,7 +163,7 @@ class SketchingEstimator(PrivateEstimator):
     def _require_room(self, n_records: int, most: int) -> None:
         """Refuse more records than there is room for; where their number is secret, nothing is."""
         if n_records > most and not (self._is_private and self.relation == "add-remove-one"):
-            raise RecordError(
+            raise TableError(
                 f"makes {n_records} records, more than max_records = {most}",
                 field="X",
                 fix="raise max_records before the first batch, or release before",
@@ -165,14 +173,14 @@ class SketchingEstimator(PrivateEstimator):
         """Refuse other columns than those of the fit."""
         known = vars(self).get("feature_names_in_")
         if known is not None and names is not None and known.tolist() != names.tolist():
-            raise RecordError(
+            raise TableError(
                 f"must have the columns {', '.join(known)}, in this order, and has "
                 f"{', '.join(names)}",
                 field="X",
                 fix="reorder the columns, such as X[estimator.feature_names_in_]",
             )
         if rows.shape[1] != self.n_features_in_:
-            raise RecordError(
+            raise TableError(
                 f"must have {self.n_features_in_} columns and has {rows.shape[1]}",
                 field="X",
                 fix="pass the columns that it was fitted to",
@@ -180,7 +188,7 @@ class SketchingEstimator(PrivateEstimator):
 
     def _read_columns(self, X: ArrayLike) -> Floats:  # noqa: N803
         if "n_features_in_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} has no centroids: call fit first")
+            raise make_unfitted(f"{type(self).__name__!r} has no result: call fit first")
         rows, names = self._read_table(X)
         self._require_columns(rows, names)
         return rows.astype(np.float64, copy=False)

@@ -20,7 +20,7 @@ from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
 from shared.core.statistics import MomentsStatistic
 from shared.core.statistics.moments import MOMENT_STEPS
-from shared.errors import ConfigError, RecordError
+from shared.errors import ConfigError, TableError
 from shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
 from shared.system import SystemSource
 
@@ -180,7 +180,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        PrivacyError, ConfigError, RecordError, PlanError
+        PrivacyError, ConfigError, TableError, PlanError
             A parameter or the shape of ``X`` is refused; nothing was spent.
         BudgetExceededError
             The ledger does not allow it; nothing was released.
@@ -195,7 +195,7 @@ class PrivatePCA(PrivateEstimator):
         records = read_rows(X)
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:
-            raise RecordError("has no record", field="X", fix="pass at least one")
+            raise TableError("has no record", field="X", fix="pass at least one")
         design = self._design(n_features)
         self._count_components(n_features)
         self._read_metric(design.statistic.quantiser.half_width)
@@ -237,7 +237,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        RecordError
+        TableError
             The shape does not fit.
         """
         records = self._read_columns(X, self.n_features_in_)
@@ -249,7 +249,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        RecordError
+        TableError
             The shape does not fit.
         """
         moved = self._read_columns(X, self.n_components_)
@@ -374,7 +374,7 @@ class PrivatePCA(PrivateEstimator):
     def _read_columns(self, rows: ArrayLike, n_columns: int) -> NDArray[np.floating]:
         read = read_rows(rows)
         if read.shape[1] != n_columns:
-            raise RecordError(
+            raise TableError(
                 f"must have {n_columns} columns and has {read.shape[1]}",
                 field="X",
                 fix="pass the columns that it was fitted to",

@@ -96,34 +96,46 @@ def make_plan(choices: Choices) -> SketchPlan:
     PlanError, PrivacyError, ConfigError
         A choice breaks a rule.
     """
-    hides_presence = choices.epsilon is not None and choices.relation == "add-remove-one"
     chosen = _choose_exact(choices) if choices.epsilon is None else _choose_private(choices)
     return create_plan(
         PlanSpec(
-            dimensions=tuple(
-                Dimension(name=name, unit="1", lower=low, upper=high, scale=scale)
-                for name, low, high, scale in zip(
-                    choices.names,
-                    choices.lower.tolist(),
-                    choices.upper.tolist(),
-                    choices.scale.tolist(),
-                    strict=True,
-                )
-            ),
+            dimensions=list_dimensions(choices, with_scale=True),
             seed=choices.seed or _draw_seed(choices.epsilon is None),
-            window=(
-                # Nothing here has a time: all records are in the first slot.
-                WindowRule(kind="time", origin=1, length_s=1 << 31)
-                if hides_presence
-                else WindowRule(kind="count", length=choices.most_records)
-            ),
-            most_records=choices.most_records,
-            neighbouring="add-remove-one" if hides_presence else "replace-one",
             most_clusters=choices.n_clusters,
-            most_sketches=_MOST_SKETCHES,
             **chosen,
+            **list_common(choices),
         )
     )
+
+
+def list_dimensions(choices: Choices, *, with_scale: bool) -> tuple[Dimension, ...]:
+    """List the columns as dimensions of a plan."""
+    return tuple(
+        Dimension(name=name, unit="1", lower=low, upper=high, scale=scale if with_scale else None)
+        for name, low, high, scale in zip(
+            choices.names,
+            choices.lower.tolist(),
+            choices.upper.tolist(),
+            choices.scale.tolist(),
+            strict=True,
+        )
+    )
+
+
+def list_common(choices: Choices) -> dict[str, Any]:
+    """List the fields that all plans of an estimator have in common."""
+    hides_presence = choices.epsilon is not None and choices.relation == "add-remove-one"
+    return {
+        "window": (
+            # Nothing here has a time: all records are in the first slot.
+            WindowRule(kind="time", origin=1, length_s=1 << 31)
+            if hides_presence
+            else WindowRule(kind="count", length=choices.most_records)
+        ),
+        "most_records": choices.most_records,
+        "neighbouring": "add-remove-one" if hides_presence else "replace-one",
+        "most_sketches": _MOST_SKETCHES,
+    }
 
 
 def _draw_seed(is_exact: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.errors import ConfigError, PrivacyError, TableError
 from shared.structure.reading import read_exact
 
 Floats = NDArray[np.float64]
@@ -93,24 +94,28 @@ def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
 
     Raises
     ------
-    RecordError
+    TableError
         They are not a table, or of a type that has no numbers.
     """
+    if hasattr(rows, "toarray"):
+        raise TableError(
+            "is a sparse matrix, which is not supported", field="X", fix="pass X.toarray()"
+        )
     # Without a declared type, NumPy would choose one by the values.
     array = np.asarray(rows) if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else None
     if array is None:
         array = np.asarray(rows, dtype=object)
     if array.dtype.kind not in "fiubO":
-        raise RecordError(
+        raise TableError(
             f"must be numbers and is of type {array.dtype}",
             field="X",
             fix="convert it before, each record by itself",
         )
     if array.ndim != 2 or array.shape[1] == 0:
-        raise RecordError(
+        raise TableError(
             f"must have shape (n, d) and has {array.shape}",
             field="X",
-            fix="pass one row a record; X.reshape(-1, 1) makes a single column",
+            fix="reshape your data: one row a record; X.reshape(-1, 1) makes a single column",
         )
     if array.dtype.kind == "O":
         cells = np.fromiter(map(_read_cell, array.flat), dtype=np.float64, count=array.size)
@@ -130,7 +135,7 @@ def refuse_words(rows: object, *, look_inside: bool) -> None:
 
     Raises
     ------
-    RecordError
+    TableError
         A column has no numbers; the message names it.
     """
     types = getattr(rows, "dtypes", None)
@@ -143,7 +148,7 @@ def refuse_words(rows: object, *, look_inside: bool) -> None:
         # Libraries of tables have types of their own beside NumPy's.
         letter = getattr(kind, "kind", "O")
         if letter not in "fiubO" or str(kind) in ("category", "str", "string"):
-            raise RecordError(
+            raise TableError(
                 f"has the column {name!r} of type {kind}, which holds no numbers",
                 field="X",
                 fix="drop it, or encode it as numbers, each record by itself",
@@ -159,7 +164,7 @@ def _refuse_words_inside(array: NDArray[Any], columns: Sequence[object]) -> None
         for row, value in enumerate(column):
             if value is not None and math.isnan(_read_cell(value)) and not _is_nan(value):
                 name = columns[i] if columns else i
-                raise RecordError(
+                raise TableError(
                     f"has no number in column {name!r}, row {row}",
                     field="X",
                     fix="drop the column, or encode it as numbers",
@@ -260,3 +265,10 @@ def read_rng(random_state: Any) -> np.random.Generator:
             field="random_state",
             fix="leave it out for fresh starts",
         ) from error
+
+
+def make_unfitted(text: str) -> AttributeError:
+    """Make the error of an estimator before its fit: scikit-learn's, where that is in use."""
+    module = sys.modules.get("sklearn.exceptions")
+    error: AttributeError = (AttributeError if module is None else module.NotFittedError)(text)
+    return error

@@ -1,10 +1,11 @@
-"""Answers from one sketch file, without a server: a pilot's calibration, and centroids."""
+"""Answers from sketch files, without a server: a pilot's calibration, and centroids."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,13 @@ import numpy as np
 from analyst.results import DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.solving import Solved, solve_totals
+from analyst.sketching.solving import Solved, solve_totals, sum_parts
 from learning.calibration.calibration import calibrate
 from learning.calibration.words import describe_columns, describe_limits, describe_refusal
 from learning.estimate.histogram import Marginal
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
 from learning.estimate.studies import read_study_marginals
 from learning.estimate.totals import Totals
+from shared.errors import ConfigError
 from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.results import describe_promise
 from shared.wire.bodies.statistics import CalibrationBody, make_calibration
@@ -28,35 +28,58 @@ _SETTINGS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LocalSketch:
-    """A sketch file with its plan, as a global sketch of one sketch.
+class LocalSketches:
+    """Sketch files of different records with their plan, as a global sketch.
 
     Parameters
     ----------
-    sketch, plan
-        The file's content, and the plan that it belongs to.
+    sketches, plan
+        The content of the files, and the plan that they belong to.
 
     Raises
     ------
     PlanMismatchError
-        The plan is another.
+        A sketch is of another plan.
+    ConfigError
+        There is none, or one is there twice, or some are exact and others private.
     """
 
-    sketch: SketchFile
+    sketches: Sequence[SketchFile]
     plan: SketchPlan
 
     def __post_init__(self) -> None:
-        self.sketch.require_plan(self.plan)
+        if not self.sketches:
+            raise ConfigError("has no sketch", field="source", fix="name at least one file")
+        for sketch in self.sketches:
+            sketch.require_plan(self.plan)
+        if len({sketch.payload_digest for sketch in self.sketches}) < len(self.sketches):
+            raise ConfigError("has a sketch twice", field="source", fix="name each file once")
+        if len({sketch.is_private for sketch in self.sketches}) > 1:
+            raise ConfigError(
+                "has exact and private sketches", field="source", fix="name files of one kind"
+            )
+
+    @property
+    def is_private(self) -> bool:
+        """True if noise was added."""
+        return self.sketches[0].is_private
+
+    @property
+    def n_records(self) -> int:
+        """The records of all sketches."""
+        return sum(sketch.n_records for sketch in self.sketches)
+
+    @property
+    def identity(self) -> str:
+        """Digest of the sums, in place of a snapshot's identity, which no server has given."""
+        digests = [sketch.payload_digest for sketch in self.sketches]
+        joined = digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+        return joined.hex()
 
     @property
     def totals(self) -> Totals:
-        """The sums of the one sketch; its plan is not split, see ``require_suitable``."""
-        sums, n = self.sketch.sums, self.sketch.n_records
-        return Totals(
-            sums=sums,
-            size_sums=split_limbs([n * value for value in sums.tolist()]),
-            moments=SizeMoments.of_sizes([n]),
-        )
+        """The sums of all sketches; their plan is not split, see ``require_suitable``."""
+        return sum_parts([(sketch.sums, sketch.n_records) for sketch in self.sketches])
 
     def read_marginals(self) -> tuple[Marginal, ...]:
         """Return the marginals of a pilot; raises ``WrongStatisticError`` without a histogram."""
@@ -75,9 +98,8 @@ class LocalSketch:
         return make_calibration(
             found,
             describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
-            # No server has given it one; the digest of the sums is as good.
-            snapshot_id=self.sketch.payload_digest.hex(),
-            n_records=self.sketch.n_records,
+            snapshot_id=self.identity,
+            n_records=self.n_records,
             n_clusters=list(n_clusters),
             refusal=None if found.refusal is None else describe_refusal(found.refusal),
             limits=describe_limits(found),
@@ -110,26 +132,26 @@ class LocalSketch:
             rng=np.random.default_rng(seed),
             settings=settings,
             search_box=search_box,
-            is_exact=not self.sketch.is_private,
+            is_exact=not self.is_private,
             progress=progress,
         )
         return _to_result(self, solved, time.monotonic() - started)
 
 
-def _to_result(local: LocalSketch, solved: Solved, seconds: float) -> DecodeResult:
+def _to_result(local: LocalSketches, solved: Solved, seconds: float) -> DecodeResult:
     plan, solution, utility = local.plan, solved.solution, solved.utility
     verdict, evidence = solution.verdict, solution.evidence
     name, _, version = solution.solver.partition("/")
     return DecodeResult(
         decode_id="",
-        snapshot_id=local.sketch.payload_digest.hex(),
+        snapshot_id=local.identity,
         names=tuple(axis.name for axis in plan.axes),
         units=tuple(axis.unit for axis in plan.axes),
         centroids=plan.space.encoder.decode(solution.centroids),
         weights=np.asarray(solution.weights),
         snr=utility.snr,
         quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe() if local.sketch.is_private else NOT_PRIVATE,
+        privacy=make_statement(plan).describe() if local.is_private else NOT_PRIVATE,
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
         warnings=tuple(solution.warnings),

@@ -8,13 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learning.clustering.posing import pose_grid
 from learning.clustering.registry import choose_solver, create_any_solver
 from learning.decoding.solution import Solution
 from learning.estimate.counts import count_records, put_count
+from learning.estimate.limbs import split_limbs
 from learning.estimate.posing import pose_problem
 from learning.estimate.search_box import check_search_box
+from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
 from learning.estimate.utility import Utility, estimate_utility
 from learning.estimate.weighting import SIZE_WEIGHTS
@@ -22,6 +25,22 @@ from shared.errors import DecodingError
 from shared.plan import SketchPlan
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def sum_parts(parts: Sequence[tuple[NDArray[np.int64], int]]) -> Totals:
+    """Sum sketches of one plan, which is not split.
+
+    Parameters
+    ----------
+    parts
+        The sums of each, and its number of records: 0 where that is secret.
+    """
+    by_size = [[n * value for value in sums.tolist()] for sums, n in parts]
+    return Totals(
+        sums=np.sum([sums for sums, _ in parts], axis=0, dtype=np.int64),
+        size_sums=split_limbs([sum(column) for column in zip(*by_size, strict=True)]),
+        moments=SizeMoments.of_sizes([n for _, n in parts]),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

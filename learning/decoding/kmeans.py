@@ -108,9 +108,9 @@ def assign(points: NDArray[np.floating], centroids: Vector) -> tuple[NDArray[np.
     return labels, max(total, 0.0) / len(points)
 
 
-def measure_inertia(samples: Vector, centroids: Vector) -> float:
+def measure_inertia(samples: NDArray[np.floating], centroids: Vector) -> float:
     """Compute the mean squared distance of samples (n, d) to the nearest of centroids (k, d)."""
-    return assign(samples.astype(np.float32), centroids)[1]
+    return assign(samples.astype(np.float32, copy=False), centroids)[1]
 
 
 def _start_plus_plus(

@@ -10,7 +10,7 @@ import pytest
 
 from analyst.planning.pilots import PilotOutline, parse_columns, plan_pilot
 from analyst.planning.refining import MainOutline, refine
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared import command
 from shared.errors import ConfigError
@@ -163,7 +163,7 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     pilot_file: Path,
 ) -> None:
     plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
-    local = LocalSketch(sketch=read_sketch_file(pilot_file), plan=plan)
+    local = LocalSketches(sketches=[read_sketch_file(pilot_file)], plan=plan)
     main = MainOutline(epsilon=Fraction(1), origin=604800)
     found = refine(local.calibrate(n_clusters=(2, 2)), plan, main, n_sketches=1)
     assert found.epsilon == 1
