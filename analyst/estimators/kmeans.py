@@ -268,8 +268,11 @@ class CompressiveKMeans(CompressiveEstimator):
         """Return nearest centroids, and the sum of squared distances to them."""
         metric = self._metric
         is_plain = bool(np.all(metric == 1.0))
-        whole = np.isfinite(rows).all(axis=1)
-        n_whole = int(np.count_nonzero(whole))
+        # Nearly always finite, and then no record has a missing value.
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_whole = bool(np.isfinite(np.sum(rows)))
+        whole = np.ones(0, dtype=np.bool_) if is_whole else np.isfinite(rows).all(axis=1)
+        n_whole = len(rows) if is_whole else int(np.count_nonzero(whole))
         chosen = rows if n_whole == len(rows) else rows[whole]
         labels, mean = assign(
             chosen if is_plain else chosen / metric, self.cluster_centers_ / metric
