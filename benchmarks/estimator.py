@@ -4,8 +4,8 @@ Mixtures of the seed paper (d = k = 10, float32 in memory). ``cpu_s`` is the pro
 one ``fit``, with all that it needs: the sketch, ``scale="auto"`` and bounds where there is no
 epsilon, planning and decoding. ``cpu_ratio`` divides it, run by run, by that of
 ``MiniBatchKMeans(n_init=3, batch_size=4096)`` with the same number of threads and the same choice
-of labels; medians over runs. ``relative_sse`` is the mean squared distance to the nearest centroid over
-that of the best of ten ``KMeans`` starts, both of the first million records (they have no
+of labels; medians over runs. ``relative_sse`` is the mean squared distance to the nearest centroid
+over that of the best of ten ``KMeans`` starts, both of the first million records (they have no
 order); the median, as starts differ.
 """
 

@@ -30,6 +30,7 @@ import analyst.estimators.mixture
 from analyst.estimators import CompressiveKMeans, CompressiveMixture
 from analyst.estimators.compressive import CompressiveEstimator
 from analyst.sketching.sketch_file import encode_sketch_file
+from shared import command
 from shared.errors import (
     ConfigError,
     PlanMismatchError,
@@ -497,6 +498,27 @@ def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Pa
     secret = make_private(relation="add-remove-one", max_records=6000).fit(records)
     with pytest.raises(ConfigError, match="relation"):
         secret.release()
+
+
+def test_the_command_decodes_several_files_as_the_estimator_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = make_records()
+    public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
+    made = [make_private(**public).fit(part) for part in (records[:3000], records[3000:])]
+    paths = [tmp_path / "north.sketch", tmp_path / "south.sketch"]
+    for path, found in zip(paths, made, strict=True):
+        path.write_bytes(encode_sketch_file(found.release()))
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(plan_to_json(made[0].plan_)))
+    files = [str(path) for path in paths]
+    decode = ["decode", "file", *files, "--plan", str(plan), "-k", str(K), "--json"]
+    assert command.main(decode) == 0
+    both = make_exact().fit_sketch(paths, plan=plan)
+    found_there = np.array(json.loads(capsys.readouterr().out)["centroids"])
+    assert np.array_equal(found_there, both.cluster_centers_)
+    assert command.main([*decode, files[0]]) == 2
+    assert "name each file once" in " ".join(capsys.readouterr().err.split())
 
 
 # ---- tools ----
