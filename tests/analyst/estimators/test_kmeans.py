@@ -518,7 +518,7 @@ def test_the_command_decodes_several_files_as_the_estimator_does(
     found_there = np.array(json.loads(capsys.readouterr().out)["centroids"])
     assert np.array_equal(found_there, both.cluster_centers_)
     assert command.main([*decode, files[0]]) == 2
-    assert "name each file once" in " ".join(capsys.readouterr().err.split())
+    assert "has a sketch twice" in " ".join(capsys.readouterr().err.split())
 
 
 # ---- tools ----
