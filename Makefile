@@ -29,9 +29,10 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 
 test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
-	@$(VENV) -m pytest -n auto $(ARGS)
+	@# A test that hangs ends its worker, after a stack trace, so that a run tells which one it was.
+	@$(VENV) -m pytest -n auto -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS)
 
-soak: .venv/.stamp-dev  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
+soak: .venv/.stamp-soak  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
 	@$(VENV) -m pytest -n auto -m soak $(ARGS)
 
@@ -62,6 +63,11 @@ clean:  ## remove .venv, caches and build leftovers
 	@rm -rf .venv build dist site *.egg-info shared/core/engines/_native*.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
 		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+.venv/.stamp-soak: .venv/.stamp-dev
+	@echo 'installing what the long explorations need into .venv' >&2
+	@$(VENV) -m pip install --quiet --editable '.[spark]' >&2
+	@touch $@
 
 # The environment is recreated if its interpreter is gone, or is not the one that PYTHON names.
 ifneq ($(wildcard .venv/.stamp-venv),)
@@ -97,6 +103,6 @@ endif
 
 .venv/.stamp-dev: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what development needs into .venv' >&2
-	@$(VENV) -m pip install --quiet --editable '.[all,mqtt,parquet]' --group dev >&2
+	@$(VENV) -m pip install --quiet --editable '.[all,mqtt,parquet,dask]' --group dev >&2
 	@# This includes everything that the demo needs.
 	@touch .venv/.stamp-demo $@

@@ -51,6 +51,7 @@ class Metrics:
         self.database_up = self._gauge("sfumato_database_up", "1 while the database answers")
         self.studies = self._gauge("sfumato_studies", "Studies")
         self.devices = self._gauge("sfumato_devices", "Enrolled devices")
+        self.workers = self._gauge("sfumato_workers", "Workers that solve decodes")
         self.decodes = Gauge(
             "sfumato_decodes", "Decodes by state", ("state",), registry=self.registry
         )

@@ -84,6 +84,10 @@ class AuditRecord:
     details: Mapping[str, Any]
 
 
+WORKER_SILENCE_S = 15.0
+"""A worker that was silent for so long counts as gone; it shows itself three times as often."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoreTotals:
     """Numbers for the metrics; decodes by state, without states that do not occur."""

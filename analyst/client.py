@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +15,7 @@ import httpx
 from analyst.connection import ANSWERS, Connection
 from analyst.references import choose_study, is_identity, require_identity
 from analyst.results import DecodeResult, read_result
-from shared.errors import ConfigError, DecodingError, SketchError
+from shared.errors import ConfigError, DecodingError, SketchError, TransportError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
@@ -40,6 +42,7 @@ Document = dict[str, Any]
 SearchBox = Mapping[str, Sequence[float]]
 """Lower and upper bound by dimension."""
 
+_LONGEST_STREAM_S = 600
 _POLL_S = 0.2
 UNUSABLE = "do not use"
 """The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
@@ -409,15 +412,23 @@ class Client:
         """Return the state, the progress, and the result or problem of a decode."""
         return self._call(DecodeBody, "GET", _path_of_decode(decode_id))
 
-    def decode_events(self, decode_id: str) -> Iterator[dict[str, Any]]:
+    def decode_events(
+        self, decode_id: str, *, seconds: int | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield the state and progress of a decode as they change, then the ended decode.
+
+        Parameters
+        ----------
+        seconds
+            The stream ends after so many, at most 600.
 
         Raises
         ------
         TransportError
             The server does not send events, or stopped.
         """
-        for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events"):
+        query = "" if seconds is None else f"?seconds={seconds}"
+        for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events{query}"):
             if name in ("state", "progress"):
                 if ANSWERS.check(ProgressBody, data)["state"] not in _FINAL_STATES:
                     yield data
@@ -446,6 +457,8 @@ class Decode:
         *,
         progress: Callable[[float], None] | None = None,
         allow_unusable: bool = False,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
     ) -> DecodeResult:
         """Wait for the result.
 
@@ -455,26 +468,41 @@ class Decode:
             Function that is called with the completed share, 0 to 1.
         allow_unusable
             Return the result even if its verdict is "do not use".
+        timeout
+            Seconds after which to stop waiting; the decode goes on.
+        note
+            Function that is told, once, that no worker is there to solve it.
 
         Raises
         ------
         DecodingError
             The decode failed or was cancelled, or the verdict on its result is "do not use".
+        TransportError
+            It has not ended in time.
         """
-        for state in self._follow():
+        is_noted = False
+        for state in self._follow(timeout):
             if progress:
                 progress(float(state["progress"]))
             if state["state"] in _FINAL_STATES:
                 return require_usable(read_result(state), allow_unusable=allow_unusable)
-        raise AssertionError("it is followed to its end")
+            if state.get("n_workers") == 0 and not is_noted:
+                note("no worker is there: the decode waits until somebody starts `sfumato worker`")
+                is_noted = True
+        raise TransportError(
+            f"did not end within {timeout:g} s; it goes on",
+            field="decode",
+            fix=f"wait longer with `sfumato decode watch {self.decode_id}`",
+        )
 
-    def _follow(self) -> Iterator[dict[str, Any]]:
-        """Yield states until the last: from the stream of events, or by polling."""
+    def _follow(self, timeout: float | None) -> Iterator[dict[str, Any]]:
+        """Yield states until the last, or the time is up: from the stream, or by polling."""
         is_streamed = True
-        while True:
+        end = None if timeout is None else time.monotonic() + timeout
+        while end is None or time.monotonic() < end:
             if is_streamed:
                 try:
-                    yield from self._client.decode_events(self.decode_id)
+                    yield from self._client.decode_events(self.decode_id, seconds=_seconds_to(end))
                 except SketchError:
                     # Too many streams, or a proxy without streams. A refusal of the decode itself
                     # is raised again below.
@@ -484,6 +512,13 @@ class Decode:
             if state["state"] in _FINAL_STATES:
                 return
             self._client.pause(_POLL_S)
+
+
+def _seconds_to(end: float | None) -> int | None:
+    """Return for how long to ask for events, if there is an end."""
+    if end is None:
+        return None
+    return min(_LONGEST_STREAM_S, max(0, math.ceil(end - time.monotonic())))
 
 
 def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:

@@ -18,6 +18,7 @@ from benchmarks import (
     real_sets,
     sketching,
     sketching_files,
+    sketching_tables,
     utility,
 )
 from benchmarks.rows import Row, run_benchmark
@@ -29,6 +30,7 @@ def measure(quick: bool) -> Iterator[Row]:
     modules = (
         sketching,
         sketching_files,
+        sketching_tables,
         noise,
         decoding,
         calibration,

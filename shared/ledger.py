@@ -55,7 +55,8 @@ _TABLES = (
         kind TEXT NOT NULL,
         name TEXT NOT NULL,
         part TEXT NOT NULL,
-        UNIQUE (holder, study, stream, kind, name, part)
+        times TEXT NOT NULL,
+        UNIQUE (holder, study, stream, kind, name, part, times)
     )
     """,
     "CREATE TABLE identity (id BLOB NOT NULL)",
@@ -353,7 +354,8 @@ def _load(
     index = OriginIndex()
     for row in connection.execute("SELECT * FROM origins"):
         reader = _name_reader(row["holder"], row["study"], row["stream"])
-        index.add(reader, Origin(kind=row["kind"], name=row["name"], part=row["part"]))
+        origin = Origin(kind=row["kind"], name=row["name"], part=row["part"], times=row["times"])
+        index.add(reader, origin)
     # Grouped by cost: years of entries are read for each release.
     rows = connection.execute(
         "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, epsilon, delta, rho,"
@@ -406,10 +408,10 @@ def _insert(
 def _insert_origins(connection: sqlite3.Connection, reservation: Reservation) -> None:
     event = reservation.event
     connection.executemany(
-        "INSERT OR IGNORE INTO origins (holder, study, stream, kind, name, part)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO origins (holder, study, stream, kind, name, part, times)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (reservation.holder, event.study, event.stream, o.kind, o.name, o.part)
+            (reservation.holder, event.study, event.stream, o.kind, o.name, o.part, o.times)
             for o in reservation.origins
         ],
     )

@@ -141,7 +141,7 @@ def _simulate(
             clusters_per_device=clusters_per_device,
             seed=seed,
         )
-    _require_windows(n_windows, records)
+    _require_windows(n_windows, plan, records)
     start, limit = time.monotonic(), _MINUTES if minutes is None else minutes
     if axes:
         swept = _sweep(
@@ -251,7 +251,14 @@ def _require_alone(records_per_device: int | None, clusters_per_device: int | No
             )
 
 
-def _require_windows(n_windows: int, records: FleetRecords) -> None:
+def _require_windows(n_windows: int, plan: SketchPlan, records: FleetRecords) -> None:
+    n_slots = plan.window.n_slots
+    if n_slots is not None and n_windows > n_slots:
+        raise ConfigError(
+            f"must be at most the slots of the plan, {n_slots}: it has an end",
+            field="--windows",
+            fix="give fewer",
+        )
     if n_windows > records.n_records:
         raise ConfigError(
             f"must be at most the records of a device, {records.n_records}",

@@ -11,15 +11,19 @@ if os.environ.get("SFUMATO_ENGINE") == "numpy":
     sys.modules["shared.core.engines._native"] = None  # type: ignore[assignment]
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.certificates import Authority
 
 # No time limit: a slow machine must not fail a law. Derandomised: the same tree gives the same
 # verdict everywhere; to explore further, HYPOTHESIS_PROFILE=explore draws new examples.
-settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("default", settings.get_profile("ci"))
-settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000)
+settings.register_profile(
+    "explore", settings.get_profile("ci"), derandomize=False, max_examples=1000
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Every HTTP client reads all that it trusts when it is made. Those of a system take 0.1 s, longer

@@ -19,6 +19,7 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.records import DecodeRecord, Selection
+from aggregator.services import Services
 from aggregator.services.results.answers import read_version
 from shared.structure import structure
 from shared.wire import Problem
@@ -60,7 +61,7 @@ async def create_decode(
     response.status_code = 202 if queued else 200
     response.headers["Location"] = f"/v1/decodes/{decode.decode_id.hex()}"
     _advise(response, decode)
-    return to_body(decode)
+    return to_body(decode, n_workers=await count_workers(services, decode))
 
 
 @router.get(
@@ -76,7 +77,8 @@ async def get_decode(decode: Identity, services: ServicesDep) -> Response:
     again.
     """
     record = await services.decodes.get(bytes.fromhex(decode))
-    response = answer(to_body(record), **_headers_of(record))
+    n_workers = await count_workers(services, record)
+    response = answer(to_body(record, n_workers=n_workers), **_headers_of(record, n_workers))
     _advise(response, record)
     return response
 
@@ -92,8 +94,14 @@ def _advise(response: Response, decode: DecodeRecord) -> None:
         response.headers["Retry-After"] = _POLL_S
 
 
-def _headers_of(decode: DecodeRecord) -> dict[str, str]:
-    etag = f"{decode.state}.{decode.progress:.6f}.{decode.created}.{decode.finished}"
+async def count_workers(services: Services, decode: DecodeRecord) -> int | None:
+    """Count the workers that a decode may wait for; None once it is not queued."""
+    return await services.jobs.count_workers() if decode.state == "queued" else None
+
+
+def _headers_of(decode: DecodeRecord, n_workers: int | None) -> dict[str, str]:
+    state = f"{decode.state}.{n_workers}" if decode.state == "queued" else decode.state
+    etag = f"{state}.{decode.progress:.6f}.{decode.created}.{decode.finished}"
     if decode.state == "succeeded":
         return {"ETag": '"succeeded"', "Cache_Control": IMMUTABLE}
     return {"ETag": f'"{etag}"', "Cache_Control": "no-cache"}
@@ -104,11 +112,12 @@ def to_selection(body: SnapshotRequest) -> Selection:
     return Selection(first_slot=body.first_slot, last_slot=body.last_slot, labels=body.labels)
 
 
-def to_body(decode: DecodeRecord) -> DecodeBody:
+def to_body(decode: DecodeRecord, *, n_workers: int | None = None) -> DecodeBody:
     """Return a decode as it is shown."""
     return make_body(
         DecodeBody,
         decode,
+        n_workers=n_workers,
         decoder_version=read_version(decode.solver),
         result=decode.result and structure(ResultBody, decode.result, strict=False),
         problem=decode.problem and structure(Problem, decode.problem, strict=False),

@@ -11,10 +11,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from aggregator.api.decodes import to_body
+from aggregator.api.decodes import count_workers, to_body
 from aggregator.api.dependencies import Analyst, Identity, ServicesDep
 from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
 from aggregator.records import DecodeRecord
+from aggregator.services import Services
 from shared.errors import OverloadedError, SketchError
 from shared.wire import problem_document
 from shared.wire.bodies.results import ProgressBody
@@ -104,7 +105,7 @@ async def stream_events(
     shown = found
     end = asyncio.get_running_loop().time() + seconds
     with services.watch.follow(shown, key):
-        yield _to_event(shown, "state")
+        yield await _to_event(services, shown, "state")
         while shown.finished is None:
             try:
                 now = await services.watch.next(shown, key, until=end)
@@ -114,11 +115,13 @@ async def stream_events(
                 return
             if now is None:
                 return
-            yield _to_event(now, "progress" if now.state == shown.state else "state")
+            name = "progress" if now.state == shown.state else "state"
+            yield await _to_event(services, now, name)
             shown = now
     yield ServerSentEvent(event="result", data=to_body(shown))
 
 
-def _to_event(decode: DecodeRecord, name: str) -> ServerSentEvent:
-    data = ProgressBody(state=decode.state, progress=decode.progress)
+async def _to_event(services: Services, decode: DecodeRecord, name: str) -> ServerSentEvent:
+    n_workers = await count_workers(services, decode)
+    data = ProgressBody(state=decode.state, progress=decode.progress, n_workers=n_workers)
     return ServerSentEvent(event=name, data=data)

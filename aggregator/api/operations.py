@@ -10,7 +10,7 @@ from aggregator.api.middleware import RequestQueue
 from aggregator.metrics import DECODE_STATES, MEDIA_TYPE, Metrics
 from aggregator.services import Services
 from shared.errors import TransportError
-from shared.wire.bodies.results import HealthBody
+from shared.wire.bodies.results import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operations"])
 
@@ -28,10 +28,13 @@ async def get_health() -> HealthBody:
 
 
 @router.get("/readyz")
-async def get_readiness(services: ServicesDep) -> HealthBody:
-    """Answer while the database answers and has the schema of this release."""
+async def get_readiness(services: ServicesDep) -> ReadinessBody:
+    """Answer while the database answers and has the schema of this release.
+
+    A server without workers takes sketches; its decodes wait.
+    """
     await services.readiness.require()
-    return HealthBody()
+    return ReadinessBody(n_workers=await services.jobs.count_workers())
 
 
 @router.get(
@@ -55,11 +58,13 @@ async def _count_stored(metrics: Metrics, services: Services) -> None:
         await services.readiness.require()
         async with services.store.begin() as transaction:
             totals = await transaction.count_totals()
+        n_workers = await services.jobs.count_workers()
     except TransportError:
         metrics.database_up.set(0)
         return
     metrics.database_up.set(1)
     metrics.studies.set(totals.n_studies)
     metrics.devices.set(totals.n_devices)
+    metrics.workers.set(n_workers)
     for state in DECODE_STATES:
         metrics.decodes.labels(state).set(totals.decodes.get(state, 0))

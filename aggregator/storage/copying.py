@@ -9,13 +9,14 @@ from sqlalchemy import Table, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aggregator.storage.engine import mapped_errors
-from aggregator.storage.models import Base, Server, Study
+from aggregator.storage.models import Base, Server, Study, WorkerPresence
 from aggregator.storage.schema import migrate_database
 from aggregator.storage.store import Store, Transaction
 from aggregator.storage.sums.layout import Layout
 from shared.errors import ConfigError, StoreError
 from shared.plan import decode_plan
 
+_OF_A_PLACE = (Server.__table__, WorkerPresence.__table__)
 _PAGE = 500
 """Rows at once: some megabytes with payloads."""
 
@@ -45,7 +46,7 @@ async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
         await migrate_database(target.engine)
     async with source.begin() as reading, target.begin(write=True) as writing:
         old, new = reading.connection, writing.connection
-        tables = [table for table in Base.metadata.sorted_tables if table is not Server.__table__]
+        tables = [table for table in Base.metadata.sorted_tables if table not in _OF_A_PLACE]
         for table in tables:
             if await writing.count_rows(table):
                 raise ConfigError(

@@ -306,6 +306,15 @@ class Decode(Base):
     attempts: Mapped[int]
 
 
+class WorkerPresence(Base):
+    """When each worker last showed that it is there."""
+
+    __tablename__ = "workers"
+
+    worker_id: Mapped[bytes] = mapped_column(primary_key=True)
+    seen: Mapped[float]
+
+
 class Key(Base):
     """API keys, hashed."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import secrets
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
 
 from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
+from aggregator.records import WORKER_SILENCE_S, wait_for_stop
 from aggregator.services.results.jobs import Job, JobService
 from learning.decoding.solution import Solution
 from shared.errors import DecodingCancelledError, SketchError, TransportError
@@ -41,17 +45,29 @@ class Worker:
         self._poll_s = poll_s
         # Two may fail before the lease ends; progress is shown, and a cancel seen, within a second.
         self._heartbeat_s = min(lease_s / 3.0, _LONGEST_HEARTBEAT_S)
+        self._id = secrets.token_bytes(16)
+        self._shown_at = -math.inf
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop``; retry if the database does not answer."""
         while not stop.is_set():
             try:
+                await self._show_presence()
                 worked = await self.run_once(stop)
             except TransportError as error:
                 log.warning("database away", reason=describe_cause(error))
                 worked = False
             if not worked:
                 await wait_for_stop(stop, self._poll_s)
+        with suppress(TransportError):
+            await self._jobs.drop_worker(self._id)
+
+    async def _show_presence(self) -> None:
+        """Let clients know that somebody works, now and then."""
+        now = time.monotonic()
+        if now - self._shown_at >= WORKER_SILENCE_S / 3.0:
+            await self._jobs.note_worker(self._id)
+            self._shown_at = now
 
     async def run_once(self, stop: asyncio.Event) -> bool:
         """Lease one decode and solve it; false if none is queued."""
@@ -95,6 +111,7 @@ class Worker:
 
     async def _is_still_ours(self, job: Job, progress: float) -> bool:
         try:
+            await self._show_presence()
             return await self._jobs.renew(job, lease_s=self._lease_s, progress=progress)
         except TransportError:
             # The database may answer before the lease ends; if not, no answer is stored.

@@ -69,7 +69,8 @@ def _pilot(
         str, typer.Option(help='A length of time such as 6h or 7d, or "1000 records".')
     ] = "7d",
     start: Annotated[
-        str | None, typer.Option(help="Start of the study, a date in UTC; see add-remove-one.")
+        str | None,
+        typer.Option(help="Day in UTC from which records are read; not for --same-records."),
     ] = None,
     neighbouring: Annotated[
         Literal["replace-one", "add-remove-one"],
@@ -83,7 +84,9 @@ def _pilot(
     """Plan a histogram that calibrates another plan, from the names of columns alone.
 
     Nothing about the values need be known: a logarithmic scale needs no bounds. A pilot that is too
-    weak to calibrate from is refused before it spends anything, and the exit status is 2.
+    weak to calibrate from is refused before it spends anything, and the exit status is 2. With
+    windows by time it reads only records of --windows windows from --start on, and a main study of
+    later records may have the whole epsilon too.
     """
     outline = PilotOutline(
         dimensions=parse_columns(dimensions),
@@ -92,7 +95,9 @@ def _pilot(
         epsilon=parse_epsilon(epsilon, "--epsilon"),
         delta=parse_delta(delta, "--delta"),
         shares_records=same_records,
-        window=_choose_window(window, start, neighbouring),
+        window=_choose_window(
+            window, start, n_slots=None if same_records else windows, neighbouring=neighbouring
+        ),
         neighbouring=neighbouring,
     )
     pilot = plan_pilot(outline)
@@ -231,14 +236,18 @@ def _parse_records(text: str) -> int:
     return require_count(round(float(text)), "--records")
 
 
-def _choose_window(text: str, start: str | None, neighbouring: str) -> WindowRule:
+def _choose_window(
+    text: str, start: str | None, *, n_slots: int | None, neighbouring: str
+) -> WindowRule:
+    """Return the windows of a pilot; with an end after so many slots, if any number is given."""
     rule = parse_window(text)
     if rule.kind == "count":
         return rule
-    if start is None and neighbouring == "add-remove-one":
+    if start is None and (n_slots is not None or neighbouring == "add-remove-one"):
         start = datetime.now(UTC).date().isoformat()
     origin = 0 if start is None else parse_date(start)
-    return WindowRule(kind="time", origin=origin, length_s=rule.length_s)
+    end = None if n_slots is None else origin + n_slots * rule.length_s
+    return WindowRule(kind="time", origin=origin, length_s=rule.length_s, end=end)
 
 
 def _say(*lines: str) -> None:

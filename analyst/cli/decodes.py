@@ -39,6 +39,10 @@ Choose = Annotated[bool, typer.Option("--choose", help="Choose the number of clu
 AllowUnusable = Annotated[
     bool, typer.Option("--allow-unusable", help='Show a result whose verdict is "do not use".')
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Stop waiting then; the decode goes on."),
+]
 Identity = Annotated[
     str, typer.Argument(metavar="DECODE", help="Its id, which `sfumato decode start` prints.")
 ]
@@ -60,9 +64,11 @@ def _decode_study(
     choose: Choose = False,
     within: Within = None,
     allow_unusable: AllowUnusable = False,
+    timeout: Timeout = None,
 ) -> Answer:
     """Recover k centroids from all sketches of a study."""
-    return _follow(_request(client, study, n_clusters, seed, choose, within), allow_unusable)
+    running = _request(client, study, n_clusters, seed, choose, within)
+    return _follow(running, allow_unusable, timeout)
 
 
 @app.command(
@@ -128,14 +134,21 @@ def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = F
         yield from _describe(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
         return
     yield f"decode {decode_id}: {state['state']}, {state['progress']:.0%} done"
+    if state.get("n_workers") == 0:
+        yield "  no worker is there: start one with `sfumato worker`"
     if state["problem"]:
         yield f"  {state['problem'].get('detail', '')}"
 
 
 @command(app, "watch", "sfumato decode watch DECODE --json")
-def _watch(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = False) -> Answer:
+def _watch(
+    client: Client,
+    decode_id: Identity,
+    allow_unusable: AllowUnusable = False,
+    timeout: Timeout = None,
+) -> Answer:
     """Follow a decode until it ends, and print its result."""
-    return _follow(Decode(client, decode_id), allow_unusable)
+    return _follow(Decode(client, decode_id), allow_unusable, timeout)
 
 
 @command(app, "cancel", "sfumato decode cancel DECODE")
@@ -164,13 +177,15 @@ def _request(
     )
 
 
-def _follow(running: Decode, allow_unusable: bool) -> Answer:
+def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Answer:
     console = create_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("decoding", total=1.0)
         result = running.wait(
             progress=lambda share: progress.update(task, completed=share),
             allow_unusable=allow_unusable,
+            timeout=timeout,
+            note=lambda words: progress.console.print(f"note: {words}", markup=False),
         )
     yield _to_json(result)
     yield from _describe(result)

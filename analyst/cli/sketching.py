@@ -28,7 +28,7 @@ from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import make_sketch, require_suitable, sum_file
 from analyst.sketching.report import NOT_PRIVATE, Report, describe_sketch, sketch_to_json
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
-from analyst.sketching.spending import count_release
+from analyst.sketching.spending import Account
 from shared.command import SETTINGS, list_examples
 from shared.core.engines import ENGINE_VARIABLE, choose_engine
 from shared.errors import ConfigError
@@ -126,10 +126,10 @@ def _sketch(
     counting = (
         nullcontext()
         if ledger is None or exact
-        else count_release(ledger, path, plan, stream, limits)
+        else Account(ledger=ledger, records=path, budget=limits).count(plan, stream)
     )
     with counting:
-        sketch = make_sketch(summed, plan, stream, exact=exact)
+        sketch = make_sketch(summed.accumulator, plan, stream, exact=exact)
         write_once(output, encode_sketch_file(sketch))
     report = Report(
         source=path,

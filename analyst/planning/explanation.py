@@ -197,7 +197,8 @@ def count_windows(plan: SketchPlan) -> int | None:
     """
     if plan.window.kind != "time":
         return None
-    return min(math.ceil(_YEAR_S / plan.window.length_s), plan.most_sketches_per_device)
+    n_slots = math.ceil(_YEAR_S / plan.window.length_s)
+    return min(n_slots, plan.window.n_slots or n_slots, plan.most_sketches_per_device)
 
 
 def describe_windows(plan: SketchPlan) -> str:
@@ -305,6 +306,8 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
         yield "clusters", _describe_clusters(plan, prediction)
     yield from (("warning", text) for text in statement.cautions)
     yield "protects", statement.guarantee
+    if statement.times is not None:
+        yield "times", statement.times
     yield "people", statement.describe_people()
     yield "not covered", "\n".join(f"- {text}" for text in statement.unprotected)
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)

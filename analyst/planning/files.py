@@ -12,7 +12,7 @@ from shared.plan import SketchPlan, plan_from_json, plan_from_spec
 from shared.structure import read_exact, read_toml
 
 
-def read_plan(path: Path) -> SketchPlan:
+def read_plan(path: str | Path) -> SketchPlan:
     """Read a plan (JSON), or make one from a specification (``.toml``).
 
     Raises
@@ -20,6 +20,7 @@ def read_plan(path: Path) -> SketchPlan:
     ConfigError, PlanError, PrivacyError
         The file cannot be read, is not of its format, or breaks a rule of plans.
     """
+    path = Path(path)
     if path.suffix == ".toml":
         return read_spec(path)
     try:

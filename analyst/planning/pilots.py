@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
-from analyst.planning.spec import quote
+from analyst.planning.spec import format_window, quote
 from learning.calibration.strength import (
     LEAST_STRENGTH,
     choose_bins_log2,
@@ -25,6 +25,7 @@ from shared.plan import (
     SketchPlan,
     WindowRule,
     create_plan,
+    describe_times,
 )
 from shared.plan.spec import MOST_SKETCHES
 
@@ -54,7 +55,8 @@ class PilotOutline:
     shares_records
         Whether the main study reads the same records, and so the rest of epsilon.
     window, neighbouring
-        As in a plan.
+        As in a plan. Only with an end is it certain that no record of the pilot is in a main study
+        that begins there.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -137,11 +139,22 @@ class Pilot:
         if outline.shares_records:
             rest = show_exact(outline.epsilon - spec.epsilon)
             yield f"{cost} in the pilot, which leaves {rest} to the main study of the same records"
+        elif times := describe_times(self.plan):
+            yield f"{cost} in the pilot; a main study that begins at its end may have as much"
+            yield times
         else:
             yield (
-                f"{cost} in the pilot; a main study of other records, such as later windows, may "
-                "have the whole epsilon too"
+                f"{cost} in the pilot, and one that the main study reads too costs the sum of "
+                "both; devices cannot tell the two apart, because "
+                f"{describe_doubt(spec.window)}, so the owner's ledger counts the sum for all"
             )
+
+
+def describe_doubt(window: WindowRule) -> str:
+    """Describe why a pilot with such windows may read records of its main study."""
+    if window.kind == "count":
+        return "windows by count know no times, and each study reads a source from its beginning"
+    return "it has no end, and records that come late or are dated wrongly join its open window"
 
 
 def parse_columns(texts: Sequence[str]) -> tuple[Dimension, ...]:
@@ -228,6 +241,7 @@ def _make(outline: PilotOutline, epsilon: Fraction, delta: Fraction, carried: in
         delta=delta,
         neighbouring="add-remove-one" if hides_presence else "replace-one",
         window=outline.window,
+        late_rule="open-window" if outline.window.end is None else "leave-out-outside",
         most_records=max(headroom * -(-n // n_sketches), outline.window.length),
         least_records=None if hides_presence else 1,
         most_sketches=max(MOST_SKETCHES, 2 * n_sketches),
@@ -260,6 +274,7 @@ def format_pilot(pilot: Pilot) -> str:
         f"epsilon = {quote(str(spec.epsilon))}  # {beside}",
         f"delta = {quote(str(spec.delta))}",
         f"neighbouring = {quote(spec.neighbouring)}",
+        f"late_rule = {quote(spec.late_rule)}",
     ]
     if spec.least_records is not None:
         lines.append(f"least_records = {spec.least_records}")
@@ -270,13 +285,6 @@ def format_pilot(pilot: Pilot) -> str:
     for dimension in spec.dimensions:
         lines += ["", "[[dimensions]]", *format_dimension(dimension)]
     return "\n".join(lines) + "\n"
-
-
-def format_window(window: WindowRule) -> list[str]:
-    """Write a window rule as lines of TOML."""
-    if window.kind == "count":
-        return ['kind = "count"', f"length = {window.length}"]
-    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
 
 
 def format_dimension(dimension: Dimension) -> list[str]:

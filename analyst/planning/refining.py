@@ -13,8 +13,8 @@ from analyst.client import Client
 from analyst.planning.bands import band_to_json, candidate_to_json
 from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
-from analyst.planning.pilots import format_dimension, format_window
-from analyst.planning.spec import list_fields, quote
+from analyst.planning.pilots import describe_doubt, format_dimension
+from analyst.planning.spec import format_window, list_fields, quote
 from learning.calibration.strength import bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice
@@ -23,7 +23,7 @@ from learning.planning.planner import Advice, advise
 from learning.planning.quality import QualityBand
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, PlanError, PrivacyError
-from shared.plan import Dimension, LogTransform, SketchPlan, WindowRule
+from shared.plan import Dimension, LateRule, LogTransform, SketchPlan, WindowRule
 from shared.wire.bodies.statistics import CalibrationBody, ColumnBody
 
 _WIDER = "one wider than the noise asks for, because the pilot did not see every spread well"
@@ -45,8 +45,8 @@ class MainOutline:
         Expected records of all sketches together, and the sketches: devices times windows; None
         for the pilot's.
     origin
-        For windows by time, the second from which records belong to the main study; None for the
-        pilot's.
+        For windows by time and other records, the second from which records belong to the main
+        study; None for the end of the pilot, or if it has none, for the pilot's.
     """
 
     epsilon: Fraction
@@ -98,11 +98,25 @@ class Refinement:
 
     @property
     def window(self) -> WindowRule:
-        """The pilot's rule, which begins where the pilot has ended."""
+        """The pilot's rule; it begins where the pilot has ended, if it is for other records."""
         rule = self.pilot.window
-        if rule.kind == "time" and self.main.origin is not None:
-            return replace(rule, origin=self.main.origin)
-        return rule
+        if rule.kind == "count" or self.main.shares_records:
+            return rule
+        origins = (self.main.origin, rule.end, rule.origin)
+        return replace(rule, origin=next(x for x in origins if x is not None), end=None)
+
+    @property
+    def late_rule(self) -> LateRule:
+        """The pilot's for the same records; else times before the main study are left out."""
+        if self.main.shares_records:
+            return self.pilot.late_rule
+        return "leave-out-outside" if self.window.origin else "open-window"
+
+    @property
+    def shares_no_record(self) -> bool:
+        """True if no record can be in both studies, where both read times in one way."""
+        is_bounded = self.pilot.is_bounded and self.late_rule == "leave-out-outside"
+        return is_bounded and self.pilot.window.is_apart(self.window)
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -150,19 +164,24 @@ class Refinement:
         """State what the two studies cost a person together."""
         spent, rest = self.pilot.release.epsilon, self.epsilon
         deltas = self.pilot.release.delta, self.advice.recommended.delta
+        largest = _show_level(max(spent, rest), max(deltas))
+        total = _show_level(spent + rest, sum(deltas, Fraction(0)))
         if self.main.shares_records:
-            total = show_exact(spent + rest)
-            alone = f"The two studies read the same records: one record costs epsilon {total}"
-            delta = sum(deltas, Fraction(0))
+            alone = f"The two studies read the same records: one record costs {total}"
+        elif self.shares_no_record:
+            alone = (
+                "No record is in both studies, because each leaves out the times of the other: "
+                f"one record costs {largest}, where devices read its time in the same way for both"
+            )
         else:
             alone = (
-                "A record that only one of the two studies reads costs epsilon "
-                f"{show_exact(max(spent, rest))}, one that both read {show_exact(spent + rest)}"
+                f"A record that only one of the two studies reads costs {largest}, one that both "
+                f"read {total.removeprefix('epsilon ')}. The pilot may have read some of the main "
+                f"study, because {describe_doubt(self.pilot.window)}; the owner's ledger counts "
+                "the sum for all"
             )
-            delta = max(deltas)
-        suffix = f" and delta {show_exact(delta)}" if delta else ""
         return (
-            f"{alone}{suffix}. Someone with q1 records in the pilot and q2 in the main study is "
+            f"{alone}. Someone with q1 records in the pilot and q2 in the main study is "
             f"protected at {show_exact(spent)} q1 + {show_exact(rest)} q2."
         )
 
@@ -223,9 +242,11 @@ class Refinement:
                 lines.append("least_records = 1")
             most = max(self.outline.most_records, self.window.length)
             lines += ['max_records_per_person = "unknown"', f"most_records = {most}"]
+        if self.late_rule != "open-window":
+            lines.append(f"late_rule = {quote(self.late_rule)}  # no record of another time")
         lines += ["", "[window]"]
-        if self.main.origin is not None and self.window.kind == "time":
-            lines.append("# begins where the pilot's last window has ended")
+        if self.window.origin != pilot.window.origin:
+            lines.append("# begins where the pilot has ended")
         lines += format_window(self.window)
         for column in self.calibration.columns:
             lines += ["", *_format_column(column)]
@@ -320,7 +341,8 @@ def refine_study(
 ) -> Refinement:
     """Make the plan of a main study from all sketches of a pilot on a server.
 
-    Windows by time begin where the pilot's last window has ended. Raises as :func:`refine`.
+    Windows by time begin at the pilot's end; if it has none, where its last window has ended.
+    Raises as :func:`refine`.
 
     Parameters
     ----------
@@ -340,7 +362,7 @@ def refine_study(
     calibration = client.calibration(
         snapshot["snapshot_id"], n_clusters=n_clusters, most_clusters=most_clusters
     )
-    if pilot.window.kind == "time" and not main.shares_records:
+    if pilot.window.kind == "time" and pilot.window.end is None and not main.shares_records:
         last = max(item["slots"][1] for item in client.sketches(study) if item["slots"])
         main = replace(main, origin=pilot.window.slot_bounds(last)[1])
     return refine(calibration, pilot, main, n_sketches=snapshot["n_sketches"])
@@ -364,6 +386,10 @@ def _format_column(column: ColumnBody) -> list[str]:
     if column.is_kept:
         return [*found, *lines]
     return [f"# left out; its value is {column.centre:.6g}", *found, *(f"# {x}" for x in lines)]
+
+
+def _show_level(epsilon: Fraction, delta: Fraction) -> str:
+    return f"epsilon {show_exact(epsilon)}" + (f" and delta {show_exact(delta)}" if delta else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -115,7 +115,7 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         *_format_sizes(answers.outline, best),
         "",
         "[window]",
-        *_format_window(answers.window),
+        *format_window(answers.window),
     ]
     for dimension in answers.dimensions:
         lines += ["", "[[dimensions]]", *_format_dimension(dimension)]
@@ -157,10 +157,12 @@ def _format_sizes(outline: StudyOutline, best: Candidate) -> Iterator[str]:
     yield f"most_records = {outline.most_records}"
 
 
-def _format_window(window: WindowRule) -> list[str]:
+def format_window(window: WindowRule) -> list[str]:
+    """Write a window rule as lines of TOML."""
     if window.kind == "count":
         return ['kind = "count"', f"length = {window.length}"]
-    return ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
+    lines = ['kind = "time"', f"origin = {window.origin}", f"length_s = {window.length_s}"]
+    return lines if window.end is None else [*lines, f"end = {window.end}"]
 
 
 def _format_dimension(dimension: Dimension) -> list[str]:

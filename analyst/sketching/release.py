@@ -86,19 +86,19 @@ def sum_file(
         start = time.monotonic()
         reader = RecordReader(file, fields)
         if reader.n_records is not None:
-            _require_allowed(reader.n_records, plan, path)
+            require_allowed(reader.n_records, plan, str(path))
         if on_open is not None:
             on_open(reader, file.size)
         with closing(reader.batches(n_threads)) as batches:
             accumulator = sketch_batches(
                 tally,
-                _require_few(batches, plan, path),
+                require_few(batches, plan, str(path)),
                 n_threads=n_threads,
                 engine=engine,
                 on_progress=(lambda n: on_progress(n, reader)) if on_progress else None,
             )
         file.require_unchanged()
-        _require_allowed(accumulator.n_records, plan, path)
+        require_allowed(accumulator.n_records, plan, str(path))
         return Summed(
             accumulator=accumulator,
             n_clipped=tally.n_clipped,
@@ -109,13 +109,17 @@ def sum_file(
         )
 
 
-def make_sketch(summed: Summed, plan: SketchPlan, stream: str, *, exact: bool) -> SketchFile:
+def make_sketch(
+    accumulator: SketchAccumulator, plan: SketchPlan, stream: str, *, exact: bool
+) -> SketchFile:
     """Draw the noise of the plan's mechanism and return the private sketch.
 
     ``payload = clip(S + noise)``, exactly as a device releases a window.
 
     Parameters
     ----------
+    accumulator
+        The exact sum of a number of records that the plan allows.
     exact
         Add no noise: the sum itself, for the holder of the records alone.
 
@@ -123,7 +127,7 @@ def make_sketch(summed: Summed, plan: SketchPlan, stream: str, *, exact: bool) -
     ----------
     Unless ``exact``, every call is a new release and costs the plan's epsilon once more.
     """
-    accumulator, sums = summed.accumulator, summed.accumulator.sums
+    sums = accumulator.sums
     if not exact:
         bound = plan.largest_coordinate(accumulator.n_records)
         sums = np.clip(plan.mechanism.add_noise(sums, SystemSource()), -bound, bound)
@@ -144,8 +148,9 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
     Raises
     ------
     ConfigError, PrivacyError
-        The name breaks its rule; the plan keeps the number of records secret, or protects all
-        records of a device together; or its sketches carry only some of what is summed.
+        The name breaks its rule; the plan keeps the number of records secret, protects all records
+        of a device together, or leaves records out by their times; or its sketches carry only some
+        of what is summed.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
@@ -161,6 +166,13 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
             field="neighbouring",
             fix="use a plan under replace-one, or a device",
         )
+    if plan.is_bounded:
+        raise PrivacyError(
+            f"is {plan.late_rule}, but no times of a file are read here",
+            field="late_rule",
+            fix="let a device read the file, or make a plan without it (`sfumato plan pilot "
+            "--same-records`)",
+        )
     if plan.is_split:
         carried, of = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies
         parts = "dimensions" if plan.kind == "histogram" else "frequencies"
@@ -172,33 +184,34 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
         )
 
 
-def _require_few(
-    batches: Iterable[Records], plan: SketchPlan, path: Path
+def require_few(
+    batches: Iterable[Records], plan: SketchPlan, where: str
 ) -> Generator[Records, None, None]:
-    """Pass batches on; refuse a file that is too long before all of it is read."""
+    """Pass batches on; refuse a source that is too long before all of it is read."""
     n_records = 0
     for batch in batches:
         n_records += len(batch)
         if n_records > plan.most_records:
-            raise _refuse_many(plan, path)
+            raise _refuse_many(plan, where)
         yield batch
 
 
-def _require_allowed(n_records: int, plan: SketchPlan, path: Path) -> None:
+def require_allowed(n_records: int, plan: SketchPlan, where: str) -> None:
+    """Refuse more or fewer records than one sketch of the plan may hold."""
     if n_records > plan.most_records:
-        raise _refuse_many(plan, path)
+        raise _refuse_many(plan, where)
     if n_records < plan.least_records:
         raise RecordError(
             f"holds {n_records} records, fewer than the plan's least_records = "
             f"{plan.least_records}",
-            field=str(path),
+            field=where,
             fix="sketch more records together, or use a plan that allows fewer",
         )
 
 
-def _refuse_many(plan: SketchPlan, path: Path) -> RecordError:
+def _refuse_many(plan: SketchPlan, where: str) -> RecordError:
     return RecordError(
         f"holds more records than the plan's most_records = {plan.most_records}",
-        field=str(path),
-        fix="use a plan that allows more, or split the file: each record may be in one part only",
+        field=where,
+        fix="use a plan that allows more, or split the source: each record may be in one part only",
     )

@@ -6,7 +6,8 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import BudgetExceededError
@@ -19,23 +20,37 @@ HOLDER_BYTES = 16
 """Length of the identity of one release by hand."""
 
 
-@contextmanager
-def count_release(
-    ledger_path: Path, records: Path, plan: SketchPlan, stream: str, budget: Budget
-) -> Iterator[None]:
-    """Count the release of a plan's sketch of a file; see :func:`count_event`."""
-    digest = compute_plan_digest(plan)
-    event = PrivacyEvent(
-        study=digest,
-        stream=stream,
-        plan_digest=digest,
-        sequence=0,
-        epsilon=plan.release.epsilon,
-        delta=plan.release.delta,
-        rho=plan.mechanism.guarantee.rho,
-    )
-    with count_event(ledger_path, records, event, budget):
-        yield
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Where the owner of some records counts what is released of them.
+
+    Parameters
+    ----------
+    ledger
+        The owner's ledger.
+    records
+        The file or folder that holds the records.
+    budget
+        The limit.
+    """
+
+    ledger: Path
+    records: Path
+    budget: Budget
+
+    def count(self, plan: SketchPlan, stream: str) -> AbstractContextManager[None]:
+        """Count the release of a plan's sketch; see :func:`count_event`."""
+        digest = compute_plan_digest(plan)
+        event = PrivacyEvent(
+            study=digest,
+            stream=stream,
+            plan_digest=digest,
+            sequence=0,
+            epsilon=plan.release.epsilon,
+            delta=plan.release.delta,
+            rho=plan.mechanism.guarantee.rho,
+        )
+        return count_event(self.ledger, self.records, event, self.budget)
 
 
 @contextmanager

@@ -45,7 +45,13 @@ from device_agent.store.streams import load_stream
 from device_agent.windows import Clocks, WindowCutter, describe_difference
 from shared.core.engines import describe_engine
 from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
-from shared.plan import SketchPlan, compute_plan_digest, describe_release, find_cautions
+from shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    describe_release,
+    describe_times,
+    find_cautions,
+)
 from shared.privacy import require_within_budget
 
 _ENVELOPE_BYTES = 400
@@ -176,7 +182,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         for stream in settings.streams:
             event = make_event(settings.study, plan, stream.name, 0)
             require_within_budget((), event, settings.limits)
-            require_in_shared_budget(settings, None, event, stream.find_origins())
+            require_in_shared_budget(settings, None, event, stream.find_origins(plan))
     except SketchError as error:
         yield Finding(error=error)
         return
@@ -225,6 +231,8 @@ def _check_joining(
 def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
     yield Finding(text=describe_policy(settings))
     yield Finding(text=describe_budget(settings.limits))
+    if times := describe_times(plan):
+        yield Finding(text=f"plan: {times}")
     for caution in find_cautions(plan):
         yield Finding(text=f"plan: {caution}", warns=True)
 

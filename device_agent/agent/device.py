@@ -82,7 +82,7 @@ class Device:
 
     def _find_origins(self, stream: str) -> set[Origin]:
         settings = [s for s in self.settings.streams if s.name == stream]
-        return settings[0].find_origins() if settings else set()
+        return settings[0].find_origins(self.plan) if settings else set()
 
     def _require_within_budget(
         self, before: list[PrivacyEvent], event: PrivacyEvent, read: Iterable[Origin]

@@ -71,8 +71,11 @@ class TimeSample:
         As the settings state them.
     decides
         Whether windows are by time.
-    n_unreadable, n_before, n_future
-        Records without a readable time, before the study's first window, and later than now.
+    n_unreadable, n_before, n_after, n_future
+        Records without a readable time, before the study's first window, behind the end of a study
+        that has one, and later than now.
+    leaves_out
+        Whether all of these but the last join no window.
     earliest, latest
         Seconds since 1970-01-01 UTC; None if no time can be read.
     states_zone
@@ -91,6 +94,8 @@ class TimeSample:
     earliest: float | None
     latest: float | None
     states_zone: bool | None
+    n_after: int = 0
+    leaves_out: bool = False
     n_slots: int = 0
     first_slot: int | None = None
     last_slot: int | None = None
@@ -262,6 +267,8 @@ class Sampler:
         timestamps = np.concatenate([np.empty(0), *self._timestamps])
         readable = timestamps[~np.isnan(timestamps)]
         by_time = rule.kind == "time"
+        is_future = readable > self._now + CLOCK_LEEWAY_S
+        joining = readable[rule.find_inside(readable)] if self._plan.is_bounded else readable
         found = TimeSample(
             field=source.timestamp,
             format=source.timestamp_format,
@@ -269,14 +276,16 @@ class Sampler:
             decides=by_time,
             n_unreadable=len(timestamps) - len(readable),
             n_before=int((readable < rule.origin).sum()) if by_time else 0,
-            n_future=int((readable > self._now + CLOCK_LEEWAY_S).sum()),
+            n_future=int(is_future.sum()),
+            n_after=0 if rule.end is None else int(((readable >= rule.end) & ~is_future).sum()),
+            leaves_out=self._plan.is_bounded,
             earliest=float(readable.min()) if len(readable) else None,
             latest=float(readable.max()) if len(readable) else None,
             states_zone=_find_zone_statement(source.timestamp_format, rows),
         )
-        if not (by_time and len(readable)):
+        slots = {self._find_slot(t) for t in joining.tolist()} if by_time else set()
+        if not slots:
             return found
-        slots = {self._find_slot(t) for t in readable.tolist()}
         return replace(
             found,
             n_slots=len(slots),
@@ -301,7 +310,10 @@ class Sampler:
         steps: list[int | None] = [None] * len(row.values)
         if self._plan.find_sketchable(values)[0]:
             steps = self._find_steps(values)
-        has_slot = self._plan.window.kind == "time" and not math.isnan(row.timestamp)
+        rule = self._plan.window
+        has_slot = rule.kind == "time" and not math.isnan(row.timestamp)
+        if self._plan.is_bounded:
+            has_slot = bool(rule.find_inside(np.array([row.timestamp]))[0])
         return RowSample(
             place=row.place,
             time_text=row.time_text,

@@ -74,12 +74,14 @@ def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[C
                 "unreadable_times",
             )
         )
-    outside = (times.n_before + times.n_future) / run.n_records
+    # Those before a study that leaves them out harm nothing, and may be those of its pilot.
+    n_before = 0 if times.leaves_out else times.n_before
+    outside = (n_before + times.n_future) / run.n_records
     if outside > limits.times_outside:
         what = " and ".join(
             text
             for text, count in (
-                ("before the study's first window", times.n_before),
+                ("before the study's first window", n_before),
                 ("in the future", times.n_future),
             )
             if count

@@ -262,9 +262,10 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
     for stream in settings.streams:
         next_sequence = load_stream(connection, stream.name).next_sequence
         event = make_event(settings.study, plan, stream.name, next_sequence)
-        near = find_near(connection, event.reader, stream.find_origins())
+        origins = stream.find_origins(plan)
+        near = find_near(connection, event.reader, origins)
         require_within_budget(spent, event, settings.limits, readers=near)
-        require_in_shared_budget(settings, connection, event, stream.find_origins())
+        require_in_shared_budget(settings, connection, event, origins)
 
 
 def _is_known(client: ServerClient) -> bool:

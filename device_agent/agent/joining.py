@@ -8,9 +8,10 @@ only the settings can stop a stream: one that is read in another way than its ow
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,23 +39,12 @@ if TYPE_CHECKING:
 
 Show = Callable[[DryRun, SketchPlan], None]
 """Shows the owner what was found in a stream that would join."""
-_OPERATIONAL = (
-    *("path", "url", "topic", "lock", "disjoint", "missing", "replaced", "released"),
-    *("poll_s", "timeout_s", "token_file", "username", "password_file", "ca_file"),
-)
-"""Settings that do not decide how a record is read; where it is read from is in the origins."""
 
 
 def digest_reading(stream: StreamSettings) -> str:
     """Return the SHA-256 of all settings that decide which records are read, and how."""
     source = stream.source
-    # Defaults are left out: a setting that a later release adds must not stop any stream.
-    found = {
-        f"source.{field.name}": repr(value)
-        for field in fields(source)
-        if field.name not in _OPERATIONAL
-        and (value := getattr(source, field.name)) != field.default
-    }
+    found = source.list_reading()
     for name in stream.columns:
         column = stream.find_field(name)
         found[f"columns.{name}"] = repr(
@@ -218,7 +208,8 @@ class FirstTimes:
     def __init__(self, device: Device, stream: StreamSettings) -> None:
         self._folder = key_folder(device.settings.state_dir, device.settings.study)
         self._stream = stream
-        self._origin = device.plan.window.origin
+        # A bounded plan leaves out what lies before it, such as all records of its pilot.
+        self._origin = -math.inf if device.plan.is_bounded else device.plan.window.origin
         is_seen = require_joined(device.settings, stream).is_seen
         self.is_open = _times_matter(device.plan) and not device.plan.hides_counts and not is_seen
         """Whether the first records are still awaited."""

@@ -177,12 +177,12 @@ def report_budget(settings: Settings) -> BudgetReport:
     with closing(open_database(settings.state_dir, settings.study)) as connection:
         entries = tuple(load_entries(connection))
         events = sum_ledger(connection)
-        origins = {(settings.study, s.name): s.find_origins() for s in settings.streams}
+        identity = load_identity(connection)
+        plan = None if identity is None else decode_plan(identity.plan_bytes)
+        origins = {(settings.study, s.name): s.find_origins(plan) for s in settings.streams}
         readers = {event.reader for event in events} | origins.keys()
         readers |= {(settings.study, name) for name in list_streams(connection)}
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
-        identity = load_identity(connection)
-    plan = None if identity is None else decode_plan(identity.plan_bytes)
     streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
     return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.limits)
 

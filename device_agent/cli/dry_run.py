@@ -48,7 +48,10 @@ def _show_times(run: DryRun) -> list[str]:
         )
     shares = [("unreadable", times.n_unreadable)]
     if times.decides:
-        shares.append(("before the study", times.n_before))
+        left_out = ", left out" if times.leaves_out else ""
+        shares.append((f"before the study{left_out}", times.n_before))
+        if times.n_after:
+            shares.append((f"behind its end{left_out}", times.n_after))
     shares.append(("in the future", times.n_future))
     lines.append(
         "of these    " + ", ".join(f"{_share(count, run)} {name}" for name, count in shares)

@@ -6,11 +6,12 @@ Each kind declares its own settings beside its code; ``shared.structure`` reads 
 from __future__ import annotations
 
 import codecs
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, tzinfo
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 from device_agent.sources.units import Conversion, find_conversion
 from shared.errors import ConfigError
 from shared.file_identity import identify
-from shared.privacy import Origin
+from shared.plan import SketchPlan
+from shared.privacy import ANY_TIME, Origin, TimeSpan
 from shared.structure import Rule, Short, Tagged, Text, declared, member
 from shared.wire import STREAM_NAME_RULE, is_stream_name
 
@@ -45,6 +47,15 @@ KINDS = {
 _FILE = "file:"
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
 _ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
+
+
+_OPERATIONAL = (
+    *("path", "url", "topic", "lock", "disjoint", "missing", "replaced", "released"),
+    *("poll_s", "timeout_s", "token_file", "username", "password_file", "ca_file"),
+)
+"""Settings that do not decide how a record is read; where it is read from is in the origins."""
+_PLACES = ("url", "topic")
+"""Of these, the settings by which a server may choose how it writes a record's time."""
 
 
 def find_source(kind: str) -> type[RecordSource]:
@@ -138,6 +149,24 @@ class SourceSettings:
     def identity(self) -> str | None:
         """The field that only ever grows, where a kind of source has the setting `id`."""
         return getattr(self, "id", None)
+
+    def list_reading(self) -> dict[str, str]:
+        """Return the settings that decide how a record is read.
+
+        Defaults are left out: a setting that a later release adds must not stop any stream.
+        """
+        return {
+            f"source.{field.name}": repr(value)
+            for field in fields(self)
+            if field.name not in _OPERATIONAL
+            and (value := getattr(self, field.name)) != field.default
+        }
+
+    def digest_times(self) -> str:
+        """Return the SHA-256 of all that decides which time a record has, once it can be read."""
+        places = {name: getattr(self, name, None) for name in _PLACES}
+        found = sorted((self.list_reading() | places).items())
+        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def _origin(self, kind: str, name: str) -> Origin:
         return Origin(kind=kind, name=name, part=self.disjoint)
@@ -259,8 +288,31 @@ class StreamSettings:
         column = self.columns.get(dimension, Column())
         return FieldSettings(name=column.field or dimension, conversion=column.conversion)
 
-    def find_origins(self) -> set[Origin]:
-        """Return the origins of the records: those in the settings, and the files' identities.
+    def find_origins(
+        self, plan: SketchPlan | None, positions: Iterable[Position] = ()
+    ) -> set[Origin]:
+        """Return the origins of the records that a stream of a plan reads, with their times.
+
+        Parameters
+        ----------
+        plan
+            The plan; None where it is not known any more.
+        positions
+            Positions behind records, in files that the settings do not name any more.
+        """
+        found = self._find_places() | self._read_from(positions)
+        return {replace(origin, times=self.find_times(plan)) for origin in found}
+
+    def find_times(self, plan: SketchPlan | None) -> str:
+        """Return the times of the records that a stream of a plan reads, as an origin has them."""
+        if plan is None or not plan.is_bounded:
+            return ANY_TIME
+        window = plan.window
+        reading = self.source.digest_times()
+        return TimeSpan(since=window.origin, until=window.end, reading=reading).text
+
+    def _find_places(self) -> set[Origin]:
+        """Return the origins in the settings, and the files' identities.
 
         A path alone is not enough: a file, folder or database that was renamed is the same one.
         """
@@ -274,8 +326,7 @@ class StreamSettings:
                     found.add(self._identify(identify(0).source))
         return found
 
-    def read_from(self, positions: Iterable[Position]) -> set[Origin]:
-        """Return the files of some positions as origins."""
+    def _read_from(self, positions: Iterable[Position]) -> set[Origin]:
         return {self._identify(p.source) for p in positions if p.source.startswith(_FILE)}
 
     def _identify(self, source: str) -> Origin:

@@ -46,7 +46,9 @@ _RELEASES = (
     " WHERE e.id > ? ORDER BY e.id"
 )
 _STREAMS = "SELECT study, name, next_sequence, first_record, floor_slot, suspended FROM streams"
-_ORIGINS = "SELECT study, stream, kind, name, part FROM origins ORDER BY id LIMIT -1 OFFSET ?"
+_ORIGINS = (
+    "SELECT study, stream, kind, name, part, times FROM origins ORDER BY id LIMIT -1 OFFSET ?"
+)
 
 Meta = dict[str, dict[str, str]]
 """By study in hexadecimal: what the database says of its identity, or that it was forgotten."""

@@ -160,10 +160,11 @@ def append_origins(
 ) -> None:
     """Note where a stream's records come from; to be called inside the release transaction only."""
     connection.executemany(
-        "INSERT OR IGNORE INTO origins (study, stream, kind, name, part) VALUES (?, ?, ?, ?, ?)",
-        [(*reader, origin.kind, origin.name, origin.part) for origin in origins],
+        "INSERT OR IGNORE INTO origins (study, stream, kind, name, part, times)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [(*reader, o.kind, o.name, o.part, o.times) for o in origins],
     )
 
 
 def _to_origin(row: sqlite3.Row) -> Origin:
-    return Origin(kind=row["kind"], name=row["name"], part=row["part"])
+    return Origin(kind=row["kind"], name=row["name"], part=row["part"], times=row["times"])

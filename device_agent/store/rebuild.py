@@ -75,8 +75,8 @@ def _insert_state(connection: sqlite3.Connection, noted: Noted, places: Places) 
         write_meta(connection, bytes.fromhex(study), [(k, untag(v)) for k, v in meta.items()])
     for row in noted.streams.values():
         write_stream(connection, **{**row, "study": bytes.fromhex(row["study"])})
-    for study, stream, kind, name, part in noted.origins:
-        origin = Origin(kind=kind, name=name, part=part)
+    for study, stream, kind, name, part, times in noted.origins:
+        origin = Origin(kind=kind, name=name, part=part, times=times)
         append_origins(connection, (bytes.fromhex(study), stream), [origin])
     rows = [
         (bytes.fromhex(study), stream, source, place)

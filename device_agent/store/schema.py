@@ -102,7 +102,8 @@ TABLES = (
         kind TEXT NOT NULL,
         name TEXT NOT NULL,
         part TEXT NOT NULL,
-        UNIQUE (study, stream, kind, name, part)
+        times TEXT NOT NULL,
+        UNIQUE (study, stream, kind, name, part, times)
     )
     """,
     """

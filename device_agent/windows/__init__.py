@@ -12,9 +12,10 @@ from device_agent.windows.clocks import (
     format_time,
 )
 from device_agent.windows.cutter import Cut, WindowCutter, WindowState
-from device_agent.windows.schedule import SlotSchedule
+from device_agent.windows.schedule import LEFT_OUT, SlotSchedule
 
 __all__ = [
+    "LEFT_OUT",
     "OLDER_THAN_THIS",
     "Clocks",
     "Cut",

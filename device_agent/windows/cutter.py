@@ -1,7 +1,8 @@
 """Windows under ``replace-one``: tumbling, cut by counts and times alone.
 
 A late record joins the open window, closed windows never reopen, the slot number never goes back,
-too few records are carried over, and at the most records a window closes early.
+too few records are carried over, and at the most records a window closes early. Where the plan is
+bounded, records outside its times are as if they were not there: they join and close no window.
 
 Where the unit is a device, a slot has one sketch and no more: a full window stays open and leaves
 out what follows, and records without a readable time, or of a closed slot, join no window.
@@ -76,12 +77,16 @@ class WindowCutter:
     leaves_out
         Whether it stays open instead, and leaves out the records that follow; and those without a
         readable time, or of a closed slot, too.
+    is_bounded
+        Whether records outside the rule's times are left out, and those that are late after its
+        last slot was closed.
     """
 
     rule: WindowRule
     least_records: int
     most_records: int
     leaves_out: bool = False
+    is_bounded: bool = False
 
     @classmethod
     def of_plan(cls, plan: SketchPlan) -> WindowCutter:
@@ -91,6 +96,7 @@ class WindowCutter:
             least_records=plan.least_records,
             most_records=plan.most_records,
             leaves_out=plan.protects_devices,
+            is_bounded=plan.is_bounded,
         )
 
     @property
@@ -114,7 +120,10 @@ class WindowCutter:
         """
         # Records `start .. taken - 1` joined the open window since the last cut.
         start = taken = 0
+        inside = self.rule.find_inside(timestamps).tolist() if self.is_bounded else None
         for i, slot in enumerate(self._slots(timestamps, now)):
+            if inside is not None and (not inside[i] or self._has_ended(state)):
+                continue
             if self._completes(state, slot):
                 closed, state = self._close(state)
                 yield Cut(start=start, taken=taken, stop=i, closed=closed, state=state)
@@ -143,6 +152,12 @@ class WindowCutter:
             return True
         lowest = state.floor_slot if state.last_slot is None else state.last_slot
         return lowest is not None and slot < lowest
+
+    def _has_ended(self, state: WindowState) -> bool:
+        """Return whether the study's last slot is closed, so that no window may open any more."""
+        n_slots, floor = self.rule.n_slots, state.floor_slot
+        is_over = n_slots is not None and floor is not None and floor >= n_slots
+        return is_over and state.last_slot is None
 
     def settle(self, state: WindowState, *, now: float) -> WindowState:
         """Give a window of records without readable times the slot of now, if it has none yet."""

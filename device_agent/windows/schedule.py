@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from device_agent.windows.clocks import Clocks, describe_difference, describe_uncertain
 from shared.errors import BudgetExceededError
-from shared.plan import WindowRule
+from shared.plan import SketchPlan, WindowRule
+
+LEFT_OUT = -1
+"""The slot of a record that joins none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +31,32 @@ class SlotSchedule:
     ----------
     rule
         Windows by time.
+    is_bounded
+        Whether records outside the rule's times are left out.
     """
 
     rule: WindowRule
+    is_bounded: bool = False
+
+    @classmethod
+    def of_plan(cls, plan: SketchPlan) -> SlotSchedule:
+        """Return the schedule of a plan."""
+        return cls(rule=plan.window, is_bounded=plan.is_bounded)
 
     def find_due(self, next_slot: int, *, clocks: Sequence[float]) -> range:
         """Return the slots from ``next_slot`` on that are over by every clock."""
-        over = min(self.rule.slot_of(now) for now in clocks)
+        over = self._keep_within(min(self.rule.slot_of(now) for now in clocks))
         return range(next_slot, max(next_slot, over))
 
     def find_open(self, due: range, *, now: float) -> int:
-        """Return the latest slot that records may join: that of now, or the first not yet due."""
-        return max(due.stop, self.rule.slot_of(now))
+        """Return the latest slot that records may join: that of now, or the first not yet due.
+
+        After the last slot of a study that has an end it is one that is released.
+        """
+        return self._keep_within(max(due.stop, self.rule.slot_of(now)) + 1) - 1
+
+    def _keep_within(self, stop: int) -> int:
+        return stop if self.rule.n_slots is None else min(stop, self.rule.n_slots)
 
     def plan(
         self, next_slot: int, *, clocks: Clocks, require_affordable: Callable[[range], None]
@@ -92,7 +109,8 @@ class SlotSchedule:
         """Return the slot of each record.
 
         A record that is late, or of unknown time, joins the lowest slot that is not released; one
-        from the future the latest.
+        from the future the latest. Where the plan is bounded, records outside its times join none,
+        and when all slots are released no record does.
 
         Parameters
         ----------
@@ -104,8 +122,12 @@ class SlotSchedule:
         Returns
         -------
         NDArray
-            Shape ``(n,)``, int64.
+            Shape ``(n,)``, int64; ``LEFT_OUT`` for records that join none.
         """
         found = np.floor((timestamps - self.rule.origin) / self.rule.length_s)
         slots: NDArray[np.float64] = np.nan_to_num(found, nan=next_slot)
-        return np.clip(slots, next_slot, last_slot).astype(np.int64)
+        joined = np.clip(slots, next_slot, last_slot).astype(np.int64)
+        if not self.is_bounded:
+            return joined
+        inside = self.rule.find_inside(timestamps) & (next_slot <= last_slot)
+        return np.where(inside, joined, LEFT_OUT)

@@ -13,11 +13,12 @@ from shared.plan.encoding import (
     plan_to_json,
 )
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Label, LocalRelease, PhaseRelease, WindowRule
+from shared.plan.parts import Label, LateRule, LocalRelease, PhaseRelease, WindowRule
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import (
     PrivacyStatement,
     describe_release,
+    describe_times,
     find_cautions,
     make_statement,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "GridPart",
     "HistogramPart",
     "Label",
+    "LateRule",
     "LocalRelease",
     "LogTransform",
     "MomentsPart",
@@ -43,6 +45,7 @@ __all__ = [
     "create_plan",
     "decode_plan",
     "describe_release",
+    "describe_times",
     "encode_plan",
     "find_cautions",
     "make_statement",

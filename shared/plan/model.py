@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from shared.errors import PlanError, PlanMismatchError, WrongStatisticError
 from shared.plan.dimensions import Axis, Dimension, RecordSpace
 from shared.plan.parts import (
     Label,
+    LateRule,
     PhaseRelease,
     Release,
     StatedSensitivity,
@@ -85,7 +85,10 @@ class SketchPlan:
     labels
         Declared labels of devices.
     late_rule
-        ``open-window``: late records join the window that is open.
+        ``open-window``: late records join the window that is open. ``leave-out-outside``: so do
+        they, but a record whose time lies before the origin, or at the end or later, or cannot be
+        read, joins no window of this study. So no record is in two such studies whose times do not
+        overlap.
     """
 
     format_version: int = FORMAT_VERSION
@@ -104,7 +107,7 @@ class SketchPlan:
     most_sketches_per_device: int
     most_streams_per_device: int
     labels: tuple[Label, ...] = ()
-    late_rule: Literal["open-window"] = "open-window"
+    late_rule: LateRule = "open-window"
 
     # Derived values.
 
@@ -271,6 +274,15 @@ class SketchPlan:
     def protects_devices(self) -> bool:
         """True if all records of a device's window are protected together: a sketch counts as 1."""
         return self.release.unit == "device"
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if a record outside the study's times joins no window."""
+        return self.late_rule == "leave-out-outside"
+
+    def shares_no_record(self, other: SketchPlan) -> bool:
+        """Return whether no record joins windows of both, where its time is read in one way."""
+        return self.is_bounded and other.is_bounded and self.window.is_apart(other.window)
 
     @property
     def hides_counts(self) -> bool:

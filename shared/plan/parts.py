@@ -9,6 +9,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.core.features import PHASES
 from shared.errors import UnsupportedVersionError
 from shared.privacy import CircularLaw
@@ -18,6 +21,7 @@ from shared.structure import Tagged, declared, member
 
 NeighbouringName = Literal["replace-one", "add-remove-one"]
 UnitName = Literal["record", "device"]
+LateRule = Literal["open-window", "leave-out-outside"]
 
 
 @declared
@@ -43,6 +47,28 @@ class WindowRule:
     )
     length_s: int = member("For `time`, seconds; zero otherwise.", default=0)
     length: int = member("For `count`, records; zero otherwise.", default=0)
+    end: int | None = member(
+        'For `time` with `late_rule = "leave-out-outside"`, seconds since 1970-01-01 UTC: a whole '
+        "number of slots after `origin`. The study has no slot after it, and reads no record of "
+        "that time or later. Default: the study has no end.",
+        default=None,
+        optional=True,
+    )
+
+    @property
+    def n_slots(self) -> int | None:
+        """The number of slots; None without an end."""
+        return None if self.end is None else (self.end - self.origin) // self.length_s
+
+    def is_apart(self, other: WindowRule) -> bool:
+        """Return whether one rule by time ends before the other begins."""
+        first, last = sorted((self, other), key=lambda rule: rule.origin)
+        return first.end is not None and last.kind == "time" and first.end <= last.origin
+
+    def find_inside(self, timestamps: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which records have a readable time from the origin on, and before the end."""
+        inside: NDArray[np.bool_] = timestamps >= self.origin
+        return inside if self.end is None else inside & (timestamps < self.end)
 
     def slot_of(self, timestamp: float) -> int:
         """Return the slot of a time in seconds since 1970-01-01 UTC; 0 before the origin.

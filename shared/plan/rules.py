@@ -180,17 +180,53 @@ def _require_window(plan: SketchPlan) -> None:
     if window.kind == "time":
         require(window.length_s >= 1, "window.length_s", "must be at least 1 second")
         require(window.length == 0, "window.length", "must be 0 for windows by time")
+        _require_bounds(plan)
         return
+    require(
+        not plan.is_bounded,
+        "late_rule",
+        'must be "open-window" for windows by count, which know no times',
+        "leave it out, or use windows by time",
+    )
     require(window.length >= 1, "window.length", "must be at least 1 record")
     require(
-        window.length_s == 0 and window.origin == 0,
+        window.length_s == 0 and window.origin == 0 and window.end is None,
         "window.length_s",
-        "and origin must be 0 for windows by count",
+        "and origin must be 0 for windows by count, and end must be left out",
     )
     require(
         plan.least_records <= window.length <= plan.most_records,
         "window.length",
         "must lie between least_records and most_records",
+    )
+
+
+def _require_bounds(plan: SketchPlan) -> None:
+    """Check the times outside of which records are left out."""
+    window = plan.window
+    if not plan.is_bounded:
+        require(
+            window.end is None,
+            "window.end",
+            'must be left out with late_rule = "open-window"',
+            'leave it out, or write late_rule = "leave-out-outside"',
+        )
+        return
+    require(
+        0 < window.origin < _YEAR_10000,
+        "window.origin",
+        'must be the start of the study with late_rule = "leave-out-outside"',
+        "give it in seconds since 1970-01-01 UTC",
+    )
+    require(
+        window.end is None
+        or (
+            window.origin < window.end < _YEAR_10000
+            and (window.end - window.origin) % window.length_s == 0
+        ),
+        "window.end",
+        "must be a whole number of slots after origin",
+        "add a multiple of length_s to origin",
     )
 
 

@@ -17,6 +17,7 @@ from shared.plan.encoding import UNKNOWN
 from shared.plan.model import SketchPlan, derive
 from shared.plan.parts import (
     Label,
+    LateRule,
     LocalRelease,
     NeighbouringName,
     PhaseRelease,
@@ -165,6 +166,14 @@ class PlanSpec:
     labels: tuple[Label, ...] = member(
         "A list of `name` and `values`: declared attributes of devices.", default=()
     )
+    late_rule: LateRule = member(
+        "Which records join a window that is not of their own time. `open-window`: all that are "
+        "late, early or without a readable time. `leave-out-outside`: a record whose time lies "
+        "before the study's `origin`, or at its `end` or later, or cannot be read, joins none; so "
+        "no record is in two such studies whose times do not overlap, such as a pilot and its main "
+        "study.",
+        default="open-window",
+    )
 
 
 def create_plan(spec: PlanSpec) -> SketchPlan:
@@ -205,6 +214,7 @@ def create_plan(spec: PlanSpec) -> SketchPlan:
             spec.most_streams_per_device, 1 if release.unit == "device" else STREAMS
         ),
         labels=spec.labels,
+        late_rule=spec.late_rule,
     )
     require_valid(plan)
     return derive(plan)
@@ -311,7 +321,8 @@ def plan_from_spec(document: Any) -> SketchPlan:
 def _require_window_stated(spec: PlanSpec, stated: Mapping[str, Any]) -> None:
     """Refuse a window without the fields of its kind; their default, 0, would be used instead."""
     needed = ["length_s"] if spec.window.kind == "time" else ["length"]
-    if spec.neighbouring == "add-remove-one" and spec.window.kind == "time":
+    has_start = spec.neighbouring == "add-remove-one" or spec.late_rule == "leave-out-outside"
+    if has_start and spec.window.kind == "time":
         needed.append("origin")
     for name in needed:
         if name not in stated:

@@ -7,6 +7,7 @@ the public facts with every field that a device sends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -56,6 +57,8 @@ class PrivacyStatement:
     guarantee
         The promise of one sketch for one record, or for all records of a device in a window; and
         its assumptions.
+    times
+        See :func:`describe_times`.
     unit
         ``record`` or ``device``, see :class:`~shared.plan.parts.LocalRelease`.
     people
@@ -72,6 +75,7 @@ class PrivacyStatement:
     """
 
     guarantee: str
+    times: str | None
     unit: str
     people: tuple[GroupLoss, ...]
     max_records_per_person: int | None
@@ -81,8 +85,8 @@ class PrivacyStatement:
     cautions: tuple[str, ...]
 
     def describe(self) -> str:
-        """Describe the promise, and what it means for people with several records."""
-        return f"{self.guarantee} {self.describe_people()}"
+        """Describe the promise, its times, and what it means for people with several records."""
+        return " ".join(filter(None, (self.guarantee, self.times, self.describe_people())))
 
     def describe_people(self) -> str:
         """Describe the loss of people with several records: epsilon at delta, delta at epsilon."""
@@ -135,6 +139,7 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
         groups = (1,)
     return PrivacyStatement(
         guarantee=plan.mechanism.guarantee.describe(unit=plan.release.unit),
+        times=describe_times(plan),
         unit=plan.release.unit,
         people=tuple(
             compute_group_loss(plan.mechanism, n_records=q, n_windows=w)
@@ -151,6 +156,26 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
         influence=compute_largest_influence(plan),
         cautions=find_cautions(plan),
     )
+
+
+def describe_times(plan: SketchPlan) -> str | None:
+    """Describe which records a bounded plan leaves out by their times; None if it leaves none."""
+    if not plan.is_bounded:
+        return None
+    since, until = plan.window.origin, plan.window.end
+    span = f"from {_show_time(since)} on"
+    if until is not None:
+        span = f"from {_show_time(since)} until before {_show_time(until)}"
+    return (
+        f"Only records with a time {span} count; all others, and those without a readable time, "
+        "are left out. So none of them is in a study of other times too: two such studies of one "
+        "source cost a record the larger of their epsilons, not the sum, where both read times in "
+        "the same way."
+    )
+
+
+def _show_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def find_cautions(plan: SketchPlan) -> tuple[str, ...]:

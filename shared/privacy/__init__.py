@@ -26,7 +26,7 @@ from shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.origins import Origin, OriginIndex
+from shared.privacy.origins import ANY_TIME, Origin, OriginIndex, TimeSpan
 from shared.privacy.samplers import RandomSource
 from shared.privacy.sensitivity import (
     NEIGHBOURINGS,
@@ -38,6 +38,7 @@ from shared.privacy.shapes import FourierShape, MeasuredShape, SumShape
 from shared.privacy.target import PrivacyTarget
 
 __all__ = [
+    "ANY_TIME",
     "MECHANISMS",
     "NEIGHBOURINGS",
     "Budget",
@@ -59,6 +60,7 @@ __all__ = [
     "Reader",
     "Sensitivity",
     "SumShape",
+    "TimeSpan",
     "calibrate_mechanism",
     "certify_odds",
     "choose_law",

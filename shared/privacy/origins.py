@@ -2,7 +2,8 @@
 
 A budget for one record must count every release that may contain the record, under any stream or
 study. So releases are counted by *origin*: a path, a file's identity, a database, an address, a
-broker with a topic filter, standard input. No origin is content.
+broker with a topic filter, standard input. No origin is content. A record has one time wherever it
+is read in the same way, so studies that read other times of one place share no record.
 """
 
 from __future__ import annotations
@@ -14,8 +15,52 @@ from dataclasses import dataclass
 from shared.errors import ConfigError
 from shared.privacy.accounting import Reader
 
+ANY_TIME = ""
+"""Times of an origin whose records may have any time, or none."""
 KINDS = ("path", "file", "folder", "http", "mqtt", "stdin", "other")
 _MOST_CHARACTERS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSpan:
+    """The only times of which a stream reads records; all others it leaves out.
+
+    Parameters
+    ----------
+    since, until
+        Seconds since 1970-01-01 UTC, from the first to before the second; None for no end.
+    reading
+        Identity of how times are read, without spaces: a record has one time only where this is
+        the same.
+    """
+
+    since: int
+    until: int | None
+    reading: str
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.until <= self.since:
+            raise ConfigError("must end after it begins", field="origin.times")
+
+    @property
+    def text(self) -> str:
+        """The span as an origin states it."""
+        return f"{self.since} {'' if self.until is None else self.until} {self.reading}"
+
+    @classmethod
+    def parse(cls, text: str) -> TimeSpan:
+        """Return the span of a text; raises ``ConfigError``."""
+        try:
+            since, until, reading = text.split(" ")
+            return cls(since=int(since), until=int(until) if until else None, reading=reading)
+        except ValueError as error:
+            raise ConfigError("must be a span of times", field="origin.times") from error
+
+    def is_apart(self, other: TimeSpan) -> bool:
+        """Return whether no time lies in both, of records whose times are read in one way."""
+        first, last = sorted((self, other), key=lambda span: span.since)
+        is_before = first.until is not None and first.until <= last.since
+        return is_before and self.reading == other.reading
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -32,13 +77,18 @@ class Origin:
     part
         A part of the source that the owner declares disjoint from its other named parts; empty for
         the whole source.
+    times
+        ``TimeSpan.text`` of the only times that are read; ``ANY_TIME`` where none is left out.
     """
 
     kind: str
     name: str
     part: str = ""
+    times: str = ANY_TIME
 
     def __post_init__(self) -> None:
+        if self.times:
+            TimeSpan.parse(self.times)
         if self.kind not in KINDS:
             raise ConfigError(f"must be one of {', '.join(KINDS)}", field="origin.kind")
         if len(self.name) > _MOST_CHARACTERS:
@@ -54,9 +104,9 @@ class Origin:
         Guarantees
         ----------
         Symmetric and reflexive. If False, no record comes from both, provided that the parts which
-        the owner declares disjoint are disjoint.
+        the owner declares disjoint are disjoint, and that a record keeps its time.
         """
-        if self.part and other.part and self.part != other.part:
+        if _are_apart(self, other):
             return False
         if self.kind == other.kind == "mqtt":
             return _overlap_topics(self.name, other.name)
@@ -72,7 +122,7 @@ class OriginIndex:
     """
 
     def __init__(self) -> None:
-        self._exact: dict[tuple[str, str], set[tuple[Reader, str]]] = defaultdict(set)
+        self._exact: dict[tuple[str, str], set[tuple[Reader, Origin]]] = defaultdict(set)
         self._topics: set[tuple[Reader, Origin]] = set()
         self._near: dict[Reader, set[Reader]] = defaultdict(set)
 
@@ -84,9 +134,9 @@ class OriginIndex:
         if origin.kind == "mqtt":
             self._topics.add((reader, origin))
             return
-        self._exact[origin.kind, origin.name].add((reader, origin.part))
+        self._exact[origin.kind, origin.name].add((reader, origin))
         if origin.kind == "path":
-            self._exact["in", _folder_of(origin)].add((reader, origin.part))
+            self._exact["in", _folder_of(origin)].add((reader, origin))
 
     def find(self, origin: Origin) -> set[Reader]:
         """Return the streams with an origin that overlaps the given one."""
@@ -97,8 +147,7 @@ class OriginIndex:
             found |= self._exact.get(("folder", _folder_of(origin)), set())
         if origin.kind == "folder":
             found |= self._exact.get(("in", origin.name), set())
-        part = origin.part
-        return {reader for reader, other in found if not (part and other and part != other)}
+        return {reader for reader, other in found if not _are_apart(origin, other)}
 
     def find_near(self, reader: Reader, origins: Iterable[Origin] = ()) -> set[Reader]:
         """Return the other streams that may have read the same records as one stream.
@@ -112,6 +161,13 @@ class OriginIndex:
         for origin in origins:
             found |= self.find(origin)
         return found - {reader}
+
+
+def _are_apart(a: Origin, b: Origin) -> bool:
+    """Return whether two parts of a source share no record, wherever the source is."""
+    if a.part and b.part and a.part != b.part:
+        return True
+    return bool(a.times and b.times) and TimeSpan.parse(a.times).is_apart(TimeSpan.parse(b.times))
 
 
 def _folder_of(path: Origin) -> str:

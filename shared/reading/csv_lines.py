@@ -17,9 +17,9 @@ import numpy as np
 
 from shared.core import Columns, Records
 from shared.errors import RecordError
+from shared.reading.arrow import find_arrow_levels, find_pyarrow
 from shared.reading.intact import split_intact
 from shared.reading.lines import BOM, MAX_LINE_BYTES, Block
-from shared.reading.parquet import find_arrow_levels, find_pyarrow
 from shared.reading.records import (
     Fields,
     RecordTable,

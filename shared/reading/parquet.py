@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shared.core import Columns
 from shared.core.masks import BLOCK_RECORDS
-from shared.errors import ConfigError, RecordError
+from shared.errors import RecordError
+from shared.reading.arrow import ArrowColumns, require_pyarrow
 from shared.reading.files import WatchedFile
 from shared.reading.interface import choose_rows
-from shared.reading.records import (
-    PER_SECOND,
-    Fields,
-    RecordTable,
-    TimeField,
-    keep_plausible,
-    make_table,
-    match_levels,
-    read_levels,
-)
+from shared.reading.records import Fields, RecordTable
 
 _BUFFER_BYTES = 1 << 20
 
 
-def find_pyarrow(module: str) -> Any | None:
-    """Return a module of pyarrow, or None where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        return None
-
-
-def find_arrow_levels(texts: Any, levels: Sequence[str]) -> NDArray[np.float64]:
-    """Return ``read_levels`` of an array of pyarrow that holds text."""
-    arrow, compute = find_pyarrow("pyarrow"), find_pyarrow("pyarrow.compute")
-    assert arrow is not None
-    assert compute is not None
-    known = arrow.array(levels, type=texts.type)
-    places = compute.index_in(compute.ascii_trim_whitespace(texts), value_set=known)
-    found: NDArray[np.float64] = compute.cast(places, arrow.float64()).to_numpy(
-        **({} if isinstance(places, arrow.ChunkedArray) else {"zero_copy_only": False})
-    )
-    return found
-
-
 class ParquetRows:
-    """The rows of a Parquet file; only the columns that are needed are read. See ``RowFile``.
+    """The rows of a Parquet file; only the columns that are needed are read.
 
-    Integers, floating-point numbers and decimals are values; levels may be text, also in
-    dictionaries, whole or floating-point numbers, and truth values; times may be timestamps, text
-    or numbers.
+    See ``RowFile``, and ``ArrowColumns`` for the types that columns may have.
 
     Raises
     ------
@@ -67,9 +32,8 @@ class ParquetRows:
 
     def __init__(self, file: WatchedFile, fields: Fields) -> None:
         self._file, self._fields = file, fields
-        self._arrow = _require_pyarrow("pyarrow", str(file.path))
-        self._compute = _require_pyarrow("pyarrow.compute", str(file.path))
-        parquet = _require_pyarrow("pyarrow.parquet", str(file.path))
+        self._arrow = require_pyarrow("pyarrow", str(file.path))
+        parquet = require_pyarrow("pyarrow.parquet", str(file.path))
         with self._naming():
             # Without read-ahead, through a buffer a column: a row group may be as large as the
             # file, and would be held in memory otherwise.
@@ -80,9 +44,7 @@ class ParquetRows:
         # What pyarrow opened by name must be what is being read.
         file.require_unchanged()
         self.n_records: int = self._parquet.metadata.num_rows
-        fields.find(list(schema.names), str(file.path))
-        for name, levels in fields.columns:
-            self._require_type(name, schema.field(name).type, has_levels=bool(levels))
+        self._columns = ArrowColumns(fields, schema, str(file.path))
 
     def tables(
         self, *, first: int = 0, most_rows: int = BLOCK_RECORDS, n_threads: int = 1
@@ -90,7 +52,7 @@ class ParquetRows:
         """See ``RowFile``; pyarrow decodes columns on ``n_threads`` threads."""
         if n_threads > 1:
             self._arrow.set_cpu_count(n_threads)
-        metadata, names = self._parquet.metadata, self._fields.names
+        metadata = self._parquet.metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         ends = np.cumsum([0, *sizes])
         # The group in which the next row lies, and how many of its rows were read.
@@ -98,9 +60,9 @@ class ParquetRows:
         n_skipped, n_read = first - int(ends[group]), first
         with self._naming():
             batches = self._parquet.iter_batches(
-                batch_size=choose_rows(most_rows, 8 * len(names)),
+                batch_size=choose_rows(most_rows, 8 * len(self._fields.names)),
                 row_groups=list(range(group, len(sizes))),
-                columns=list(dict.fromkeys(names)),
+                columns=self._columns.names,
                 use_threads=n_threads > 1,
             )
             for batch in batches:
@@ -108,103 +70,12 @@ class ParquetRows:
                 n_skipped = max(0, n_skipped - batch.num_rows)
                 n_read += fresh.num_rows
                 if fresh.num_rows:
-                    yield self._make_table(fresh)
+                    yield self._columns.make_table(fresh)
         if n_read != self.n_records:
             raise RecordError(
                 f"holds {n_read} records, and its footer says {self.n_records}",
                 field=str(self._file.path),
                 fix="write the file again",
-            )
-
-    def _make_table(self, batch: Any) -> RecordTable:
-        values = Columns(
-            tuple(
-                self._to_levels(batch.column(name), levels)
-                if levels
-                else self._to_numbers(batch.column(name))
-                for name, levels in self._fields.columns
-            )
-        )
-        time = self._fields.time
-        return make_table(
-            values, None if time is None else self._to_times(batch.column(time.name), time)
-        )
-
-    def _to_numbers(self, column: Any) -> NDArray[np.floating]:
-        """Return a column of numbers, without a copy where it can be; NaN for a null."""
-        if column.type not in (self._arrow.float64(), self._arrow.float32()):
-            column = self._compute.cast(column, self._arrow.float64(), safe=False)
-        numbers: NDArray[np.floating] = column.to_numpy(zero_copy_only=False)
-        return numbers
-
-    def _to_levels(self, column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
-        """Return the levels of a column; NaN for a null."""
-        types = self._arrow.types
-        if types.is_dictionary(column.type):
-            # Each word by itself: what cannot be used is for its own records alone.
-            words = self._to_levels(column.dictionary, levels)
-            places = self._to_numbers(column.indices)
-            present = np.isfinite(places)
-            found = np.full(len(places), np.nan)
-            found[present] = words[places[present].astype(np.int64)]
-            return found
-        if self._is_text(column.type):
-            # As bytes: not every writer sees to it that text is text.
-            raw = column.cast(self._arrow.large_binary()).to_pylist()
-            return read_levels([(text or b"").decode("utf-8", "replace") for text in raw], levels)
-        null = column.is_null().to_numpy(zero_copy_only=False)
-        numbers = column.fill_null(False if types.is_boolean(column.type) else 0)
-        found = match_levels(numbers.to_numpy(zero_copy_only=False), levels)
-        found[null] = np.nan
-        return found
-
-    def _is_text(self, kind: Any) -> bool:
-        types = self._arrow.types
-        return bool(types.is_string(kind) or types.is_large_string(kind))
-
-    def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
-        kind, types = column.type, self._arrow.types
-        if types.is_timestamp(kind):
-            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
-            whole = column.cast(self._arrow.int64())
-            if kind.unit == "ns":
-                whole = self._compute.divide(whole, 1000)
-            return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
-        if self._is_text(kind):
-            # As bytes: not every writer sees to it that text is text.
-            raw = column.cast(self._arrow.large_binary()).to_pylist()
-            return time.read_all([(text or b"").decode("utf-8", "replace") for text in raw])
-        if not self._is_number(kind):
-            return np.full(len(column), np.nan)
-        return time.convert(self._to_numbers(column))
-
-    def _is_number(self, kind: Any) -> bool:
-        types = self._arrow.types
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-    def _require_type(self, name: str, kind: Any, *, has_levels: bool) -> None:
-        if has_levels:
-            self._require_levels(name, kind)
-        elif not self._is_number(kind):
-            raise RecordError(
-                f"must hold numbers and holds {kind}",
-                field=name,
-                fix="convert the column to a floating-point type",
-            )
-
-    def _require_levels(self, name: str, kind: Any) -> None:
-        types = self._arrow.types
-        word = kind.value_type if types.is_dictionary(kind) else kind
-        if not (
-            self._is_text(word)
-            or types.is_boolean(word)
-            or types.is_integer(word)
-            or types.is_floating(word)
-        ):
-            raise RecordError(
-                f"must hold text, numbers or truth values and holds {kind}",
-                field=name,
-                fix="convert the column to text",
             )
 
     @contextmanager
@@ -218,14 +89,3 @@ class ParquetRows:
                 field=str(self._file.path),
                 fix="write the file again and copy it whole",
             ) from error
-
-
-def _require_pyarrow(module: str, path: str) -> Any:
-    found = find_pyarrow(module)
-    if found is None:
-        raise ConfigError(
-            "needs pyarrow, which is not installed here",
-            field=path,
-            fix="install it: pip install 'sfumato[parquet]'",
-        )
-    return found

@@ -17,6 +17,7 @@ from shared.errors import (
     NotFoundError,
     OverloadedError,
     SketchError,
+    TransportError,
 )
 from shared.wire import problem_document
 from shared.wire.bodies.declaring import make_sample
@@ -114,6 +115,29 @@ def test_a_stream_that_ends_early_is_opened_again() -> None:
         f"/v1/decodes/{ID}",
         f"/v1/decodes/{ID}/events",
     ]
+
+
+def test_a_decode_that_takes_too_long_is_left_to_go_on() -> None:
+    decode, asked = connect(lambda path, _: httpx.Response(200, json=RUNNING))
+    with pytest.raises(TransportError, match=f"within 0.02 s; it goes on.*watch {ID}"):
+        decode.wait(timeout=0.02)
+    assert f"/v1/decodes/{ID}" in asked
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_who_waits_hears_once_that_no_worker_is_there(streamed: bool) -> None:
+    queued = RUNNING | {"state": "queued", "progress": 0.0, "n_workers": 0}
+
+    def answer(path: str, n: int) -> httpx.Response:
+        if not path.endswith("/events"):
+            return httpx.Response(200, json=DONE if n == 3 else queued)
+        if not streamed:
+            return httpx.Response(404, json=problem_document(NotFoundError("is not an address")))
+        return stream(("state", queued), ("progress", queued), ("result", DONE))
+
+    heard: list[str] = []
+    connect(answer)[0].wait(note=heard.append)
+    assert heard == ["no worker is there: the decode waits until somebody starts `sfumato worker`"]
 
 
 ARGUMENTS: dict[str, Any] = {

@@ -1,6 +1,8 @@
 """The daemon as the process that an operator runs."""
 
+import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,23 +13,28 @@ from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "device_agent.cli"]
 
+_daemons: list[tuple[subprocess.Popen[str], Path]] = []
+
 
 @contextmanager
 def daemon(
     config: Path, environment: Mapping[str, str] | None = None, *, more: Sequence[Path] = ()
 ) -> Iterator[subprocess.Popen[str]]:
     """Run the daemon; it is killed at the end if it is still there."""
-    with (config.parent / "daemon.log").open("a") as log:
+    path = config.parent / "daemon.log"
+    with path.open("a") as log:
         process = subprocess.Popen(
-            [*COMMAND, "run", *(f"--config={path}" for path in (config, *more))],
+            [*COMMAND, "run", *(f"--config={one}" for one in (config, *more))],
             stdin=subprocess.PIPE,
             stderr=log,
             text=True,
             env=environment,
         )
+        _daemons.append((process, path))
         try:
             yield process
         finally:
+            _daemons.remove((process, path))
             process.kill()
             process.wait()
             assert process.stdin is not None
@@ -41,9 +48,18 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; a test that waits in vain is stopped by whoever runs it."""
+    """Wait until something holds, or fail when a daemon that nobody has stopped has ended."""
     while not holds():
+        for process, log in _daemons:
+            ends_now = process.returncode is None and process.poll() is not None
+            assert not ends_now or process.returncode < 0, log.read_text()[-4000:]
         time.sleep(0.02)
+
+
+def accept(listener: socket.socket) -> socket.socket:
+    """Wait until a daemon connects, and return the connection."""
+    wait_until(lambda: bool(select.select([listener], [], [], 0)[0]))
+    return listener.accept()[0]
 
 
 def query(state: Path, statement: str, *, name: str = "agent.sqlite") -> list[tuple[object, ...]]:

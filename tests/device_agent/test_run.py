@@ -12,7 +12,7 @@ from device_agent.agent.monitoring import LOG
 from shared.errors import AccessError, DuplicateUploadError
 from shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
-from tests.device_agent.daemons import daemon, query, stop, wait_until
+from tests.device_agent.daemons import accept, daemon, query, stop, wait_until
 from tests.device_agent.serving import Server, running
 
 
@@ -255,7 +255,7 @@ def test_a_source_that_hangs_holds_up_no_stop(
         enrolled.config.write_text(text)
         enrolled.join_as_it_stands()
         with daemon(enrolled.config) as process:
-            connection, _ = silent.accept()
+            connection = accept(silent)
             before = time.monotonic()
             assert stop(process) == 0
             assert time.monotonic() - before < 5
@@ -271,7 +271,7 @@ def test_a_source_that_hangs_holds_up_no_other(enrolled: Agent) -> None:
             file.write(f'url = "{url}"\ntimestamp = "time"\ntimeout_s = 3600\n')
         enrolled.join_as_it_stands()
         with daemon(enrolled.config) as process:
-            connection, _ = silent.accept()
+            connection = accept(silent)
             enrolled.append(0, 1, lines=3)
             wait_until(lambda: n_stored(enrolled) == 2)
             assert stop(process) == 0

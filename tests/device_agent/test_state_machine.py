@@ -67,6 +67,13 @@ REPORTS = make_plan(
     most_sketches_per_device=MOST_RELEASES + 1,
     window=LOUD["window"],
 )
+# The clocks of the machine jump by up to 5000 hours, and it knows no study that has not begun.
+BOUNDS = WindowRule(kind="time", origin=BASE - 9000 * HOUR, length_s=HOUR, end=BASE + 1000 * HOUR)
+BOUNDED = make_plan(
+    least_records=3,
+    most_records=20,
+    **(LOUD | {"window": BOUNDS, "late_rule": "leave-out-outside"}),
+)
 PROBLEMS = [problem.error for problem in problem_types()]
 
 
@@ -329,6 +336,22 @@ class SplitAgents(Agents):
     plan = SPLIT
 
 
+class BoundedAgents(Agents):
+    """Records of other times, and those without a readable one, are as if they were not there."""
+
+    plan = BOUNDED
+
+    def _note_garbage(self, *, has_time: bool) -> None:
+        if has_time:
+            super()._note_garbage(has_time=True)
+
+    @rule(n=st.integers(1, 6), time=st.sampled_from([BOUNDS.origin - 1, BOUNDS.end, 0, 1e12]))
+    def append_outside(self, n: int, time: float) -> None:
+        with self.driver.records.open("a") as file:
+            file.write(f"{time},3.0,3.0\n" * n)
+        self._touch()
+
+
 class PersonalAgents(Agents):
     """A slot has one sketch: the mean of its first records."""
 
@@ -411,7 +434,7 @@ class Phones(PersonalAgents):
         return first
 
 
-KINDS = {"split": SplitAgents, "means": PersonalAgents, "reports": Phones}
+KINDS = {"bounded": BoundedAgents, "split": SplitAgents, "means": PersonalAgents, "reports": Phones}
 
 
 def explore(
@@ -470,8 +493,8 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
     {"n_examples": 5, "n_steps": 20, "derandomize": True},
     {"n_examples": 300, "n_steps": 50},
 )
-@pytest.mark.parametrize("kind", ["split", "means", "reports"])
-def test_so_it_is_for_sketches_of_some_features_means_and_reports(
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_so_it_is_for_bounded_studies_sketches_of_some_features_means_and_reports(
     kind: str, choices: dict[str, Any], tmp_path: Path
 ) -> None:
     explore(tmp_path, of=KINDS[kind], **choices)

@@ -12,7 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, PlanError, PrivacyError, WireError
-from shared.plan import decode_plan, encode_plan, plan_from_json, plan_to_json
+from shared.plan import (
+    Dimension,
+    LogTransform,
+    decode_plan,
+    encode_plan,
+    plan_from_json,
+    plan_to_json,
+)
 from shared.structure import structure
 from shared.wire import decode_header, decode_message, device_id_of
 from shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
@@ -31,7 +38,25 @@ REQUESTS: dict[type, TypeAdapter[Any]] = {
         TokenRequest,
     )
 }
-_DOCUMENT = plan_to_json(make_plan())
+_MIXED = (
+    Dimension(
+        name="load", unit="kW", lower=-1e6, upper=1e6, transform=LogTransform(resolution=0.01)
+    ),
+    Dimension(name="site", unit="1", levels=("north", "south"), missing="north"),
+)
+_OTHERS: Mapping[str, Any] = {
+    "histogram": {"bins_log2": (3, 0)},
+    "grid": {"cells": (40, 2, 2)},
+    "moments": {},
+}
+_PLANS = (
+    make_plan(),
+    *(
+        make_plan(statistic=name, dimensions=_MIXED, n_frequencies=None, seed=None, **choices)
+        for name, choices in _OTHERS.items()
+    ),
+)
+_DOCUMENTS = [plan_to_json(plan) for plan in _PLANS]
 
 
 @dataclass(frozen=True)
@@ -107,21 +132,24 @@ def parse_plan_json(data: bytes) -> None:
         document: Any = json.loads(data)
     except (ValueError, RecursionError):  # of the JSON parser, which the framework answers for
         return
-    for candidate in (document, _overlay(document)):
+    for candidate in (document, *_overlay(document)):
         try:
             plan_from_json(candidate)
         except (WireError, PlanError, PrivacyError):
             continue
 
 
-def _overlay(document: Any) -> Any:
-    return _DOCUMENT | document if isinstance(document, dict) else [document]
+def _overlay(document: Any) -> list[Any]:
+    """Return valid plans with the fields of a document in place of theirs."""
+    if not isinstance(document, dict):
+        return [[document]]
+    return [valid | document for valid in _DOCUMENTS]
 
 
 def make_plan_documents() -> list[bytes]:
     """Return plans as JSON, and each of their fields alone."""
-    fields = [{name: value} for name, value in _DOCUMENT.items()]
-    return [json.dumps(document).encode() for document in [_DOCUMENT, *fields]]
+    fields = [{name: value} for valid in _DOCUMENTS for name, value in valid.items()]
+    return [json.dumps(document).encode() for document in [*_DOCUMENTS, *fields]]
 
 
 def parse_requests(data: bytes) -> None:
@@ -169,7 +197,7 @@ def parse_badly(data: bytes) -> None:
 TARGETS: Mapping[str, Target] = {
     "message": Target(parse_message, make_messages),
     "header": Target(parse_header, make_headers),
-    "plan": Target(parse_plan, lambda: [encode_plan(make_plan())]),
+    "plan": Target(parse_plan, lambda: [encode_plan(plan) for plan in _PLANS]),
     "plan-json": Target(parse_plan_json, make_plan_documents),
     "requests": Target(parse_requests, make_requests),
     "planted": Target(parse_badly, lambda: [b"\x00\x00\x00"]),

@@ -53,6 +53,17 @@ def test_windows_of_one_stream_cost_once_and_another_state_over_the_same_file_co
     ledger.reserve(make(holder=b"i" * 16, origin=elsewhere), BUDGET, now=0.0)
 
 
+def test_states_that_read_times_apart_of_one_file_do_not_add_up(ledger: OwnersLedger) -> None:
+    def reading(times: str) -> Origin:
+        return Origin(kind="path", name="/data/meter.csv", times=times)
+
+    ledger.reserve(make(origin=reading("10 20 alike")), BUDGET, now=0.0)
+    ledger.reserve(make(holder=b"i" * 16, origin=reading("20  alike")), BUDGET, now=0.0)
+    for times in ("19  alike", "20  otherwise", ""):
+        with pytest.raises(BudgetExceededError, match="per_record"):
+            ledger.reserve(make(holder=b"j" * 16, origin=reading(times)), BUDGET, now=0.0)
+
+
 def test_a_reservation_is_taken_up_again_at_no_cost_until_it_is_confirmed(
     ledger: OwnersLedger,
 ) -> None:

@@ -55,6 +55,8 @@ class KeptServer:
                     self._command, stdout=log, stderr=log, env=environment
                 )
                 self.n_starts += 1
+                if self._stopping.is_set():  # since the loop asked: `stop` ended the one before
+                    self._process.terminate()
                 self._process.wait()
                 self._stopping.wait(_PAUSE_S)
 

@@ -71,6 +71,13 @@ SECRET_COUNT = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"}
     | {"neighbouring": "add-remove-one", "delta": "1e-6"}
 )
+BOUNDED = plan_from_spec(
+    _SPEC
+    | {
+        "late_rule": "leave-out-outside",
+        "window": _SPEC["window"] | {"end": ORIGIN + 24 * 3600},
+    }
+)
 OF_DEVICES = plan_from_spec(
     {name: value for name, value in _SPEC.items() if name != "least_records"} | {"unit": "device"}
 )
@@ -192,6 +199,7 @@ def make_message_vectors() -> dict[str, Any]:
                 slots=(2, 3),
                 first_record=len(RECORDS),
             ),
+            _make_message("a study with an end", BOUNDED, "weather", sequence=1, slots=(22, 23)),
             _make_message("windows by count", BY_COUNT, "süd/1 ☀", sequence=300, slots=None),
             _make_message(
                 "some of the features", SPLIT, "weather", sequence=7, slots=(9, 9), ordinal=5

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.records import DecodeRecord, SnapshotRecord
+from aggregator.records import WORKER_SILENCE_S, DecodeRecord, SnapshotRecord
 from aggregator.services.plans import require_study
 from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.decodes import exhausted_problem
@@ -65,6 +65,23 @@ class Job:
 
 class JobService(Service):
     """Leases decodes to workers."""
+
+    async def note_worker(self, worker_id: bytes) -> None:
+        """Note that a worker is there."""
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            await transaction.note_worker(worker_id, now=now, oldest=now - WORKER_SILENCE_S)
+
+    async def drop_worker(self, worker_id: bytes) -> None:
+        """Forget a worker that ends."""
+        async with self._store.begin(write=True) as transaction:
+            await transaction.drop_worker(worker_id)
+
+    async def count_workers(self) -> int:
+        """Count the workers that are there."""
+        since = self._clock.now() - WORKER_SILENCE_S
+        async with self._store.begin() as transaction:
+            return await transaction.count_workers(since=since)
 
     async def take(self, *, lease_s: float) -> Job | None:
         """Lease the oldest decode that is queued or whose lease has expired.

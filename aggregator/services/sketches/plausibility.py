@@ -62,6 +62,12 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "slots",
         "must be given for windows by time" if by_time else "must be null for windows by count",
     )
+    n_slots = plan.window.n_slots
+    _require(
+        n_slots is None or header.slots is None or header.slots[1] < n_slots,
+        "slots",
+        f"must lie below {n_slots}: the study has an end",
+    )
     (sums,) = PayloadForm.of(plan).decode(payload)
     if plan.reports_phases:
         return  # every place on the circle is one that an honest device may report

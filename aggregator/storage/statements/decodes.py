@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
 from aggregator.records import DecodeRecord, DecodeState, SnapshotRecord
-from aggregator.storage.models import Decode, Snapshot
+from aggregator.storage.models import Decode, Snapshot, WorkerPresence
 from aggregator.storage.statements.rows import Rows, select_records, to_record
 
 _NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
@@ -54,6 +54,24 @@ class DecodeRows(Rows):
         under_way = Decode.state.in_(["queued", "running"])
         cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
         return await self._change(_of(decode_id).where(under_way).values(cancelled)) > 0
+
+    async def note_worker(self, worker_id: bytes, *, now: float, oldest: float) -> None:
+        """Note that a worker is there; forget those that were last seen before ``oldest``."""
+        await self._change(delete(WorkerPresence).where(WorkerPresence.seen < oldest))
+        note = self._insert(WorkerPresence).values(worker_id=worker_id, seen=now)
+        key = [WorkerPresence.worker_id]
+        await self._connection.execute(
+            note.on_conflict_do_update(index_elements=key, set_={"seen": now})
+        )
+
+    async def drop_worker(self, worker_id: bytes) -> None:
+        """Forget a worker that ends."""
+        await self._change(delete(WorkerPresence).where(WorkerPresence.worker_id == worker_id))
+
+    async def count_workers(self, *, since: float) -> int:
+        """Count the workers that were seen since a time."""
+        seen = WorkerPresence.seen >= since
+        return int(await self._scalar(select(func.count()).select_from(WorkerPresence).where(seen)))
 
     async def has_leasable_decode(self, *, now: float) -> bool:
         """Return whether a decode waits for a worker."""

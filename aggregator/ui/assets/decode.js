@@ -76,9 +76,10 @@ export function decodePanel(study, plan, decode, signal) {
   const place = h("div", { class: "result" });
   let running = null;
 
-  function report({ state, progress: done }) {
+  function report({ state, progress: done, n_workers: workers }) {
     bar.value = done;
-    progress.lastChild.textContent = state === "running" ? share(done) : state;
+    const waits = workers === 0 ? `${state}: no worker is there; start one with "sfumato worker"` : state;
+    progress.lastChild.textContent = state === "running" ? share(done) : waits;
   }
 
   function setBusy(busy) {

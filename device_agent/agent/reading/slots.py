@@ -36,7 +36,7 @@ from device_agent.store.streams import (
     note_origins,
     write_slot,
 )
-from device_agent.windows import Clocks, SlotSchedule, WindowState
+from device_agent.windows import LEFT_OUT, Clocks, SlotSchedule, WindowState
 from shared.core import SketchAccumulator
 from shared.errors import BudgetExceededError, SketchError
 
@@ -46,7 +46,7 @@ _MOST_OPENED = 8
 
 def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, int]:
     """Return the slots that are due, and the latest that records may join; see ``SlotSchedule``."""
-    return SlotSchedule(rule=device.plan.window).plan(
+    return SlotSchedule.of_plan(device.plan).plan(
         load_stream(device.connection, stream).next_sequence,
         clocks=clocks,
         require_affordable=partial(device.require_all_affordable, stream),
@@ -67,9 +67,9 @@ class SlotReader:
         self._device = device
         self._stream = stream
         self._clocks = clocks
-        self._schedule = SlotSchedule(rule=device.plan.window)
+        self._schedule = SlotSchedule.of_plan(device.plan)
         self._state = load_stream(device.connection, stream.name)
-        self._origins = stream.find_origins()
+        self._origins = stream.find_origins(device.plan)
         self._event = make_event(
             device.identity.study, device.plan, stream.name, self._state.next_sequence
         )
@@ -119,13 +119,13 @@ class SlotReader:
             # Of every file that is known, for those that gave a record would tell where one was.
             known = load_positions(self._device.connection)
             own = [k.position for k in known if k.stream == self._stream.name]
-            self._origins |= self._stream.read_from(own)
+            self._origins |= self._stream.find_origins(self._device.plan, own)
             note_origins(self._device.connection, self._stream.name, self._origins)
 
     def _add_batch(
         self, batch: RecordBatch, slots: NDArray[np.int64], opened: dict[int, SketchAccumulator]
     ) -> None:
-        for slot in np.unique(slots).tolist():
+        for slot in np.unique(slots[slots != LEFT_OUT]).tolist():
             if slot not in opened:
                 self._write(opened, keep=_MOST_OPENED - 1)
                 opened[slot] = self._restore(slot)

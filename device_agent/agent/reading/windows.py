@@ -213,7 +213,7 @@ class WindowReader:
         # Behind the last record added of each of the source's files, those of this window alone.
         self._positions: dict[str, Position] = {}
         self._outside = np.zeros(device.plan.n_dimensions, dtype=np.int64)
-        self._n_judged = 0
+        self._n_judged = self._n_left_out = 0
         self._affordable: int | None = None
         # What was sent since it was counted is left out, so the truth is this or less.
         self._waiting_bytes: int | None = None
@@ -235,6 +235,12 @@ class WindowReader:
                 self.summary.messages += found.describe_reading(hides_counts=hidden)
                 self.summary.value_messages += found.describe_values(hides_counts=hidden)
             self.summary.value_messages += self.take_warnings()
+            # Times are public here, and how many records there are is where no unit is a device.
+            if self._n_left_out and not hidden:
+                self.summary.messages.append(
+                    f"{self._n_left_out} record(s) were left out: their times lie outside the "
+                    "study's, or cannot be read"
+                )
             if self.is_outbox_full():
                 self.summary.messages.append(OUTBOX_IS_FULL)
             # Only now: before, records of its slot might still come.
@@ -325,6 +331,9 @@ class WindowReader:
         if self._first_times is not None and self._first_times.is_open:
             self._first_times.require_readable(batch.timestamps, now=max(clocks.known))
         self._count(batch.values)
+        if self.device.plan.is_bounded:
+            inside = self._cutter.rule.find_inside(batch.timestamps)
+            self._n_left_out += int(np.count_nonzero(~inside))
         for cut in self._cutter.cut(self._state.window, batch.timestamps, now=now):
             self._add_cut(batch, cut, now=now)
 
@@ -418,7 +427,7 @@ class WindowReader:
         self.note_changes()
 
     def _find_origins(self) -> set[Origin]:
-        return self._stream.find_origins() | self._stream.read_from(self._positions.values())
+        return self._stream.find_origins(self.device.plan, self._positions.values())
 
     def _restore_accumulator(self) -> SketchAccumulator:
         state = self._state

@@ -357,6 +357,12 @@ class ResultBody:
     seconds: float = member("Time that decoding took, in seconds.", 3.1)
 
 
+_N_WORKERS = (
+    "While it is queued, the workers that are there: with 0 it waits until somebody starts "
+    "`sfumato worker`."
+)
+
+
 @body
 class DecodeBody:
     """A decode: its state, progress, and result or problem."""
@@ -366,6 +372,7 @@ class DecodeBody:
         "The decode's state; the last three are final.", "running"
     )
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+    n_workers: int | None = member(_N_WORKERS, None, default=None)
     snapshot_id: Hex = member("The snapshot that is decoded.", "21" * 32)
     n_clusters: int = member("Number of clusters.", 5)
     decoder: str = member("Name of the decoder.", "mixture")
@@ -413,6 +420,7 @@ class ProgressBody:
 
     state: str = member("The decode's state.", "running")
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
+    n_workers: int | None = member(_N_WORKERS, None, default=None)
 
 
 @body
@@ -420,6 +428,16 @@ class HealthBody:
     """A server in good health."""
 
     status: str = member("Always `ok`.", "ok", default="ok")
+
+
+@body
+class ReadinessBody:
+    """A server that can be used."""
+
+    status: str = member("Always `ok`.", "ok", default="ok")
+    n_workers: int = member(
+        "Workers that are there; without one, decodes wait for `sfumato worker`.", 1
+    )
 
 
 def describe_promise(plan: SketchPlan) -> PromiseBody:

@@ -82,9 +82,12 @@ async def test_every_problem_type_has_a_page(desk: Desk) -> None:
 
 
 async def test_a_server_with_its_database_is_alive_and_ready(desk: Desk) -> None:
-    for path in ("/healthz", "/readyz"):
+    for path, body in (
+        ("/healthz", {"status": "ok"}),
+        ("/readyz", {"status": "ok", "n_workers": 0}),
+    ):
         answer = await desk.http.get(path)
-        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        assert (answer.status_code, answer.json()) == (200, body)
 
 
 async def test_a_server_without_its_tables_is_alive_and_not_ready(tmp_path: Path) -> None:

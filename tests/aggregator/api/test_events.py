@@ -87,11 +87,11 @@ async def test_a_stream_tells_of_a_decode_in_another_process_until_its_result(
         assert await jobs.succeed(job, solution)
         told += [event async for event in events]
     assert told[:3] == [
-        ("state", {"state": "queued", "progress": 0.0}),
-        ("state", {"state": "running", "progress": 0.0}),
-        ("progress", {"state": "running", "progress": 0.4}),
+        ("state", {"state": "queued", "progress": 0.0, "n_workers": 0}),
+        ("state", {"state": "running", "progress": 0.0, "n_workers": None}),
+        ("progress", {"state": "running", "progress": 0.4, "n_workers": None}),
     ]
-    assert told[3] == ("state", {"state": "succeeded", "progress": 1.0})
+    assert told[3] == ("state", {"state": "succeeded", "progress": 1.0, "n_workers": None})
     assert told[4] == ("result", await desk.read(url))
     assert len(told[4][1]["result"]["centroids"]) == 2
     assert len(told) == 5
@@ -183,7 +183,8 @@ async def test_a_stream_ends_after_the_seconds_that_were_asked_for(server: Serve
     desk = server.desk
     _, url = await queue(desk)
     answer = await desk.http.get(f"{url}/events", params={"seconds": 0}, headers=desk.analyst)
-    assert answer.text == 'event: state\ndata: {"state": "queued", "progress": 0.0}\n\n'
+    body = '{"state": "queued", "progress": 0.0, "n_workers": 0}'
+    assert answer.text == f"event: state\ndata: {body}\n\n"
     assert server.app.state.streams.n_open == 0
 
 

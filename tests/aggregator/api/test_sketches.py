@@ -301,6 +301,16 @@ async def test_the_least_integer_of_the_widest_payload_is_refused(desk: Desk) ->
     assert_problem(await desk.put(study, *message), "implausible-sketch", 422, "payload")
 
 
+async def test_a_window_behind_the_end_of_its_study_is_refused(desk: Desk) -> None:
+    window = WindowRule(kind="time", origin=3600, length_s=3600, end=3 * 3600)
+    plan = make_plan(window=window, late_rule="leave-out-outside")
+    study = await prepare(desk, plan=plan)
+    behind = Device(1).message(study, plan, slots=(1, 2))
+    assert_problem(await desk.put(study, *behind), "implausible-sketch", 422, "slots")
+    inside = Device(1).message(study, plan, slots=(0, 1))
+    assert (await desk.put(study, *inside)).status_code == 201
+
+
 async def test_a_window_that_has_not_begun_is_held_until_it_has(
     desk: Desk, clock: SteppedClock
 ) -> None:

@@ -138,3 +138,38 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
     assert shown["result"]["mixture"] is None
     assert shown["result"]["centroids"] == result["centroids"]
+
+
+async def read_presence(server: Server) -> list[int]:
+    """Return what readiness and metrics say of the workers."""
+    ready = await server.desk.http.get("/readyz")
+    metrics = (await server.desk.http.get("/metrics")).text
+    (line,) = [line for line in metrics.splitlines() if line.startswith("sfumato_workers ")]
+    return [ready.json()["n_workers"], int(float(line.split()[1]))]
+
+
+async def test_a_decode_that_waits_says_whether_there_is_a_worker(server: Server) -> None:
+    decode = f"/v1/decodes/{(await ask(server)).hex()}"
+    assert await read_presence(server) == [0, 0]
+    assert (await server.desk.read(decode))["n_workers"] == 0
+    # Two workers that have shown themselves; one falls silent.
+    for name in (b"one", b"two"):
+        await server.services.jobs.note_worker(name)
+        server.clock.seconds += 10.0
+    assert await read_presence(server) == [1, 1]
+    assert (await server.desk.read(decode))["n_workers"] == 1
+    server.clock.seconds += 10.0
+    assert await read_presence(server) == [0, 0]
+
+
+async def test_a_worker_is_there_while_it_works_and_gone_when_it_ends(server: Server) -> None:
+    decode = f"/v1/decodes/{(await ask(server)).hex()}"
+    stop = asyncio.Event()
+    running = asyncio.create_task(make_worker(server).run(stop))
+    while (await server.desk.read(decode))["state"] != "succeeded":
+        await asyncio.sleep(0.01)
+    assert await read_presence(server) == [1, 1]
+    assert (await server.desk.read(decode))["n_workers"] is None
+    stop.set()
+    await running
+    assert await read_presence(server) == [0, 0]

@@ -15,6 +15,7 @@ from analyst.sketching.sketch_file import read_sketch_file
 from shared import command
 from shared.errors import ConfigError
 from shared.plan import HistogramPart, WindowRule, plan_from_spec
+from shared.wire.bodies.statistics import CalibrationBody
 from tests.analyst.planning.commands import words_of
 
 COLUMNS = "load:kW,trips:1:count"
@@ -52,6 +53,15 @@ def outline(**changes: object) -> PilotOutline:
 def pilot(*options: str, records: str = str(N)) -> int:
     given = ["--dimensions", COLUMNS, "--records", records, "--epsilon", "1"]
     return command.main(["plan", "pilot", *given, *options])
+
+
+def make_calibration() -> CalibrationBody:
+    """Return what a pilot of these records says."""
+    assert pilot("--same-records", "-o", "local.toml") == 0
+    assert command.main(["sketch", "x.npy", "--plan", "local.toml", "-o", "local.sketch"]) == 0
+    plan = plan_from_spec(tomllib.loads(Path("local.toml").read_text(encoding="utf-8")))
+    sketch = read_sketch_file(Path("local.sketch"))
+    return LocalSketches(sketches=[sketch], plan=plan).calibrate(n_clusters=(2, 2))
 
 
 def test_columns_need_a_name_and_a_unit_at_most() -> None:
@@ -170,6 +180,46 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     assert "costs epsilon 1, one that both read 1.1" in found.describe_cost()
     spec = tomllib.loads(found.format_spec())
     assert spec["window"] == {"kind": "time", "origin": 604800, "length_s": 604800}
+
+
+def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--window", "1d", "--start", "2026-01-01", "--windows", "7", "-o", "pilot.toml"]
+    assert pilot(*options) == 0
+    words = words_of(capsys.readouterr().err)
+    assert "from 2026-01-01 00:00:00 UTC until before 2026-01-08 00:00:00 UTC count" in words
+    plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
+    assert plan.is_bounded
+    assert plan.window.n_slots == 7
+    # A file has no times here, so that nobody takes records of the main study for the pilot's.
+    assert command.main(["sketch", "x.npy", "--plan", "pilot.toml"]) == 2
+    assert "late_rule: is leave-out-outside" in words_of(capsys.readouterr().err)
+    found = refine(make_calibration(), plan, MainOutline(epsilon=Fraction(1)), n_sketches=1)
+    main = plan_from_spec(tomllib.loads(found.format_spec()))
+    assert main.window.origin == plan.window.end
+    assert main.shares_no_record(plan)
+    assert "one record costs epsilon 1, where devices read its time" in found.describe_cost()
+
+
+@pytest.mark.parametrize(
+    ("window", "why"),
+    [
+        (WindowRule(kind="count", length=20_000), "windows by count know no times"),
+        (WindowRule(kind="time", origin=604800, length_s=604800), "it has no end"),
+    ],
+)
+def test_a_pilot_without_an_end_may_share_records_and_says_so(
+    folder: Path, window: WindowRule, why: str
+) -> None:
+    planned = plan_pilot(outline(window=window))
+    assert not planned.plan.is_bounded
+    assert why in " ".join(planned.describe())
+    main = MainOutline(epsilon=Fraction(1), origin=1209600)
+    found = refine(make_calibration(), planned.plan, main, n_sketches=1)
+    assert "one that both read 2." in found.describe_cost()
+    assert why in found.describe_cost()
+    assert "the owner's ledger counts the sum" in found.describe_cost()
 
 
 def test_drift_between_two_pilots_is_reported(

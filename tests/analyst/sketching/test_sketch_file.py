@@ -27,8 +27,8 @@ def sketches(tmp_path_factory: pytest.TempPathFactory) -> tuple[SketchFile, Sket
     path = tmp_path_factory.mktemp("records") / "x.npy"
     np.save(path, make_records(500))
     summed = sum_of(path, PLAN)
-    return make_sketch(summed, PLAN, "main", exact=False), make_sketch(
-        summed, PLAN, "main", exact=True
+    return make_sketch(summed.accumulator, PLAN, "main", exact=False), make_sketch(
+        summed.accumulator, PLAN, "main", exact=True
     )
 
 
@@ -111,14 +111,14 @@ def test_noise_is_fresh_and_within_what_the_plan_allows(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, make_records(500))
     summed = sum_of(path, PLAN)
-    first, second = (make_sketch(summed, PLAN, "main", exact=False) for _ in range(2))
+    first, second = (make_sketch(summed.accumulator, PLAN, "main", exact=False) for _ in range(2))
     noises = [sketch.sums - summed.accumulator.sums for sketch in (first, second)]
     # 24 coordinates of a scale of thousands: equal by chance in none of 2^64 runs.
     assert noises[0].tolist() != noises[1].tolist()
     for noise in noises:
         assert np.abs(noise).max() <= PLAN.mechanism.noise_bound
     assert (
-        make_sketch(summed, PLAN, "main", exact=True).sums.tolist()
+        make_sketch(summed.accumulator, PLAN, "main", exact=True).sums.tolist()
         == summed.accumulator.sums.tolist()
     )
 

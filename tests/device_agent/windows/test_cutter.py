@@ -1,6 +1,6 @@
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -45,7 +45,7 @@ def cut_all(
     for begin, end in pairwise(bounds):
         batch = np.array(timestamps[begin:end], dtype=np.float64)
         for cut in cutter.cut(outcome.state, batch, now=now):
-            outcome.left += range(begin + cut.start, begin + cut.stop)
+            outcome.left += range(begin + cut.start, begin + cut.taken)
             if cut.closed is not None:
                 outcome.windows.append((outcome.left, cut.closed))
                 outcome.left = []
@@ -273,3 +273,108 @@ def test_records_of_a_closed_slot_are_left_out_whoever_closed_it() -> None:
     assert [(cut.start, cut.taken, cut.stop) for cut in cuts] == [(0, 0, 4), (4, 5, 6)]
     assert cuts[-1].state.last_slot == 7
     assert cuts[-1].state.n_records == 1
+
+
+START, END = 2 * LENGTH, 5 * LENGTH
+
+
+def bounded(
+    least: int, most: int, *, leaves_out: bool = False, end: int | None = END
+) -> WindowCutter:
+    """Return the cutter of a study of slots 2 to 4 of the others, or of all from 2 on."""
+    rule = WindowRule(kind="time", origin=START, length_s=LENGTH, end=end)
+    return WindowCutter(
+        rule=rule, least_records=least, most_records=most, leaves_out=leaves_out, is_bounded=True
+    )
+
+
+def is_inside(timestamp: float, end: int | None = END) -> bool:
+    return timestamp >= START and (end is None or timestamp < end)
+
+
+sizes = st.tuples(st.integers(1, 4), st.integers(0, 6), st.booleans()).map(
+    # A window of a device has no least number of records.
+    lambda drawn: (1 if drawn[2] else drawn[0], drawn[0] + drawn[1], drawn[2])
+)
+ends = st.sampled_from([None, END])
+
+
+@given(times, sizes, ends, st.lists(st.integers(0, 60), max_size=3))
+def test_records_outside_a_bounded_study_are_as_if_they_were_not_there(
+    timestamps: list[float],
+    size: tuple[int, int, bool],
+    end: int | None,
+    splits: list[int],
+) -> None:
+    least, most, leaves_out = size
+    cutter = bounded(least, most, leaves_out=leaves_out, end=end)
+    inside = [i for i, t in enumerate(timestamps) if is_inside(t, end)]
+    found = cut_all(cutter, timestamps, splits)
+    alone = cut_all(cutter, [timestamps[i] for i in inside])
+    assert [w for _, w in found.windows] == [w for _, w in alone.windows]
+    assert found.state == alone.state
+    members = [[inside[i] for i in members] for members, _ in alone.windows]
+    assert [members for members, _ in found.windows] == members
+    assert found.left == [inside[i] for i in alone.left]
+    for i in [*(i for members in members for i in members), *found.left]:
+        assert is_inside(timestamps[i], end)
+
+
+@given(times, sizes)
+def test_records_inside_a_bounded_study_without_an_end_are_cut_as_in_any_other(
+    timestamps: list[float], size: tuple[int, int, bool]
+) -> None:
+    least, most, leaves_out = size
+    cutter = bounded(least, most, leaves_out=leaves_out, end=None)
+    within = [t for t in timestamps if is_inside(t, None)]
+    assert cut_all(cutter, within) == cut_all(replace(cutter, is_bounded=False), within)
+
+
+@given(st.lists(st.integers(START, END - 1).map(float), min_size=1, max_size=30), sizes)
+def test_no_window_is_behind_the_end_of_a_study(
+    timestamps: list[float], size: tuple[int, int, bool]
+) -> None:
+    least, most, leaves_out = size
+    cutter = bounded(least, most, leaves_out=leaves_out)
+    state = WindowState()
+    for timestamp in timestamps:
+        for cut in cutter.cut(state, np.array([timestamp]), now=NOW):
+            state = cut.state
+            assert cut.closed is None or (cut.closed.last_slot or 0) < 3
+        # The clock closes what it can, so that late records find their slots closed.
+        over = cutter.close_over(state, clocks=[NOW])
+        state = state if over is None else over[1]
+        assert (state.last_slot or 0) < 3
+        if state.floor_slot == 3 and not state.n_records:
+            (cut,) = cutter.cut(state, np.array([timestamps[0]]), now=NOW)
+            assert (cut.taken, cut.stop, cut.state) == (0, 1, state)
+
+
+def test_a_record_outside_closes_no_window_whatever_its_time() -> None:
+    before = cut_all(bounded(1, 9), [START + 1.0])
+    for timestamp in (math.nan, START - 0.001, -5.0, float(END), END + 1e9):
+        (cut,) = bounded(1, 9).cut(before.state, np.array([timestamp]), now=NOW)
+        assert (cut.start, cut.taken, cut.stop, cut.closed) == (0, 0, 1, None)
+        assert cut.state == before.state
+
+
+@given(times, sizes, sizes)
+def test_no_record_is_in_two_studies_of_times_apart(
+    timestamps: list[float], first: tuple[int, int, bool], second: tuple[int, int, bool]
+) -> None:
+    pilot = bounded(first[0], first[1], leaves_out=first[2])
+    rule = WindowRule(kind="time", origin=END, length_s=LENGTH)
+    main = replace(bounded(second[0], second[1], leaves_out=second[2]), rule=rule)
+    taken: list[set[int]] = []
+    for cutter in (pilot, main):
+        outcome = cut_all(cutter, timestamps)
+        taken.append({*outcome.left, *(i for members, _ in outcome.windows for i in members)})
+    assert not taken[0] & taken[1]
+
+
+def test_without_bounds_a_record_is_in_both_studies() -> None:
+    rules = [WindowRule(kind="time", origin=o, length_s=LENGTH) for o in (START, END)]
+    timestamps = [START + 1.0, END + 1.0, math.nan]
+    for rule in rules:
+        outcome = cut_all(replace(by_time(1, 9), rule=rule), timestamps)
+        assert sum(len(members) for members, _ in outcome.windows) + len(outcome.left) == 3

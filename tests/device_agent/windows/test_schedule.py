@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.windows import SlotSchedule
+from device_agent.windows import LEFT_OUT, SlotSchedule
 from shared.plan import WindowRule
 
 LENGTH = 1000
@@ -54,3 +54,42 @@ def test_where_a_record_belongs_depends_on_no_other_record(
 
 def at(slot: float) -> float:
     return ORIGIN + slot * LENGTH
+
+
+N_SLOTS = 6
+ENDING = SlotSchedule(
+    rule=WindowRule(kind="time", origin=ORIGIN, length_s=LENGTH, end=ORIGIN + N_SLOTS * LENGTH),
+    is_bounded=True,
+)
+
+
+@given(runs_of_clocks)
+def test_a_study_with_an_end_gets_one_sketch_for_each_slot_before_it(
+    runs: list[list[float]],
+) -> None:
+    released: list[int] = []
+    for run in runs:
+        due = ENDING.find_due(len(released), clocks=run)
+        released += due
+        assert ENDING.find_open(due, now=run[0]) < N_SLOTS
+    assert released == list(range(len(released)))
+    latest = max((min(run) for run in runs), default=0.0)
+    assert len(released) == min(max(0, ENDING.rule.slot_of(latest)), N_SLOTS)
+
+
+@given(times, st.integers(0, 8), st.integers(0, 8), st.booleans())
+def test_a_bounded_study_leaves_out_records_of_other_times_and_moves_no_other(
+    timestamps: list[float], next_slot: int, last_slot: int, has_end: bool
+) -> None:
+    rule = ENDING.rule if has_end else SCHEDULE.rule
+    schedule = SlotSchedule(rule=rule, is_bounded=True)
+    stamps = np.array(timestamps, dtype=np.float64)
+    found = schedule.assign(stamps, next_slot=next_slot, last_slot=last_slot)
+    assert len(found) == len(timestamps)
+    joins = SCHEDULE.assign(stamps, next_slot=next_slot, last_slot=max(next_slot, last_slot))
+    for slot, timestamp, joined in zip(found.tolist(), timestamps, joins.tolist(), strict=True):
+        inside = timestamp >= ORIGIN and (not has_end or timestamp < at(N_SLOTS))
+        # All slots are released: nothing can join any more.
+        is_over = next_slot > last_slot
+        assert slot == (joined if inside and not is_over else LEFT_OUT)
+        assert slot == LEFT_OUT or next_slot <= slot <= last_slot

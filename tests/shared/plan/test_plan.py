@@ -21,6 +21,7 @@ from shared.plan import (
     compute_plan_digest,
     decode_plan,
     encode_plan,
+    make_statement,
     plan_from_json,
     plan_from_spec,
     plan_to_json,
@@ -39,6 +40,9 @@ SPEC: dict[str, Any] = {
     "labels": [{"name": "site", "values": ["north", "south"]}],
 }
 WIDE = [{"name": f"x{i}", "unit": "1", "lower": 0.0, "upper": 1.0, "scale": 0.1} for i in range(17)]
+
+BY_TIMES = "leave-out-outside"
+BOUNDED = {"kind": "time", "origin": 7200, "length_s": 3600}
 
 
 def make(**changes: Any) -> SketchPlan:
@@ -237,6 +241,16 @@ def test_the_payload_width_holds_every_coordinate() -> None:
         ({"dimensions": [{**SPEC["dimensions"][0], "unit": "C\0"}]}, "dimensions.temperature"),
         ({"labels": [{"name": "a", "values": [str(i) for i in range(65)]}]}, "labels"),
         ({"colour": "blue"}, "colour"),
+        ({"window": {**BOUNDED, "end": 7200 + 3600}}, "window.end"),
+        ({"window": {**BOUNDED, "origin": 0}, "late_rule": BY_TIMES}, "window.origin"),
+        ({"window": {**BOUNDED, "origin": -7200}, "late_rule": BY_TIMES}, "window.origin"),
+        ({"window": {"kind": "time", "length_s": 60}, "late_rule": BY_TIMES}, "window.origin"),
+        ({"window": {**BOUNDED, "end": 7200}, "late_rule": BY_TIMES}, "window.end"),
+        ({"window": {**BOUNDED, "end": 7200 + 1}, "late_rule": BY_TIMES}, "window.end"),
+        ({"window": {**BOUNDED, "end": 3600}, "late_rule": BY_TIMES}, "window.end"),
+        ({"window": {"kind": "count", "length": 9}, "late_rule": BY_TIMES}, "late_rule"),
+        ({"window": {"kind": "count", "length": 9, "end": 5}}, "window.length_s"),
+        ({"late_rule": "forget"}, "late_rule"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(change: dict[str, Any], field: str) -> None:
@@ -332,3 +346,38 @@ def test_slots_are_half_open() -> None:
     window = make(window={"kind": "time", "origin": 100, "length_s": 10}).window
     assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [0, 0, 0, 1]
     assert window.slot_bounds(1) == (110, 120)
+
+
+def test_a_plan_without_an_end_is_encoded_as_if_there_were_no_such_field() -> None:
+    window = plan_to_json(make(window=BOUNDED))["window"]
+    assert window == {**BOUNDED, "length": 0}
+    ending = make(window={**BOUNDED, "end": 14400}, late_rule=BY_TIMES)
+    assert plan_to_json(ending)["window"] == {**window, "end": 14400}
+    assert decode_plan(encode_plan(ending)) == ending
+    assert ending.window.n_slots == 2
+    assert make(window=BOUNDED).window.n_slots is None
+
+
+def test_plans_share_no_record_where_both_are_bounded_and_their_times_are_apart() -> None:
+    pilot = make(window={**BOUNDED, "end": 14400}, late_rule=BY_TIMES)
+    main = make(window={**BOUNDED, "origin": 14400}, late_rule=BY_TIMES)
+    early = make(window={**BOUNDED, "origin": 14399}, late_rule=BY_TIMES)
+    assert pilot.shares_no_record(main)
+    assert main.shares_no_record(pilot)
+    for other in (
+        pilot,
+        early,
+        make(window={**BOUNDED, "origin": 14400}),
+        make(window={"kind": "count", "length": 9}),
+    ):
+        assert not pilot.shares_no_record(other)
+        assert not other.shares_no_record(pilot)
+
+
+def test_the_statement_of_a_bounded_plan_says_which_times_count() -> None:
+    ending = make(window={**BOUNDED, "end": 14400}, late_rule=BY_TIMES)
+    said = make_statement(ending).describe()
+    assert "from 1970-01-01 02:00:00 UTC until before 1970-01-01 04:00:00 UTC count" in said
+    without = make(window=BOUNDED, late_rule=BY_TIMES)
+    assert "from 1970-01-01 02:00:00 UTC on count" in make_statement(without).describe()
+    assert make_statement(make(window=BOUNDED)).times is None

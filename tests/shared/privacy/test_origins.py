@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import ConfigError
-from shared.privacy import Origin, OriginIndex
+from shared.privacy import Origin, OriginIndex, TimeSpan
 
 LEVELS = ("a", "b", "")
 TOPICS = ["/".join(t) for n in (1, 2, 3, 4) for t in itertools.product(LEVELS, repeat=n)]
@@ -54,6 +54,7 @@ origins = st.builds(
     kind=st.sampled_from(["path", "folder", "file", "http", "stdin"]),
     name=names,
     part=st.sampled_from(["", "x", "y"]),
+    times=st.sampled_from(["", "5 9 a", "9  a", "9  b", "2 6 a"]),
 ) | st.builds(mqtt, filters)
 readers = st.tuples(st.just(b"study"), st.sampled_from("pqrs"))
 
@@ -100,3 +101,37 @@ def test_parts_are_disjoint_only_where_both_are_named() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"origin\.kind: must be one of"):
         Origin(kind="tape", name="x")
+
+
+spans = st.builds(
+    lambda since, length, reading: TimeSpan(
+        since=since, until=None if length is None else since + length, reading=reading
+    ),
+    st.integers(-5, 9),
+    st.none() | st.integers(1, 9),
+    st.sampled_from("ab"),
+)
+
+
+@given(a=spans, b=spans)
+def test_times_are_apart_where_no_time_is_in_both_and_they_are_read_alike(
+    a: TimeSpan, b: TimeSpan
+) -> None:
+    def times(span: TimeSpan) -> set[int]:
+        return set(range(span.since, 99 if span.until is None else span.until))
+
+    expected = a.reading == b.reading and not times(a) & times(b)
+    assert a.is_apart(b) == b.is_apart(a) == expected
+    files = [Origin(kind="file", name="f", times=span.text) for span in (a, b)]
+    assert files[0].overlaps(files[1]) != expected
+    assert TimeSpan.parse(a.text) == a
+
+
+def test_an_origin_of_any_time_overlaps_all_times() -> None:
+    assert Origin(kind="stdin", name="").overlaps(Origin(kind="stdin", name="", times="1 2 a"))
+
+
+@pytest.mark.parametrize("times", ["x", "1 2", "2 2 a", "3 1 a", "1 x a"])
+def test_times_that_are_no_span_are_refused(times: str) -> None:
+    with pytest.raises(ConfigError, match=r"origin\.times"):
+        Origin(kind="file", name="f", times=times)

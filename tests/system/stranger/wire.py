@@ -100,6 +100,7 @@ class Plan:
         require(statistic["kind"] == "fourier", "kind")
         require(release["kind"] in ("local.v1", "phase.v1"), "kind")
         require(release["noise_by"] == "device", "noise_by")
+        require(fields["late_rule"] in ("open-window", "leave-out-outside"), "late_rule")
         require(sketch.digest_of(*plan.frequencies) == statistic["frequencies_digest"], "W")
         plan.check_unit()
         if plan.reports_phases:

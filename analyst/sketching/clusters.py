@@ -1,0 +1,51 @@
+"""What sketches of tables on a cluster have in common."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from analyst.sketching.datasets import sum_part
+from analyst.sketching.parts import Part
+from shared.plan import SketchPlan, plan_to_json
+
+TRUST = (
+    "The process that asks for the sketch and the workers of the cluster see exact sums; trust "
+    "them as you trust the cluster that holds the records."
+)
+
+
+def encode_plan_for_workers(plan: SketchPlan) -> bytes:
+    """Return the plan as what :func:`sum_part` takes."""
+    return json.dumps(plan_to_json(plan)).encode()
+
+
+def list_columns(plan: SketchPlan, columns: Mapping[str, str] | None) -> list[str]:
+    """Return the columns that the plan needs, each once."""
+    names = [(columns or {}).get(each.name, each.name) for each in plan.dimensions]
+    return list(dict.fromkeys(names))
+
+
+def sum_encoded(
+    document: bytes, source: Any, name: str, columns: Mapping[str, str] | None
+) -> bytes:
+    """Sum a partition on a worker."""
+    return sum_part(document, source, name=name, columns=columns).encode()
+
+
+def watch(parts: Iterable[Part]) -> Iterator[Part]:
+    """Say whom to trust, and which workers lack the compiled kernel."""
+    sys.stderr.write(f"{TRUST}\n")
+    slow = 0
+    for part in parts:
+        slow += part.engine == "numpy"
+        yield part
+    if slow:
+        warnings.warn(
+            f"{slow} part(s) were summed without the compiled kernel, ten times slower or more; "
+            "install a wheel of Sfumato on every worker",
+            stacklevel=2,
+        )

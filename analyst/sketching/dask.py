@@ -1,0 +1,72 @@
+"""Sketches of data frames of Dask.
+
+Each task sums one partition exactly and hands the sum back as its result: the engine keeps one
+result for each task, so a task that runs twice is counted once. Noise is drawn once, by the caller.
+
+The caller and the workers see exact sums. Trust them as you trust the cluster that holds the
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dask
+
+from analyst.sketching.clusters import encode_plan_for_workers, list_columns, sum_encoded, watch
+from analyst.sketching.datasets import release_parts
+from analyst.sketching.parts import Part
+from analyst.sketching.sketch_file import SketchFile
+from analyst.sketching.spending import Account
+from shared.plan import SketchPlan
+
+_MOST_AT_ONCE = 1000
+
+
+def sketch_dask(
+    frame: Any,
+    plan: SketchPlan,
+    *,
+    columns: Mapping[str, str] | None = None,
+    output: str | Path | None = None,
+    exact: bool = False,
+    account: Account | None = None,
+) -> SketchFile:
+    """Sketch a data frame of Dask, a partition a task, and draw its noise once.
+
+    With worker processes the script needs ``if __name__ == "__main__":``, as Dask says.
+
+    Parameters
+    ----------
+    frame
+        A data frame of Dask. Its partitions must be the same whenever they are computed.
+    columns, output, exact, account
+        As of :func:`sketch_dataset`.
+
+    Raises
+    ------
+    ConfigError, PlanMismatchError, PrivacyError, RecordError, BudgetExceededError
+        As :func:`sum_part` and :func:`release_parts`.
+    """
+
+    def compute() -> Iterator[Part]:
+        document = encode_plan_for_workers(plan)
+        found = frame[list_columns(plan, columns)].to_delayed()
+        sums = [
+            dask.delayed(sum_encoded, pure=True)(document, partition, str(number), columns)
+            for number, partition in enumerate(found)
+        ]
+        for start in range(0, len(sums), _MOST_AT_ONCE):
+            yield from map(Part.decode, dask.compute(*sums[start : start + _MOST_AT_ONCE]))
+
+    names = [str(number) for number in range(frame.npartitions)]
+    return release_parts(
+        lambda: watch(compute()),
+        plan,
+        expected=names,
+        output=output,
+        exact=exact,
+        account=account,
+    )

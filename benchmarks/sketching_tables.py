@@ -1,0 +1,202 @@
+"""Speed of sketching tables from Arrow, DuckDB, Polars, Dask and Spark.
+
+Run as ``python -m benchmarks.sketching_tables [--quick] [--json]``. The records lie in twenty
+Parquet files. Every figure is of a fresh process, including the start of the interpreter, imports
+and the engine. All sums must be equal bit for bit, or the benchmark fails. Engines that are not
+installed are left out. ``seconds`` are wall-clock time; those of ``dask`` and ``spark`` have two
+workers, the others one process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyst.planning.files import read_plan
+from analyst.sketching.datasets import sketch_dataset
+from analyst.sketching.sketch_file import SketchFile
+from benchmarks.rows import Row, run_benchmark
+from benchmarks.sketching_files import write_plan
+from shared.plan import SketchPlan
+
+NAME = "sketching_tables"
+_D, _M, _N_FILES = 10, 1000, 20
+_BASELINE = "pyarrow"
+_WORKERS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cost:
+    seconds: float
+    peak_rss_mb: float
+    digest: str
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Yield the figures of each engine."""
+    yield from measure_engines(10**6 if quick else 10**7, list_installed())
+
+
+def list_installed() -> list[str]:
+    """Return the engines that can be measured here; the baseline is the first."""
+    modules = {"duckdb": "duckdb", "polars": "polars", "dask": "distributed", "spark": "pyspark"}
+    found = [name for name, module in modules.items() if importlib.util.find_spec(module)]
+    return [_BASELINE, "dataset", *found]
+
+
+def measure_engines(n: int, names: list[str]) -> Iterator[Row]:
+    """Yield the figures of some engines over ``n`` records; the first is the baseline.
+
+    Raises
+    ------
+    RuntimeError
+        The sum of an engine is not that of the first.
+    """
+    with tempfile.TemporaryDirectory(prefix="sketching-tables-") as name:
+        folder = Path(name)
+        write_plan(folder / "plan.toml", n_frequencies=_M)
+        _write_files(folder / "records", n)
+        first: _Cost | None = None
+        for engine in names:
+            cost = _run(engine, folder)
+            first = first or cost
+            if cost.digest != first.digest:
+                raise RuntimeError(f"the sum of {engine} differs from that of {names[0]}")
+            yield from _rows(f"{engine} n={n:.0e} d={_D} m={_M}", cost, first, names[0])
+
+
+def _rows(case: str, cost: _Cost, first: _Cost, baseline: str) -> Iterator[Row]:
+    relative = cost.seconds / first.seconds
+    for figure, value, unit, beside in (
+        ("seconds", cost.seconds, "s", "none"),
+        ("peak_rss_mb", cost.peak_rss_mb, "MiB", "none"),
+        ("relative_seconds", relative, "1", f"{baseline} in the same run"),
+    ):
+        yield Row(
+            benchmark=NAME,
+            case=case,
+            figure=figure,
+            value=value,
+            unit=unit,
+            runs=1,
+            baseline=beside,
+        )
+
+
+def _write_files(folder: Path, n: int) -> None:
+    arrow: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(_D)]
+    for number in range(_N_FILES):
+        records = generator.standard_normal((n // _N_FILES, _D), dtype=np.float32)
+        table = arrow.table([arrow.array(column) for column in records.T], names=names)
+        parquet.write_table(table, folder / f"{number:02}.parquet", compression="none")
+
+
+def _run(engine: str, folder: Path) -> _Cost:
+    """Sketch in a fresh process; return what it prints and how long all of it took."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sketching_tables", "--engine", engine, str(folder)],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    seconds = time.perf_counter() - start
+    return _Cost(seconds=seconds, **json.loads(done.stdout.splitlines()[-1]))
+
+
+def _sketch_batches(folder: Path, plan: SketchPlan) -> SketchFile:
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    batches = (
+        batch
+        for path in sorted(folder.iterdir())
+        for batch in parquet.ParquetFile(path).iter_batches(use_threads=False)
+    )
+    return sketch_dataset(batches, plan, exact=True, n_threads=1)
+
+
+def _sketch_dataset(folder: Path, plan: SketchPlan) -> SketchFile:
+    datasets: Any = importlib.import_module("pyarrow.dataset")
+    return sketch_dataset(datasets.dataset(folder), plan, exact=True, n_threads=1)
+
+
+def _sketch_duckdb(folder: Path, plan: SketchPlan) -> SketchFile:
+    duckdb: Any = importlib.import_module("duckdb")
+    with duckdb.connect(config={"threads": 1}) as connection:
+        relation = connection.sql(f"SELECT * FROM '{folder}/*.parquet'")
+        return sketch_dataset(relation, plan, exact=True, n_threads=1)
+
+
+def _sketch_polars(folder: Path, plan: SketchPlan) -> SketchFile:
+    polars: Any = importlib.import_module("polars")
+    batches = polars.scan_parquet(folder / "*.parquet").collect_batches()
+    return sketch_dataset(batches, plan, exact=True, n_threads=1)
+
+
+def _sketch_dask(folder: Path, plan: SketchPlan) -> SketchFile:
+    distributed: Any = importlib.import_module("distributed")
+    frames: Any = importlib.import_module("dask.dataframe")
+    clusters: Any = importlib.import_module("analyst.sketching.dask")
+    with distributed.Client(
+        n_workers=_WORKERS, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ):
+        frame = frames.read_parquet(folder, aggregate_files=False)
+        sketch: SketchFile = clusters.sketch_dask(frame, plan, exact=True)
+    return sketch
+
+
+def _sketch_spark(folder: Path, plan: SketchPlan) -> SketchFile:
+    sql: Any = importlib.import_module("pyspark.sql")
+    clusters: Any = importlib.import_module("analyst.sketching.spark")
+    builder = sql.SparkSession.builder.master(f"local[{_WORKERS}]")
+    settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    session = builder.config(map=settings).getOrCreate()
+    try:
+        sketch: SketchFile = clusters.sketch_spark(
+            session.read.parquet(str(folder)), plan, exact=True
+        )
+    finally:
+        session.stop()
+    return sketch
+
+
+_ENGINES: Mapping[str, Callable[[Path, SketchPlan], SketchFile]] = {
+    _BASELINE: _sketch_batches,
+    "dataset": _sketch_dataset,
+    "duckdb": _sketch_duckdb,
+    "polars": _sketch_polars,
+    "dask": _sketch_dask,
+    "spark": _sketch_spark,
+}
+
+
+def _sketch_with(engine: str, folder: Path) -> None:
+    sketch = _ENGINES[engine](folder / "records", read_plan(folder / "plan.toml"))
+    resource: Any = importlib.import_module("resource")
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    digest = hashlib.sha256(sketch.sums.tobytes()).hexdigest()
+    sys.stdout.write(json.dumps({"peak_rss_mb": peak, "digest": digest}) + os.linesep)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--engine"]:
+        _sketch_with(sys.argv[2], Path(sys.argv[3]))
+    else:
+        run_benchmark(NAME, __doc__.splitlines()[0], measure)

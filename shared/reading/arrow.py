@@ -1,0 +1,186 @@
+"""Tables of Arrow, through pyarrow, which only some sources need."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.core import Columns
+from shared.errors import ConfigError, RecordError
+from shared.reading.records import (
+    PER_SECOND,
+    Fields,
+    RecordTable,
+    TimeField,
+    keep_plausible,
+    make_table,
+    match_levels,
+    read_levels,
+)
+
+
+def find_pyarrow(module: str) -> Any | None:
+    """Return a module of pyarrow, or None where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        return None
+
+
+def find_arrow_levels(texts: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+    """Return ``read_levels`` of an array of pyarrow that holds text."""
+    arrow, compute = find_pyarrow("pyarrow"), find_pyarrow("pyarrow.compute")
+    assert arrow is not None
+    assert compute is not None
+    known = arrow.array(levels, type=texts.type)
+    places = compute.index_in(compute.ascii_trim_whitespace(texts), value_set=known)
+    found: NDArray[np.float64] = compute.cast(places, arrow.float64()).to_numpy(
+        **({} if isinstance(places, arrow.ChunkedArray) else {"zero_copy_only": False})
+    )
+    return found
+
+
+class ArrowColumns:
+    """Batches of Arrow to tables of records, a row a record.
+
+    Integers, floating-point numbers and decimals are values; levels may be text, also in
+    dictionaries, whole or floating-point numbers, and truth values; times may be timestamps, text
+    or numbers.
+
+    Parameters
+    ----------
+    fields
+        Which column holds each dimension.
+    schema
+        The schema of every batch, of pyarrow.
+    where
+        What messages call the source.
+
+    Raises
+    ------
+    ConfigError
+        pyarrow is not installed.
+    RecordError
+        A column is missing, or holds no numbers.
+    """
+
+    def __init__(self, fields: Fields, schema: Any, where: str) -> None:
+        self._fields = fields
+        self._arrow = require_pyarrow("pyarrow", where)
+        self._compute = require_pyarrow("pyarrow.compute", where)
+        fields.find(list(schema.names), where)
+        for name, levels in fields.columns:
+            self._require_type(name, schema.field(name).type, has_levels=bool(levels))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are needed, each once."""
+        return list(dict.fromkeys(self._fields.names))
+
+    def make_table(self, batch: Any) -> RecordTable:
+        """Return the records of a batch."""
+        values = Columns(
+            tuple(
+                self._to_levels(batch.column(name), levels)
+                if levels
+                else self._to_numbers(batch.column(name))
+                for name, levels in self._fields.columns
+            )
+        )
+        time = self._fields.time
+        return make_table(
+            values, None if time is None else self._to_times(batch.column(time.name), time)
+        )
+
+    def _to_numbers(self, column: Any) -> NDArray[np.floating]:
+        """Return a column of numbers, without a copy where it can be; NaN for a null."""
+        if column.type not in (self._arrow.float64(), self._arrow.float32()):
+            column = self._compute.cast(column, self._arrow.float64(), safe=False)
+        numbers: NDArray[np.floating] = column.to_numpy(zero_copy_only=False)
+        return numbers
+
+    def _to_levels(self, column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
+        """Return the levels of a column; NaN for a null."""
+        types = self._arrow.types
+        if types.is_dictionary(column.type):
+            # Each word by itself: what cannot be used is for its own records alone.
+            words = self._to_levels(column.dictionary, levels)
+            places = self._to_numbers(column.indices)
+            present = np.isfinite(places)
+            found = np.full(len(places), np.nan)
+            found[present] = words[places[present].astype(np.int64)]
+            return found
+        if self._is_text(column.type):
+            # As bytes: not every writer sees to it that text is text.
+            raw = column.cast(self._arrow.large_binary()).to_pylist()
+            return read_levels([(text or b"").decode("utf-8", "replace") for text in raw], levels)
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        numbers = column.fill_null(False if types.is_boolean(column.type) else 0)
+        found = match_levels(numbers.to_numpy(zero_copy_only=False), levels)
+        found[null] = np.nan
+        return found
+
+    def _is_text(self, kind: Any) -> bool:
+        types = self._arrow.types
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+
+    def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
+        kind, types = column.type, self._arrow.types
+        if types.is_timestamp(kind):
+            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
+            whole = column.cast(self._arrow.int64())
+            if kind.unit == "ns":
+                whole = self._compute.divide(whole, 1000)
+            return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
+        if self._is_text(kind):
+            # As bytes: not every writer sees to it that text is text.
+            raw = column.cast(self._arrow.large_binary()).to_pylist()
+            return time.read_all([(text or b"").decode("utf-8", "replace") for text in raw])
+        if not self._is_number(kind):
+            return np.full(len(column), np.nan)
+        return time.convert(self._to_numbers(column))
+
+    def _is_number(self, kind: Any) -> bool:
+        types = self._arrow.types
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+    def _require_type(self, name: str, kind: Any, *, has_levels: bool) -> None:
+        if has_levels:
+            self._require_levels(name, kind)
+        elif not self._is_number(kind):
+            raise RecordError(
+                f"must hold numbers and holds {kind}",
+                field=name,
+                fix="convert the column to a floating-point type",
+            )
+
+    def _require_levels(self, name: str, kind: Any) -> None:
+        types = self._arrow.types
+        word = kind.value_type if types.is_dictionary(kind) else kind
+        if not (
+            self._is_text(word)
+            or types.is_boolean(word)
+            or types.is_integer(word)
+            or types.is_floating(word)
+        ):
+            raise RecordError(
+                f"must hold text, numbers or truth values and holds {kind}",
+                field=name,
+                fix="convert the column to text",
+            )
+
+
+def require_pyarrow(module: str, where: str) -> Any:
+    """Return a module of pyarrow, or refuse to go on without it."""
+    found = find_pyarrow(module)
+    if found is None:
+        raise ConfigError(
+            "needs pyarrow, which is not installed here",
+            field=where,
+            fix="install it: pip install 'sfumato[parquet]'",
+        )
+    return found

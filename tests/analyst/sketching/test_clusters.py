@@ -1,0 +1,106 @@
+"""The libraries that hold tables, for real: what they hand over is what was in the file."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyst.sketching.clusters import TRUST
+from analyst.sketching.datasets import sketch_dataset
+from analyst.sketching.sketch_file import read_sketch_file
+from shared.plan import plan_to_json
+from tests.analyst.sketching.samples import NAMES, make_plan, make_records
+
+parquet = pytest.importorskip("pyarrow.parquet")
+import pyarrow  # noqa: E402
+
+PLAN = make_plan()
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five files of records, one of them with a single record."""
+    folder = tmp_path_factory.mktemp("table")
+    records = make_records(2001)
+    for i, part in enumerate([*np.array_split(records[:2000], 4), records[2000:]]):
+        table = pyarrow.table({name: part[:, j] for j, name in enumerate(NAMES)})
+        parquet.write_table(table, folder / f"{i}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def truth(folder: Path) -> list[int]:
+    sums: list[int] = sketch_dataset(parquet.read_table(folder), PLAN, exact=True).sums.tolist()
+    return sums
+
+
+def test_the_example_of_the_guide_works(
+    folder: Path, truth: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "records").symlink_to(folder)
+    (tmp_path / "plan.json").write_text(json.dumps(plan_to_json(PLAN)))
+    guide = (ROOT / "docs/how-to/tables.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    exec(code, {})
+    sums = read_sketch_file(tmp_path / "records.sketch").sums
+    assert np.abs(sums - np.array(truth)).max() <= PLAN.mechanism.noise_bound
+
+
+def test_tables_of_pandas_are_read(folder: Path, truth: list[int]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(folder)
+    assert sketch_dataset(frame, PLAN, exact=True).sums.tolist() == truth
+
+
+def test_tables_of_polars_are_read_whole_or_in_batches(folder: Path, truth: list[int]) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.scan_parquet(folder / "*.parquet")
+    for source in (frame.collect(), frame.collect_batches()):
+        assert sketch_dataset(source, PLAN, exact=True).sums.tolist() == truth
+
+
+def test_relations_of_duckdb_are_read(folder: Path, truth: list[int]) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        relation = connection.sql(f"SELECT c AS z, b, a FROM '{folder}/*.parquet'")
+        sketch = sketch_dataset(relation, PLAN, columns={"c": "z"}, exact=True)
+    assert sketch.sums.tolist() == truth
+
+
+@pytest.mark.filterwarnings("default")  # Dask speaks to pandas as of old
+def test_partitions_of_dask_add_up(
+    folder: Path, truth: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames = pytest.importorskip("dask.dataframe")
+    from analyst.sketching.dask import sketch_dask
+
+    frame = frames.read_parquet(folder, split_row_groups=False, aggregate_files=False)
+    assert frame.npartitions == 5
+    assert sketch_dask(frame, PLAN, exact=True).sums.tolist() == truth
+    assert TRUST in capsys.readouterr().err
+    renamed = frame.rename(columns={"a": "p"})
+    assert sketch_dask(renamed, PLAN, columns={"a": "p"}, exact=True).sums.tolist() == truth
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    sql = pytest.importorskip("pyspark.sql")
+    builder = sql.SparkSession.builder.master("local[2]").appName("sfumato")
+    session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.soak  # a Java machine and half a gigabyte of packages
+@pytest.mark.filterwarnings("default")
+def test_partitions_of_spark_add_up(folder: Path, truth: list[int], spark: Any) -> None:
+    from analyst.sketching.spark import sketch_spark
+
+    frame = spark.read.parquet(str(folder)).repartition(7)
+    assert sketch_spark(frame, PLAN, exact=True).sums.tolist() == truth

@@ -1,0 +1,20 @@
+import pytest
+
+from benchmarks.sketching_tables import list_installed, measure_engines
+
+
+def test_every_engine_has_its_figures_and_the_same_sum() -> None:
+    pytest.importorskip("duckdb")
+    rows = list(measure_engines(2000, ["pyarrow", "duckdb"]))
+    assert [(row.figure, row.baseline) for row in rows[:3]] == [
+        ("seconds", "none"),
+        ("peak_rss_mb", "none"),
+        ("relative_seconds", "pyarrow in the same run"),
+    ]
+    assert len(rows) == 6
+
+
+@pytest.mark.soak  # worker processes and a Java machine
+def test_every_cluster_gives_the_same_sum() -> None:
+    names = ["pyarrow", *{"dask", "spark"} & set(list_installed())]
+    assert len(list(measure_engines(2000, names))) == 3 * len(names)
