@@ -9,6 +9,7 @@ from benchmarks import (
     calibration,
     components,
     decoding,
+    estimator,
     fleets,
     grids,
     honesty,
@@ -42,6 +43,7 @@ def measure(quick: bool) -> Iterator[Row]:
         insight,
         utility,
         components,
+        estimator,
         agent,
         service,
     )

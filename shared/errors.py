@@ -7,6 +7,7 @@
     │   ├── MethodError              the resource does not support this method
     │   └── UnpreparedError          the database has no tables yet
     ├── RecordError                  a source of records cannot be read as the plan requires
+    │   └── TableError               a table in memory has the wrong shape, type or columns
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   ├── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
     │   └── WrongStatisticError      the plan's statistic does not answer the request
@@ -93,6 +94,10 @@ class UnpreparedError(ConfigError):
 
 class RecordError(SketchError):
     """A source of records cannot be read as the plan requires."""
+
+
+class TableError(RecordError, ValueError):
+    """A table in memory has the wrong shape, type or columns; a ``ValueError``, as usual there."""
 
 
 class PlanError(SketchError):

@@ -36,7 +36,7 @@ from analyst.planning.files import (
 from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
 from analyst.planning.questions import parse_date, parse_window
 from analyst.planning.refining import MainOutline, refine, refine_study
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from learning.answers.histograms import MOST_BARS
 from learning.calibration.drift import DRIFT_FALSE_ALARM, ColumnDrift, compare, compare_levels
@@ -199,7 +199,7 @@ def _refine(
             )
     else:
         pilot = read_plan(plan_path)
-        local = LocalSketch(sketch=read_sketch_file(Path(source)), plan=pilot)
+        local = LocalSketches(sketches=[read_sketch_file(Path(source))], plan=pilot)
         calibration = local.calibrate(n_clusters=n_clusters)
         found = refine(calibration, local.histogram(bars=MOST_BARS), pilot, main)
 

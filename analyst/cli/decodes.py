@@ -28,7 +28,7 @@ from analyst.client import Client, Decode, require_usable
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
 from analyst.results import DecodeResult
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
 
@@ -74,11 +74,14 @@ def _decode_study(
 @app.command(
     "file",
     epilog=list_examples(
-        "sfumato decode file main.sketch --plan main.toml -k 5 --within main.box.toml"
+        "sfumato decode file main.sketch --plan main.toml -k 5 --within main.box.toml",
+        "sfumato decode file north.sketch south.sketch --plan main.toml -k 5",
     ),
 )
 def _decode_file(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A sketch file.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Sketch files, of different records.")
+    ],
     plan: Annotated[Path, typer.Option("--plan", help=PLAN_HELP)],
     n_clusters: Clusters,
     seed: Seed = 0,
@@ -87,8 +90,8 @@ def _decode_file(
     allow_unusable: AllowUnusable = False,
     as_json: Json = False,
 ) -> None:
-    """Recover k centroids from one sketch file, without a server."""
-    local = LocalSketch(sketch=read_sketch_file(path), plan=read_plan(plan))
+    """Recover k centroids from sketch files of one plan, without a server."""
+    local = LocalSketches(sketches=[read_sketch_file(path) for path in paths], plan=read_plan(plan))
     result = require_usable(
         local.decode(
             n_clusters=n_clusters,

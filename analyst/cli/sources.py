@@ -13,7 +13,7 @@ import typer
 from analyst.cli.options import PLAN_HELP
 from analyst.client import Client
 from analyst.planning.files import read_plan
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import read_sketch_file
 from analyst.sketching.sources import Source, find_snapshot
@@ -52,8 +52,10 @@ def open_sources(
     """
     if plan_path is not None:
         plan = read_plan(plan_path)
-        files = [LocalSketch(sketch=read_sketch_file(Path(each)), plan=plan) for each in references]
-        if not all(each.sketch.is_private for each in files):
+        files = [
+            LocalSketches(sketches=[read_sketch_file(Path(each))], plan=plan) for each in references
+        ]
+        if not all(each.is_private for each in files):
             print(NOT_PRIVATE, file=sys.stderr)
         yield [*files]
         return

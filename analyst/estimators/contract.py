@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,17 +22,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from analyst.sketching.spending import count_event
+from analyst.estimators.reading import Exact, read_number
+from analyst.estimators.turns import Turn, take_turn
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.errors import ConfigError, PrivacyError
 from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from shared.structure.reading import read_exact
-
-Exact = str | int | float | Fraction
-"""An exact number; a float stands for its decimal text, so that 0.1 is one tenth."""
 
 _REFUSED = "refused: noise that can be repeated can be removed"
 
@@ -186,17 +182,24 @@ class PrivateEstimator:
         return epsilon, delta
 
     @contextmanager
-    def _spend(self, event: PrivacyEvent) -> Iterator[None]:
-        """Count a release that the block draws: in the ledger if there is one, and here."""
-        counting: AbstractContextManager[None] = nullcontext()
-        if self.ledger is not None:
-            counting = count_event(
-                Path(self.ledger), self._find_source(), event, self._read_budget()
-            )
-        with counting:
-            # Before the noise is drawn: what fails from here on may have been seen.
-            self.events_ = (*vars(self).get("events_", ()), event)
-            yield
+    def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:
+        """Take the turn of a release; ``choices`` are public, and none of them is fresh."""
+        if self.ledger is None:
+            yield Turn()
+            return
+        source, budget = self._find_source(), self._read_budget()
+        named = {"estimator": type(self).__name__, **choices}
+        with take_turn(named, ledger=Path(self.ledger), source=source, budget=budget) as turn:
+            yield turn
+
+    def _draw_once(
+        self, turn: Turn, event: PrivacyEvent, draw: Callable[[], NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """Count a release, in the ledger if there is one and here, and draw its noise."""
+        turn.reserve(event)
+        # Before the noise is drawn: what fails from here on may have been seen.
+        self.events_ = (*vars(self).get("events_", ()), event)
+        return turn.draw(draw)
 
     def _find_source(self) -> Path:
         if self.source is None:
@@ -221,13 +224,16 @@ class PrivateEstimator:
             if self.guarantee_.neighbouring == "replace-one"
             else "by the presence of one record; the number of records is secret"
         )
-        times = len(self.events_)
-        again = f" It was fitted {times} times, and each time costs that." if times > 1 else ""
         return (
             f"The release is {describe_level(self.guarantee_)} differentially private: this "
             f"compares two sets of records that differ {changed}. Rows and columns of the input "
-            f"and all parameters are public.{again}"
+            f"and all parameters are public.{self._describe_repetition()}"
         )
+
+    def _describe_repetition(self) -> str:
+        """Describe what more than one release costs; empty for one."""
+        times = len(self.events_)
+        return f" It was fitted {times} times, and each time costs that." if times > 1 else ""
 
 
 def refuse_arguments(given: Mapping[str, Any]) -> None:
@@ -248,97 +254,6 @@ def refuse_arguments(given: Mapping[str, Any]) -> None:
         )
     for name in given:
         raise TypeError(f"unexpected keyword argument {name!r}")
-
-
-def read_number(value: object, field: str) -> Fraction:
-    """Return an exact number; a float by its decimal text.
-
-    Raises
-    ------
-    PrivacyError
-        It is none.
-    """
-    try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
-            raise ValueError
-        return read_exact(str(float(value)) if isinstance(value, float) else value)
-    except (ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(
-            "must be an exact number", field=field, fix='write it as "1", "0.1", "1/10" or "1e-6"'
-        ) from error
-
-
-def read_bounds(bounds: Any, n_dimensions: int) -> tuple[NDArray[np.float64], ...]:
-    """Return the public bounds of each dimension, lower and upper: shapes ``(d,)``, data units.
-
-    Raises
-    ------
-    ConfigError
-        They are missing, or not two numbers or two rows of d numbers.
-    """
-    try:
-        lower, upper = bounds
-        read = [
-            np.broadcast_to(np.asarray(side, dtype=np.float64), (n_dimensions,)).copy()
-            for side in (lower, upper)
-        ]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"must be (lower, upper): two numbers, or two rows of {n_dimensions} numbers",
-            field="bounds",
-            fix="state what the values can be; bounds that are read off the records are not "
-            "private",
-        ) from error
-    return tuple(read)
-
-
-def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
-    """Return rows as an array of floats, shape ``(n, d)``; what is no number becomes NaN.
-
-    Only shape and declared type can be refused, never a value: a refusal that one record causes
-    would tell of it.
-
-    Raises
-    ------
-    RecordError
-        They are not a table, or of a type that has no numbers.
-    """
-    # Without a declared type, NumPy would choose one by the values.
-    array = np.asarray(rows) if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else None
-    if array is None:
-        array = np.asarray(rows, dtype=object)
-    if array.dtype.kind not in "fiubO":
-        raise RecordError(
-            f"must be numbers and is of type {array.dtype}",
-            field="X",
-            fix="convert it before, each record by itself",
-        )
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise RecordError(
-            f"must have shape (n, d) and has {array.shape}",
-            field="X",
-            fix="pass one row a record; X.reshape(-1, 1) makes a single column",
-        )
-    if array.dtype.kind == "O":
-        cells = np.fromiter(map(_read_cell, array.flat), dtype=np.float64, count=array.size)
-        return cells.reshape(array.shape)
-    is_float = array.dtype in (np.dtype(np.float32), np.dtype(np.float64))
-    return array if is_float else array.astype(np.float64)
-
-
-def _read_cell(value: Any) -> float:
-    try:
-        return math.nan if isinstance(value, complex) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def find_names(rows: object) -> NDArray[np.object_] | None:
-    """Return the names of a table's columns, if they all are texts."""
-    columns: Sequence[object] = list(getattr(rows, "columns", ()))
-    if not columns or not all(isinstance(name, str) for name in columns):
-        return None
-    return np.array(columns, dtype=object)
 
 
 def describe_level(guarantee: PrivacyGuarantee) -> str:

@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import (
-    Exact,
-    PrivateEstimator,
-    Release,
-    find_names,
-    make_event,
-    read_bounds,
-    read_rows,
-    refuse_arguments,
-)
+from analyst.estimators.contract import PrivateEstimator, Release, make_event, refuse_arguments
+from analyst.estimators.reading import Exact, find_names, read_bounds, read_rows
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
 from shared.core.statistics import MomentsStatistic
 from shared.core.statistics.moments import MOMENT_STEPS
-from shared.errors import ConfigError, RecordError
+from shared.errors import ConfigError, TableError
 from shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
 from shared.system import SystemSource
 
@@ -188,7 +180,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        PrivacyError, ConfigError, RecordError, PlanError
+        PrivacyError, ConfigError, TableError, PlanError
             A parameter or the shape of ``X`` is refused; nothing was spent.
         BudgetExceededError
             The ledger does not allow it; nothing was released.
@@ -203,26 +195,33 @@ class PrivatePCA(PrivateEstimator):
         records = read_rows(X)
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:
-            raise RecordError("has no record", field="X", fix="pass at least one")
+            raise TableError("has no record", field="X", fix="pass at least one")
         design = self._design(n_features)
         self._count_components(n_features)
         self._read_metric(design.statistic.quantiser.half_width)
         accumulator = SketchAccumulator(design.statistic)
         accumulator.add(records)
-        with self._spend(make_event(design.public, design.mechanism)):
+        n_public = n_records if self.relation == "replace-one" else None
+        with self._take_turn({**design.public, "n_records": n_public}) as turn:
+            turn.keep(b"")
+            event = make_event(design.public, design.mechanism)
             self.release_ = Release(
                 design=design.public,
-                n_records=n_records if self.relation == "replace-one" else None,
-                sums=design.mechanism.add_noise(accumulator.sums, SystemSource()),
+                n_records=n_public,
+                sums=self._draw_once(
+                    turn,
+                    event,
+                    lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
+                ),
                 noise_variance=design.mechanism.variance,
             )
-        self.guarantee_ = design.mechanism.guarantee
-        self.n_features_in_ = n_features
-        vars(self).pop("feature_names_in_", None)
-        names = find_names(X)
-        if names is not None:
-            self.feature_names_in_ = names
-        self._answer(design.statistic)
+            self.guarantee_ = design.mechanism.guarantee
+            self.n_features_in_ = n_features
+            vars(self).pop("feature_names_in_", None)
+            names = find_names(X)
+            if names is not None:
+                self.feature_names_in_ = names
+            self._answer(design.statistic)
         return self
 
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:
@@ -238,7 +237,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        RecordError
+        TableError
             The shape does not fit.
         """
         records = self._read_columns(X, self.n_features_in_)
@@ -250,7 +249,7 @@ class PrivatePCA(PrivateEstimator):
 
         Raises
         ------
-        RecordError
+        TableError
             The shape does not fit.
         """
         moved = self._read_columns(X, self.n_components_)
@@ -375,7 +374,7 @@ class PrivatePCA(PrivateEstimator):
     def _read_columns(self, rows: ArrayLike, n_columns: int) -> NDArray[np.floating]:
         read = read_rows(rows)
         if read.shape[1] != n_columns:
-            raise RecordError(
+            raise TableError(
                 f"must have {n_columns} columns and has {read.shape[1]}",
                 field="X",
                 fix="pass the columns that it was fitted to",

@@ -1,10 +1,11 @@
-"""Answers from one sketch file, without a server: as a server gives them for a snapshot."""
+"""Answers from sketch files, without a server: as a server gives them for a snapshot."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,11 @@ import numpy as np
 from analyst.results import DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
+from analyst.sketching.solving import Solved, solve_totals, sum_parts
 from learning.answers.histograms import describe_calibration, describe_histogram
 from learning.answers.moments import describe_moments
-from learning.clustering.posing import pose_grid
-from learning.clustering.registry import choose_solver, create_any_solver
-from learning.decoding.solution import Solution
-from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.posing import pose_problem
-from learning.estimate.search_box import check_search_box
-from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
-from learning.estimate.utility import Utility, estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.errors import DecodingError
+from shared.errors import ConfigError
 from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.results import PromiseBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
@@ -34,40 +26,58 @@ _SETTINGS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LocalSketch:
-    """A sketch file with its plan, as a global sketch of one sketch.
+class LocalSketches:
+    """Sketch files of different records with their plan, as a global sketch.
 
     Parameters
     ----------
-    sketch, plan
-        The file's content, and the plan that it belongs to.
+    sketches, plan
+        The content of the files, and the plan that they belong to.
 
     Raises
     ------
     PlanMismatchError
-        The plan is another.
+        A sketch is of another plan.
+    ConfigError
+        There is none, or one is there twice, or some are exact and others private.
     """
 
-    sketch: SketchFile
+    sketches: Sequence[SketchFile]
     plan: SketchPlan
 
     def __post_init__(self) -> None:
-        self.sketch.require_plan(self.plan)
+        if not self.sketches:
+            raise ConfigError("has no sketch", field="source", fix="name at least one file")
+        for sketch in self.sketches:
+            sketch.require_plan(self.plan)
+        if len({sketch.payload_digest for sketch in self.sketches}) < len(self.sketches):
+            raise ConfigError("has a sketch twice", field="source", fix="name each file once")
+        if len({sketch.is_private for sketch in self.sketches}) > 1:
+            raise ConfigError(
+                "has exact and private sketches", field="source", fix="name files of one kind"
+            )
 
     @property
-    def totals(self) -> Totals:
-        """The sums of the one sketch; its plan is not split, see ``require_suitable``."""
-        sums, n = self.sketch.sums, self.sketch.n_records
-        return Totals(
-            sums=sums,
-            size_sums=split_limbs([n * value for value in sums.tolist()]),
-            moments=SizeMoments.of_sizes([n]),
-        )
+    def is_private(self) -> bool:
+        """True if noise was added."""
+        return self.sketches[0].is_private
+
+    @property
+    def n_records(self) -> int:
+        """The records of all sketches."""
+        return sum(sketch.n_records for sketch in self.sketches)
 
     @property
     def identity(self) -> str:
-        """The digest of the sums, in the place of the id that a server gives a snapshot."""
-        return self.sketch.payload_digest.hex()
+        """Digest of the sums, in place of a snapshot's identity, which no server has given."""
+        digests = [sketch.payload_digest for sketch in self.sketches]
+        joined = digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+        return joined.hex()
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of all sketches; their plan is not split, see ``require_suitable``."""
+        return sum_parts([(sketch.sums, sketch.n_records) for sketch in self.sketches])
 
     def histogram(self, *, bars: int) -> HistogramBody:
         """Return the marginals, as ``Client.histogram`` does.
@@ -108,7 +118,7 @@ class LocalSketch:
 
     def _correct(self, promise: PromiseBody) -> PromiseBody:
         """Return a promise that is true of the file: an exact sum protects nobody."""
-        return promise if self.sketch.is_private else replace(promise, statement=NOT_PRIVATE)
+        return promise if self.is_private else replace(promise, statement=NOT_PRIVATE)
 
     def decode(
         self,
@@ -129,45 +139,22 @@ class LocalSketch:
             Called with the completed share, 0 to 1.
         """
         started = time.monotonic()
-        plan, totals = self.plan, self.totals
-        stated = check_search_box(plan, search_box or {})
-        utility = estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
-        solver = create_any_solver(plan.kind, choose_solver(plan.kind), dict(settings))
-        problem: Any
-        if plan.kind == "grid":
-            problem = pose_grid(plan, totals, n_clusters=n_clusters)
-        else:
-            problem = pose_problem(
-                plan,
-                totals,
-                SIZE_WEIGHTS,
-                signal_energy=utility.signal_energy,
-                n_clusters=n_clusters,
-                search_box=stated,
-            )
-        solution = solver.solve(
-            problem,
+        solved = solve_totals(
+            self.plan,
+            self.totals,
+            n_clusters=n_clusters,
             rng=np.random.default_rng(seed),
-            progress=progress or (lambda share: None),
-            cancelled=lambda: False,
+            settings=settings,
+            search_box=search_box,
+            is_exact=not self.is_private,
+            progress=progress,
         )
-        if not solution.succeeded:
-            raise DecodingError(
-                "no usable centroids were found: " + "; ".join(solution.warnings),
-                field="n_clusters",
-                fix="try fewer clusters",
-            )
-        return _to_result(self, solution, utility, stated, time.monotonic() - started)
+        return _to_result(self, solved, time.monotonic() - started)
 
 
-def _to_result(
-    local: LocalSketch,
-    solution: Solution,
-    utility: Utility,
-    search_box: Mapping[str, Sequence[float]],
-    seconds: float,
-) -> DecodeResult:
-    plan, verdict, evidence = local.plan, solution.verdict, solution.evidence
+def _to_result(local: LocalSketches, solved: Solved, seconds: float) -> DecodeResult:
+    plan, solution, utility = local.plan, solved.solution, solved.utility
+    verdict, evidence = solution.verdict, solution.evidence
     name, _, version = solution.solver.partition("/")
     return DecodeResult(
         decode_id="",
@@ -178,7 +165,7 @@ def _to_result(
         weights=np.asarray(solution.weights),
         snr=utility.snr,
         quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe() if local.sketch.is_private else NOT_PRIVATE,
+        privacy=make_statement(plan).describe() if local.is_private else NOT_PRIVATE,
         residual=float(solution.residual),
         noise_floor=float(solution.noise_floor),
         warnings=tuple(solution.warnings),
@@ -190,5 +177,5 @@ def _to_result(
         verdict=DecodeResult.verdict if verdict is None else verdict.word,
         reason=DecodeResult.reason if verdict is None else verdict.sentence,
         resolved=None if evidence is None else np.asarray(evidence.resolved),
-        search_box=dict(search_box),
+        search_box=dict(solved.search_box),
     )

@@ -16,7 +16,8 @@ from shared.ledger import OwnersLedger, Reservation
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import Budget, Origin, PrivacyEvent
 
-_HOLDER_BYTES = 16
+HOLDER_BYTES = 16
+"""Length of the identity of one release by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +69,8 @@ def count_event(
     ConfigError, StoreError
         The ledger cannot be used.
     """
-    holder = os.urandom(_HOLDER_BYTES)
-    path = records.resolve()
-    name = identify(path).source.removeprefix("file:")
     ledger = OwnersLedger(ledger_path)
-    reservation = Reservation(
-        sketch_id=hashlib.sha256(b"sfumato sketch by hand" + holder).digest(),
-        holder=holder,
-        event=event,
-        origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
-    )
+    reservation = make_reservation(records, event, os.urandom(HOLDER_BYTES))
     try:
         ledger.reserve(reservation, budget, now=time.time())
     except BudgetExceededError as error:
@@ -85,3 +78,21 @@ def count_event(
         raise
     yield
     ledger.confirm([reservation], now=time.time())
+
+
+def make_reservation(records: Path, event: PrivacyEvent, holder: bytes) -> Reservation:
+    """Make the reservation of a release of a file of records by hand.
+
+    Parameters
+    ----------
+    holder
+        The identity of the release, ``HOLDER_BYTES`` random bytes: the same at every attempt.
+    """
+    path = records.resolve()
+    name = identify(path).source.removeprefix("file:")
+    return Reservation(
+        sketch_id=hashlib.sha256(b"sfumato sketch by hand" + holder).digest(),
+        holder=holder,
+        event=event,
+        origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
+    )

@@ -86,14 +86,34 @@ class GaussianMixture:
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
+    def compute_responsibilities(self, points: Vector) -> Vector:
+        """Compute the share of each atom in the density at points: float64 (n, K), rows sum to 1.
+
+        Parameters
+        ----------
+        points : float64 (n, d)
+            Data units.
+        """
+        rows = max(1, _CHUNK // max(1, self.means.size))
+        found = np.empty((len(points), len(self.weights)))
+        for first in range(0, len(points), rows):
+            logs = self._compute_logs(points[first : first + rows])
+            shares = np.exp(logs - np.max(logs, axis=1, keepdims=True))
+            found[first : first + rows] = shares / np.sum(shares, axis=1, keepdims=True)
+        return found
+
     def _compute_part(self, points: Vector) -> Vector:
-        kept = self.weights > 0.0
-        means, variances = self.means[kept], self.variances[kept]
-        squares = np.sum((points[:, None] - means) ** 2 / variances, axis=2)
-        constants = np.log(self.weights[kept]) - 0.5 * np.sum(
-            np.log(2.0 * np.pi * variances), axis=1
-        )
-        logs = constants - 0.5 * squares
+        logs = self._compute_logs(points)
         highest = np.max(logs, axis=1, keepdims=True)
         total: Vector = highest[:, 0] + np.log(np.sum(np.exp(logs - highest), axis=1))
         return total
+
+    def _compute_logs(self, points: Vector) -> Vector:
+        """Compute ln of the weighted density of each atom: (n, K), -inf without weight."""
+        squares = np.sum((points[:, None] - self.means) ** 2 / self.variances, axis=2)
+        with np.errstate(divide="ignore"):
+            constants = np.log(self.weights) - 0.5 * np.sum(
+                np.log(2.0 * np.pi * self.variances), axis=1
+            )
+        logs: Vector = constants - 0.5 * squares
+        return logs

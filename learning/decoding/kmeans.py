@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from learning.decoding.problem import Vector
 from learning.decoding.solver import Monitor
 
-__all__ = ["Clustering", "cluster", "measure_inertia"]
+__all__ = ["Clustering", "assign", "cluster", "measure_inertia"]
 
 _CHUNK: Final = 4096
 _MOST_ITERATIONS: Final = 100
@@ -80,9 +80,37 @@ def cluster(
     return min(runs, key=lambda run: run.inertia)
 
 
-def measure_inertia(samples: Vector, centroids: Vector) -> float:
+def assign(points: NDArray[np.floating], centroids: Vector) -> tuple[NDArray[np.intp], float]:
+    """Return each point's nearest centroid and the mean squared distance to it.
+
+    Parameters
+    ----------
+    points : float32 or float64 (n, d)
+        In units in which distances are meaningful; the arithmetic is in this type.
+    centroids : float64 (k, d)
+        In the same units.
+    """
+    middle = np.mean(centroids, axis=0)
+    # Relative to the mean, where squares cancel least.
+    moved = (centroids - middle).astype(points.dtype)
+    shift = middle.astype(points.dtype)
+    halves = 0.5 * np.einsum("kd,kd->k", moved, moved)
+    labels = np.empty(len(points), dtype=np.intp)
+    total = 0.0
+    for first in range(0, len(points), _CHUNK):
+        part = points[first : first + _CHUNK] - shift
+        scores = halves - part @ moved.T
+        nearest = np.argmin(scores, axis=1)
+        labels[first : first + _CHUNK] = nearest
+        least = np.take_along_axis(scores, nearest[:, None], axis=1)
+        total += 2.0 * float(np.sum(least, dtype=np.float64))
+        total += float(np.sum(np.square(part, dtype=np.float64)))
+    return labels, max(total, 0.0) / len(points)
+
+
+def measure_inertia(samples: NDArray[np.floating], centroids: Vector) -> float:
     """Compute the mean squared distance of samples (n, d) to the nearest of centroids (k, d)."""
-    return _assign(samples.astype(np.float32), centroids)[1]
+    return assign(samples.astype(np.float32, copy=False), centroids)[1]
 
 
 def _start_plus_plus(
@@ -115,7 +143,7 @@ def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Cl
     centroids, before = start.astype(np.float64), np.inf
     for _ in range(_MOST_ITERATIONS):
         monitor.check()
-        labels, inertia = _assign(points, centroids)
+        labels, inertia = assign(points, centroids)
         if before - inertia <= _TOLERANCE * inertia:
             break
         before = inertia
@@ -127,23 +155,3 @@ def _descend(points: NDArray[np.float32], start: Vector, monitor: Monitor) -> Cl
         full = counts > 0
         centroids[full] = sums[full] / counts[full, None]
     return Clustering(centroids=centroids, labels=labels, inertia=inertia)
-
-
-def _assign(points: NDArray[np.float32], centroids: Vector) -> tuple[NDArray[np.intp], float]:
-    """Return each point's nearest centroid and the mean squared distance to it."""
-    middle = np.mean(centroids, axis=0)
-    # Relative to the mean, where squares cancel least.
-    moved = (centroids - middle).astype(np.float32)
-    shift = middle.astype(np.float32)
-    halves = 0.5 * np.einsum("kd,kd->k", moved, moved)
-    labels = np.empty(len(points), dtype=np.intp)
-    total = 0.0
-    for first in range(0, len(points), _CHUNK):
-        part = points[first : first + _CHUNK] - shift
-        scores = halves - part @ moved.T
-        nearest = np.argmin(scores, axis=1)
-        labels[first : first + _CHUNK] = nearest
-        least = np.take_along_axis(scores, nearest[:, None], axis=1)
-        total += 2.0 * float(np.sum(least, dtype=np.float64))
-        total += float(np.sum(np.square(part, dtype=np.float64)))
-    return labels, max(total, 0.0) / len(points)

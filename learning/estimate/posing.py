@@ -23,6 +23,7 @@ def pose_problem(
     signal_energy: float,
     n_clusters: int,
     search_box: Stated | None = None,
+    is_exact: bool = False,
 ) -> DecodingProblem:
     """Pose the inverse problem of a global sketch; features that no sketch carries are left out.
 
@@ -38,6 +39,8 @@ def pose_problem(
         k.
     search_box
         See :func:`learning.estimate.search_box.check_search_box`; None stands for the plan's box.
+    is_exact
+        Whether no noise was added to the sums.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def pose_problem(
         The number of clusters does not suit the sketch, or the sketch is implausible.
     """
     count = count_records(plan, totals)
-    noise = measure_noise(plan, totals.moments, count, weights)
+    noise = measure_noise(plan, totals.moments, count, weights, is_exact=is_exact)
     n_effective = weights.compute_effective_records(totals.moments)
     is_known = noise.is_known[plan.blocks.block_of]
     of_feature = plan.blocks.block_of[is_known]

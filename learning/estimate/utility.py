@@ -80,7 +80,12 @@ class NoiseByBlock:
 
 
 def measure_noise(
-    plan: SketchPlan, moments: SizeMoments, count: RecordCount, weights: Weights
+    plan: SketchPlan,
+    moments: SizeMoments,
+    count: RecordCount,
+    weights: Weights,
+    *,
+    is_exact: bool = False,
 ) -> NoiseByBlock:
     """Compute the noise and the effective records of each block.
 
@@ -88,11 +93,13 @@ def measure_noise(
     ----------
     moments
         With the estimated number of records where it is secret.
+    is_exact
+        Whether no noise was added to the sums.
     """
     return NoiseByBlock(
         energy=weights.compute_noise_energy(
             moments,
-            noise_variance=plan.mechanism.variance,
+            noise_variance=0.0 if is_exact else plan.mechanism.variance,
             amplitude=plan.mean_amplitude,
             alpha=plan.alpha,
         ),
@@ -155,7 +162,12 @@ def weigh(plan: SketchPlan, totals: Totals, weighting: str) -> Weights:
 
 
 def estimate_utility(
-    plan: SketchPlan, totals: Totals, count: RecordCount, weights: Weights
+    plan: SketchPlan,
+    totals: Totals,
+    count: RecordCount,
+    weights: Weights,
+    *,
+    is_exact: bool = False,
 ) -> Utility:
     """Estimate signal, noise and their ratio from sums; post-processing, costs no privacy.
 
@@ -164,7 +176,7 @@ def estimate_utility(
     moments = put_count(totals, count).moments
     if plan.kind != "fourier":
         return _estimate_plain(plan, moments, count)
-    noise = measure_noise(plan, moments, count, weights)
+    noise = measure_noise(plan, moments, count, weights, is_exact=is_exact)
     if not (count.is_clear and noise.is_known.any()):
         return Utility.of_plain(count, moments.n_sketches, noise_energy=None, n_covered=0)
     # Blocks are of one size, so a mean over blocks is a mean over features.

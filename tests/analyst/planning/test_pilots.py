@@ -14,7 +14,7 @@ from analyst.planning.files import read_plan
 from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
 from analyst.planning.refining import MainOutline, refine
 from analyst.planning.statistics import describe_statistic
-from analyst.sketching.answers import LocalSketch
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from learning.answers.histograms import describe_calibration, describe_histogram
 from shared import command
@@ -71,7 +71,7 @@ def make_answers() -> tuple[CalibrationBody, HistogramBody]:
     assert command.main(["sketch", "x.npy", "--plan", "local.toml", "-o", "local.sketch"]) == 0
     plan = plan_from_spec(tomllib.loads(Path("local.toml").read_text(encoding="utf-8")))
     sketch = read_sketch_file(Path("local.sketch"))
-    local = LocalSketch(sketch=sketch, plan=plan)
+    local = LocalSketches(sketches=[sketch], plan=plan)
     return local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64)
 
 
@@ -303,7 +303,7 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     pilot_file: Path,
 ) -> None:
     plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
-    local = LocalSketch(sketch=read_sketch_file(pilot_file), plan=plan)
+    local = LocalSketches(sketches=[read_sketch_file(pilot_file)], plan=plan)
     main = MainOutline(epsilon=Fraction(1), origin=604800)
     found = refine(local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64), plan, main)
     assert found.epsilon == 1

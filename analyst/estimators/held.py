@@ -1,0 +1,251 @@
+"""What a compressive estimator holds of its records: an exact sum, or what it has released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.estimators.contract import Release
+from analyst.planning.files import read_plan
+from analyst.sketching.answers import LocalSketches
+from analyst.sketching.sketch_file import SketchFile, read_sketch_file
+from analyst.sketching.solving import sum_parts
+from learning.estimate.counts import count_records
+from learning.estimate.totals import Totals
+from shared.core import SketchAccumulator
+from shared.errors import ConfigError, PlanMismatchError
+from shared.plan import SketchPlan, compute_plan_digest, encode_plan
+from shared.privacy import PrivacyEvent
+from shared.system import SystemSource
+from shared.wire import encode_payload
+
+STREAM = "main"
+
+
+@dataclass(kw_only=True, eq=False)
+class Held:
+    """Sums of one plan.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    is_exact
+        Whether no noise is added, ever.
+    unreleased
+        The exact sum, of all records or of those after the last release; None if there is none.
+    releases
+        The sums that were released, in order.
+    """
+
+    plan: SketchPlan
+    is_exact: bool
+    unreleased: SketchAccumulator | None = None
+    releases: tuple[Release, ...] = ()
+
+    def add(self, summed: SketchAccumulator) -> None:
+        """Add the exact sum of further records."""
+        if self.unreleased is None:
+            self.unreleased = summed
+        else:
+            self.unreleased.merge(summed)
+
+    def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
+        """Put a release in place of the exact sum."""
+        self.unreleased = None
+        self.releases = (*self.releases, make_release(self.plan, sums, n_records))
+
+    def merge(self, other: Held) -> None:
+        """Add what another holds of other records.
+
+        Raises
+        ------
+        PlanMismatchError
+            Its plan is another.
+        ConfigError
+            It is this one, or one has released what the other has not, or both the same.
+        """
+        if compute_plan_digest(self.plan) != compute_plan_digest(other.plan):
+            raise PlanMismatchError(
+                "is of another plan",
+                field="merge",
+                fix="give both the same public_seed, bounds, scale and max_records",
+            )
+        if self is other:
+            raise ConfigError("is this one itself", field="merge", fix="pass another estimator")
+        mine, others = self._find_state(), other._find_state()
+        if mine != others:
+            raise ConfigError(
+                f"has {others}, and this one {mine}",
+                field="merge",
+                fix="call release() of both before, or of none",
+            )
+        known = {release.digest for release in self.releases}
+        if any(release.digest in known for release in other.releases):
+            raise ConfigError(
+                "has a release that is part of this one: it would count twice",
+                field="merge",
+                fix="merge each release once",
+            )
+        if other.unreleased is not None:
+            copied = SketchAccumulator(other.unreleased.statistic)
+            copied.merge(other.unreleased)
+            self.add(copied)
+        self.releases = (*self.releases, *other.releases)
+
+    def _find_state(self) -> str:
+        if self.is_exact:
+            return "an exact sum"
+        if self.unreleased is None:
+            return "released its sum"
+        return "a part that is not released" if self.releases else "not released its sum"
+
+    @property
+    def totals(self) -> Totals:
+        """The sums of all sketches."""
+        if self.is_exact:
+            summed = self.unreleased
+            if summed is None or summed.n_records == summed.n_unsketchable:
+                raise ConfigError(
+                    "has no record without a missing value",
+                    field="X",
+                    fix="fill in missing values, or drop the columns that have them",
+                )
+            # Exact sums may say how many records they leave out.
+            parts = [(summed.sums, summed.n_records - summed.n_unsketchable)]
+        else:
+            parts = [(release.sums, release.n_records or 0) for release in self.releases]
+        return sum_parts(parts)
+
+    def count_records(self) -> int:
+        """Return the number of records, or an estimate where it is secret."""
+        if self.is_exact:
+            return 0 if self.unreleased is None else self.unreleased.n_records
+        return count_records(self.plan, self.totals).n_records
+
+    def write(self) -> SketchFile:
+        """Return the content of a sketch file.
+
+        Raises
+        ------
+        ConfigError
+            There are several releases, or the number of records is secret.
+        """
+        plan = self.plan
+        if not self.is_exact and len(self.releases) != 1:
+            raise ConfigError(
+                f"has {len(self.releases)} releases, and a sketch file has one",
+                field="release",
+                fix="use releases_, or release each part of the records by an estimator of its own",
+            )
+        if plan.releases_count:
+            raise ConfigError(
+                "keeps the number of records secret, and a sketch file states it",
+                field="relation",
+                fix="use release_.encode(), or replace-one",
+            )
+        if self.is_exact:
+            assert self.unreleased is not None
+            sums, n_records = self.unreleased.sums, self.unreleased.n_records
+            n_unsketchable: int | None = self.unreleased.n_unsketchable
+        else:
+            sums, n_records = self.releases[0].sums, self.releases[0].n_records or 0
+            n_unsketchable = None
+        return SketchFile(
+            kind="exact.v1" if self.is_exact else "local.v1",
+            plan_digest=compute_plan_digest(plan),
+            stream=STREAM,
+            n_records=n_records,
+            width=plan.payload_width,
+            payload=encode_payload(sums, plan.payload_width),
+            n_unsketchable=n_unsketchable,
+        )
+
+
+def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | None) -> Release:
+    """Return a release under a plan."""
+    return Release(
+        design={"statistic": plan.kind, "plan": encode_plan(plan)},
+        n_records=n_records,
+        sums=sums,
+        noise_variance=plan.mechanism.variance,
+    )
+
+
+def make_event(plan: SketchPlan, *, stream: str = STREAM, sequence: int = 0) -> PrivacyEvent:
+    """Return the event of one release under a plan."""
+    guarantee = plan.mechanism.guarantee
+    return PrivacyEvent(
+        stream=stream,
+        plan_digest=compute_plan_digest(plan),
+        sequence=sequence,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        rho=guarantee.rho,
+    )
+
+
+def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
+    """Return the sum with noise, as a device releases a window: shape ``(D,)``, int64."""
+    n = None if plan.releases_count else summed.n_records
+    low, high = plan.coordinate_limits(n)
+    noisy = plan.mechanism.add_noise(plan.finish_sum(summed.sums, summed.n_records), SystemSource())
+    return np.clip(noisy, low, high)
+
+
+def read_sketches(
+    source: SketchFile | str | Path | Sequence[SketchFile | str | Path],
+    plan: SketchPlan | str | Path,
+) -> Held:
+    """Read sketch files of one plan.
+
+    Raises
+    ------
+    PlanMismatchError, WrongStatisticError
+        A sketch is of another plan, or the plan has no Fourier features.
+    ConfigError, MalformedMessageError
+        A file cannot be read, is there twice, or some are exact and others private; or the plan
+        has dimensions that are no plain numbers, or splits its features over sketches.
+    """
+    chosen = plan if isinstance(plan, SketchPlan) else read_plan(Path(plan))
+    _require_plain(chosen)
+    given = [source] if isinstance(source, SketchFile | str | Path) else list(source)
+    sketches = [s if isinstance(s, SketchFile) else read_sketch_file(Path(s)) for s in given]
+    local = LocalSketches(sketches=sketches, plan=chosen)
+    held = Held(plan=chosen, is_exact=not local.is_private)
+    for sketch in sketches:
+        if held.is_exact:
+            held.add(
+                SketchAccumulator.restore(
+                    chosen.statistic_of(f"file/{STREAM}".encode()),
+                    first_record=0,
+                    sums=sketch.sums,
+                    n_records=sketch.n_records,
+                    n_unsketchable=sketch.n_unsketchable or 0,
+                )
+            )
+        else:
+            held.put(sketch.sums, sketch.n_records)
+    return held
+
+
+def _require_plain(plan: SketchPlan) -> None:
+    """Refuse plans whose axes are not the columns, or whose sketches carry parts."""
+    _ = plan.fourier
+    if plan.is_split or plan.has_masks or plan.reports_phases or plan.hides_counts:
+        raise ConfigError(
+            "is for fleets of devices",
+            field="plan",
+            fix="decode such sketches on a server, or with `sfumato decode file`",
+        )
+    for dimension in plan.dimensions:
+        if dimension.is_categorical or dimension.transform is not None:
+            raise ConfigError(
+                f"has the dimension {dimension.name!r}, which is not a plain number",
+                field="plan",
+                fix="use `sfumato decode file`",
+            )

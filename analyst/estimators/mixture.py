@@ -1,0 +1,177 @@
+"""A mixture of Gaussians from one sketch of the records, exact or private."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analyst.estimators.compressive import CompressiveEstimator, exact_only
+from analyst.estimators.contract import refuse_arguments
+from analyst.estimators.reading import Exact
+from learning.decoding.density import GaussianMixture
+from learning.decoding.solution import Solution
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Floats = NDArray[np.float64]
+
+
+class CompressiveMixture(CompressiveEstimator):
+    """A mixture of Gaussians with diagonal covariances, from one sketch of the records.
+
+    The sketch, the guarantee and the parameters are those of :class:`CompressiveKMeans`, except
+    ``n_components``, the number of Gaussians. There is no ``aic`` or ``bic``: they need the
+    likelihood of the records, which the sketch does not have.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_
+        Shapes ``(k,)``, ``(k, d)`` and ``(k, d)``: shares, means and variances, by falling weight.
+    mixture_
+        The density that explains the sketch best; it may have more Gaussians than asked for.
+
+    The others are those of :class:`CompressiveKMeans`, without its labels and centroids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analyst.estimators import CompressiveMixture
+    >>> rng = np.random.default_rng(0)
+    >>> records = rng.normal(size=(20_000, 1)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
+    >>> mixture = CompressiveMixture(n_components=2, random_state=0).fit(records)
+    >>> mixture.predict_proba([[-6.0], [6.0]]).max(axis=1).round().tolist()
+    [1.0, 1.0]
+    """
+
+    weights_: Floats
+    means_: Floats
+    covariances_: Floats
+
+    _COUNT = "n_components"
+    _DECODED = CompressiveEstimator._DECODED | {"means_", "covariances_"}
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "aic": "it needs the likelihood of the records",
+            "bic": "it needs the likelihood of the records",
+            "feature_names_in_": "the records had no names of columns",
+            "release_": "nothing was released; call release() for the sum",
+            "releases_": "nothing was released",
+            "pilot_": 'there was none; scale="pilot" asks for one',
+        }
+    )
+    _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "score": "a score of the records would be another release",
+            "fit_predict": "labels of the records would not be private; call predict for others",
+        }
+    )
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        epsilon: Exact | None = None,
+        delta: Exact = "0",
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        scale: ArrayLike | Literal["auto", "pilot"] = "auto",
+        n_frequencies: int | Literal["auto"] = "auto",
+        mechanism: str = "auto",
+        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
+        max_records: int | None = None,
+        public_seed: int | str | bytes | None = None,
+        n_jobs: int | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+        **refused: Any,
+    ) -> None:
+        refuse_arguments(refused)
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.scale = scale
+        self.n_frequencies = n_frequencies
+        self.mechanism = mechanism
+        self.relation = relation
+        self.max_records = max_records
+        self.public_seed = public_seed
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+        """Return the share of each Gaussian in the density at records: shape ``(n, k)``.
+
+        Raises
+        ------
+        RecordError
+            The columns are not those of the fit.
+        """
+        rows = self._read_columns(X)
+        return self._density.compute_responsibilities(rows)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+        """Return the Gaussian with the largest share at records; -1 where a value is missing.
+
+        Raises
+        ------
+        RecordError
+            The columns are not those of the fit.
+        """
+        shares = self.predict_proba(X)
+        labels: NDArray[np.intp] = np.where(np.isnan(shares[:, 0]), -1, np.argmax(shares, axis=1))
+        return labels
+
+    @exact_only
+    def fit_predict(self, X: ArrayLike, y: object = None) -> NDArray[np.intp]:  # noqa: N803
+        """Fit to records, and return the most likely Gaussian of each: without epsilon only."""
+        return self.fit(X, y).predict(X)
+
+    @exact_only
+    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: N803
+        """Return the mean logarithm of the density at records: without epsilon only."""
+        del y
+        return float(np.mean(self.score_samples(X)))
+
+    def __sklearn_tags__(self) -> Tags:
+        # Called by scikit-learn alone, so it is installed.
+        from sklearn.utils import InputTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="density_estimator",
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(allow_nan=True),
+            non_deterministic=self._is_private,
+        )
+
+    @property
+    def _density(self) -> GaussianMixture:
+        return GaussianMixture(
+            weights=self.weights_, means=self.means_, variances=self.covariances_
+        )
+
+    def _answer(self, solution: Solution) -> None:
+        assert solution.spreads is not None
+        assert solution.mixture is not None
+        found = solution.mixture
+        if len(found.weights) != len(solution.weights):
+            # More Gaussians explain the sketch; each cluster of them becomes one.
+            found = GaussianMixture(
+                weights=solution.weights,
+                means=solution.centroids,
+                variances=solution.spreads**2,
+            )
+        self.mixture_ = solution.mixture
+        self.weights_, self.means_, self.covariances_ = found.weights, found.means, found.variances

@@ -1,0 +1,212 @@
+"""Releases of the compressive estimators: drawn once, decoded at the first look at a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.estimators.contract import Release
+from analyst.estimators.held import STREAM, Held, draw_sums, make_event, make_release
+from analyst.estimators.parameters import SketchingEstimator
+from analyst.estimators.pilots import SHARE, plan_pilot, read_pilot
+from analyst.estimators.planning import Choices, make_plan
+from analyst.estimators.reading import read_rng, read_threads
+from analyst.sketching.solving import solve_totals
+from learning.decoding.density import GaussianMixture
+from learning.decoding.solution import Solution
+from shared.core import SketchAccumulator
+from shared.core.parallel import sketch_batches
+from shared.errors import PrivacyError
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
+
+_BATCH = 1 << 16
+
+
+class ReleasingEstimator(SketchingEstimator):
+    """An estimator that holds a sum, releases it if it is private, and decodes it."""
+
+    solution_: Solution
+    mixture_: GaussianMixture
+    plan_: SketchPlan
+    _PRIVATE_ABSENT: ClassVar[Mapping[str, str]]
+    """Attributes that there are only without epsilon, and why."""
+    _DECODED: ClassVar[frozenset[str]] = frozenset(
+        {"solution_", "mixture_", "verdict_", "warnings_", "snr_", "weights_"}
+    )
+    """Attributes that follow from the sums; the first look at one releases and decodes."""
+
+    def __getattr__(self, name: str) -> Any:
+        held: Held | None = vars(self).get("_held")
+        if held is not None and (
+            name in self._DECODED or (name in ("release_", "releases_") and not held.is_exact)
+        ):
+            self._finish(decode=name in self._DECODED)
+            return vars(self)[name]
+        if self._is_private and name in self._PRIVATE_ABSENT:
+            described = f"{type(self).__name__!r} with epsilon has no attribute {name!r}"
+            raise AttributeError(f"{described}: {self._PRIVATE_ABSENT[name]}")
+        return super().__getattr__(name)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_held" in vars(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        held: Held | None = vars(self).get("_held")
+        if held is not None and not held.is_exact and held.unreleased is not None:
+            raise PrivacyError(
+                "holds an exact sum that was not released, and cannot be stored or copied",
+                field=type(self).__name__,
+                fix="call release() first, or store it without the records",
+            )
+        return dict(vars(self))
+
+    def _begin(
+        self, plan: SketchPlan, names: NDArray[np.object_] | None, *, is_exact: bool
+    ) -> None:
+        """Drop what was fitted before, and begin a sum."""
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_choices"]:
+            # What was spent stays spent.
+            if name != "events_" or is_exact:
+                del vars(self)[name]
+        self._held = Held(plan=plan, is_exact=is_exact)
+        self.plan_ = plan
+        self.n_features_in_ = plan.n_dimensions
+        if names is not None:
+            self.feature_names_in_ = names
+        if not is_exact:
+            self.events_ = vars(self).get("events_", ())
+            self.guarantee_ = plan.mechanism.guarantee
+
+    def _release_of(
+        self, rows: NDArray[np.floating], choices: Choices, names: NDArray[np.object_] | None
+    ) -> None:
+        """Release the sum of some records once, under a plan of these choices, and decode."""
+        stream = self._name_fit()
+        with self._find_scale(rows, choices, stream) as (calibrated, pilot):
+            named = {"choices": calibrated.digest, "stream": stream}
+            with self._take_turn(named) as turn:
+                # A fit that was cut off may have drawn other frequencies.
+                plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated))))
+                summed = self._sum(rows, plan)
+                event = make_event(plan, stream=stream)
+                sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+                self._begin(plan, names, is_exact=False)
+                self._held.put(sums, None if plan.releases_count else summed.n_records)
+                self._show_releases()
+                if pilot is not None:
+                    self.pilot_ = pilot
+                    spent = [event.epsilon for event in self.events_ if event.stream == stream]
+                    # Both are of the same records.
+                    self.guarantee_ = replace(
+                        self.guarantee_, epsilon=sum(spent, Fraction(0)), rho=None
+                    )
+                self._decode()
+
+    @contextmanager
+    def _find_scale(
+        self, rows: NDArray[np.floating], choices: Choices, stream: str
+    ) -> Iterator[tuple[Choices, Release | None]]:
+        """Find the scale by a pilot, if one is wanted; return it, and the pilot's release.
+
+        The pilot's turn lasts as long as the block, so that a fit that is cut off keeps its pilot.
+        """
+        if not self._wants_pilot or choices.epsilon is None:
+            yield choices, None
+            return
+        plan = plan_pilot(choices, choices.epsilon * SHARE)
+        with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
+            turn.keep(b"")
+            summed = self._sum(rows, plan)
+            event = make_event(plan, stream=stream)
+            sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+            n_records = None if plan.releases_count else summed.n_records
+            scale = read_pilot(plan, sums, n_records, n_clusters=choices.n_clusters)
+            rest = choices.epsilon * (1 - SHARE)
+            yield (
+                replace(choices, scale=scale, epsilon=rest),
+                make_release(plan, sums, n_records),
+            )
+
+    def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
+        """Release the sum of the records since the last release."""
+        plan, sequence = held.plan, len(held.releases)
+        stream = self.events_[-1].stream if sequence else self._name_fit()
+        named = {"plan": compute_plan_digest(plan), "stream": stream, "sequence": sequence}
+        with self._take_turn(named) as turn:
+            turn.keep(b"")
+            event = make_event(plan, stream=stream, sequence=sequence)
+            sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+            held.put(sums, None if plan.releases_count else summed.n_records)
+            self._show_releases()
+            if decode:
+                self._decode()
+
+    def _show_releases(self) -> None:
+        releases = self._held.releases
+        if releases:
+            self.releases_: tuple[Release, ...] = releases
+            self.release_ = releases[-1]
+
+    def _finish(self, *, decode: bool = True) -> None:
+        """Release what was not released yet, and decode."""
+        held = self._held
+        if not held.is_exact and held.unreleased is not None:
+            self._release_pending(held, held.unreleased, decode=decode)
+        elif decode:
+            self._decode()
+
+    def _decode(self) -> None:
+        if "solution_" in vars(self):
+            return
+        held = self._held
+        solved = solve_totals(
+            held.plan,
+            held.totals,
+            n_clusters=self._read_count(),
+            rng=read_rng(self.random_state),
+            is_exact=held.is_exact,
+        )
+        self.snr_ = solved.utility.snr
+        self.verdict_ = solved.solution.verdict
+        self.warnings_ = tuple(solved.solution.warnings)
+        self._answer(solved.solution)
+        self.solution_ = solved.solution
+
+    def _describe_repetition(self) -> str:
+        n_fits = len({event.stream for event in self.events_})
+        parts = ""
+        if len(vars(self).get("releases_", ())) > 1:
+            parts = (
+                f" There are {len(self.releases_)} releases, of different records: each record "
+                "has that cost once."
+            )
+        again = f" It was fitted {n_fits} times, and each time costs that." if n_fits > 1 else ""
+        return parts + again
+
+    def _name_fit(self) -> str:
+        """Name the records of a fit: a second fit may read the same ones, under another name."""
+        n_before = len({event.stream for event in vars(self).get("events_", ())})
+        return f"{STREAM}.{n_before + 1}" if n_before else STREAM
+
+    def _forget_results(self) -> None:
+        for name in self._DECODED | {"labels_", "inertia_"}:
+            vars(self).pop(name, None)
+
+    def _answer(self, solution: Solution) -> None:
+        """Set the attributes that follow from a solution."""
+        raise NotImplementedError
+
+    def _describe_records(self, rows: NDArray[np.floating]) -> None:
+        """Set what describes the records themselves: without epsilon only."""
+
+    def _sum(self, rows: NDArray[np.floating], plan: SketchPlan) -> SketchAccumulator:
+        batches = (rows[first : first + _BATCH] for first in range(0, len(rows), _BATCH))
+        return sketch_batches(
+            plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
+        )
