@@ -57,16 +57,20 @@ def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list
 def describe_refusal(refusal: Refusal) -> str:
     """Return why a pilot is too weak, and what would do."""
     if refusal.are_reports:
-        epsilon = f" or {refusal.epsilon_factor:.2g} times the epsilon"
+        epsilon = f" or {_show_factor(refusal.epsilon_factor)} times the epsilon"
         return (
             f"too few devices for a pilot: the strength of their reports is {refusal.strength:.3g},"
-            f" below {LEAST_REPORTED:g}; {refusal.factor:.2g} times the devices"
+            f" below {LEAST_REPORTED:g}; {_show_factor(refusal.factor)} times the devices"
             f"{epsilon if math.isfinite(refusal.epsilon_factor) else ''} would do"
         )
     return (
         f"too few records for a pilot: n epsilon / (d sqrt L) is {refusal.strength:.3g}, below "
-        f"{LEAST_STRENGTH:g}; {refusal.factor:.2g} times the records or the epsilon would do"
+        f"{LEAST_STRENGTH:g}; {_show_factor(refusal.factor)} times the records or the epsilon would do"
     )
+
+
+def _show_factor(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 100.0 else f"{factor:,.0f}"
 
 
 def describe_limits(calibration: Calibration) -> list[str]:
