@@ -65,7 +65,8 @@ def describe_refusal(refusal: Refusal) -> str:
         )
     return (
         f"too few records for a pilot: n epsilon / (d sqrt L) is {refusal.strength:.3g}, below "
-        f"{LEAST_STRENGTH:g}; {_show_factor(refusal.factor)} times the records or the epsilon would do"
+        f"{LEAST_STRENGTH:g}; {_show_factor(refusal.factor)} times the records or the epsilon "
+        "would do"
     )
 
 
