@@ -39,6 +39,7 @@ class SharedBudget:
     ) -> None:
         self._ledger: OwnersLedger | None = None
         self._identity = identity
+        self._connection = connection
         self._unconfirmed: list[Reservation] = []
         if settings.budget.ledger is None:
             return
@@ -87,13 +88,15 @@ class SharedBudget:
             self._unconfirmed.clear()
 
     def _name(self, event: PrivacyEvent, origins: Iterable[Origin]) -> Reservation:
+        # An open window may hold records that were read under other settings.
+        read = {*origins, *list_origins(self._connection, event.reader)}
         return Reservation(
             sketch_id=compute_sketch_id(
                 event.study, self._identity.device, event.stream, event.sequence
             ),
             holder=self._holder,
             event=event,
-            origins=tuple(sorted(origins)),
+            origins=tuple(sorted(read)),
         )
 
     def _confirm_all(self, ledger: OwnersLedger, connection: sqlite3.Connection) -> None:

@@ -261,6 +261,34 @@ def test_a_window_that_was_begun_with_times_read_otherwise_stays_counted_with_th
     assert spent == {agent.study: str(2 * LOUD) for agent in (pair.pilot, pair.main)}
 
 
+def test_an_owners_ledger_too_counts_a_window_that_was_begun_with_times_read_otherwise(
+    make_pair: Callable[..., Pair], clock: Callable[[float], None], tmp_path: Path
+) -> None:
+    pair = make_pair("replace-one", bounded=True)
+    pair.main.state = tmp_path / "other-state"
+    for agent, state in ((pair.pilot, "../state"), (pair.main, "../other-state")):
+        agent.write_config(path="../records.csv", state_dir=state, per_record=str(LOUD))
+        text = agent.config.read_text().replace("[budget]", '[budget]\nledger = "../ledger.db"')
+        limits = "unseen = true\nunreadable_times = 1.0\ntimes_outside = 1.0"
+        agent.config.write_text(text.replace("unseen = true", limits))
+    plain = pair.main.config.read_text()
+    # Read otherwise, and kept in the open window, before the pilot has released anything.
+    clock(TURN - 0.5 * HOUR)
+    pair.write(START + 10, TURN - 10)
+    clock(TURN + 0.5 * HOUR)
+    pair.main.config.write_text(f'{plain}\ntimestamp_zone = "Asia/Tokyo"\n')
+    pair.write(TURN + 10)
+    pair.main.init()
+    assert pair.main.once()["released"] == 0
+    pair.main.config.write_text(plain)
+    pair.main.rejoin()
+    clock(TURN + 1.5 * HOUR)
+    pair.pilot.init()
+    assert pair.pilot.once()["released"] > 0
+    document = pair.main.once(status=3)
+    assert "budget.per_record" in json.dumps(document)
+
+
 def test_the_owner_is_told_how_many_records_were_left_out(
     make_pair: Callable[..., Pair], clock: Callable[[float], None]
 ) -> None:
