@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.held import make_event, read_sketches
+from analyst.estimators.held import Held, make_event, read_sketches
 from analyst.estimators.pilots import SHARE, plan_pilot
 from analyst.estimators.planning import make_plan
 from analyst.estimators.reading import read_rng
@@ -143,17 +143,37 @@ class CompressiveEstimator(ReleasingEstimator):
     def merge(self, other: Self) -> Self:
         """Add what another estimator has summed, or released, of other records.
 
+        With epsilon, a sum that was not released moves here: a record is in one release only.
+
         Raises
         ------
-        ConfigError, PlanMismatchError
-            It has no sum, another plan, or has released its sum while this one has not.
+        ConfigError, PlanMismatchError, TableError
+            It has no sum, another plan, another ledger or source for what is not released, or has
+            released its sum while this one has not; or both are more than ``max_records``.
         """
-        mine, others = vars(self).get("_held"), vars(other).get("_held")
+        mine: Held | None = vars(self).get("_held")
+        others: Held | None = vars(other).get("_held")
         if mine is None or others is None:
             raise ConfigError(
                 "has no sum yet", field="merge", fix="call partial_fit or fit of both before"
             )
+        moves = not mine.is_exact and others.unreleased is not None
+        if moves and self._name_account() != other._name_account():
+            raise ConfigError(
+                "has another ledger or source, where its records are counted",
+                field="merge",
+                fix="call release() of both before",
+            )
+        parts = [held.unreleased.n_records for held in (mine, others) if held.unreleased]
+        if len(parts) == 2:
+            self._require_room(sum(parts), mine.plan.most_records)
         mine.merge(others)
+        if moves:
+            # Released here; released there too, its records would have spent twice.
+            others.unreleased = None
+            other._forget_results()
+            if not others.releases:
+                del other._held
         if not mine.is_exact:
             self.events_ = (*self.events_, *other.events_)
             self._show_releases()
@@ -193,7 +213,6 @@ class CompressiveEstimator(ReleasingEstimator):
         self._begin(held.plan, np.array(names, dtype=object), is_exact=held.is_exact)
         self._held = held
         if not held.is_exact:
-            self.events_ = ()
             self.guarantee_ = held.plan.mechanism.guarantee
             self._show_releases()
         self._finish()

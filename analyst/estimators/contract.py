@@ -153,10 +153,13 @@ class PrivateEstimator:
 
     def _require_first(self) -> None:
         """Refuse a second fit, which would spend again, unless the caller asked for it."""
-        if "release_" in vars(self) and not self.refit:
+        # What was spent before outlives its release: an exact fit in between drops that alone.
+        events = vars(self).get("events_", ())
+        if ("release_" in vars(self) or events) and not self.refit:
+            spent = describe_level(vars(self).get("guarantee_") or events[-1])
             raise PrivacyError(
-                f"was fitted already and has spent {describe_level(self.guarantee_)}; a second fit "
-                "of the same records would spend it again",
+                f"was fitted already and has spent {spent}; a second fit of the same records "
+                "would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
             )
@@ -213,6 +216,13 @@ class PrivateEstimator:
             raise ConfigError("does not exist", field="source", fix="name the file of the records")
         return path
 
+    def _name_account(self) -> tuple[Path | None, ...]:
+        """Name where releases are counted, and by which file of records."""
+        if self.ledger is None:
+            return ()
+        given = (self.ledger, self.source)
+        return tuple(None if path is None else Path(path).resolve() for path in given)
+
     def _read_budget(self) -> Budget:
         limit = DEFAULT_EPSILON if self.budget is None else read_number(self.budget, "budget")
         return Budget(per_record=limit, delta=DEFAULT_DELTA)
@@ -256,7 +266,7 @@ def refuse_arguments(given: Mapping[str, Any]) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def describe_level(guarantee: PrivacyGuarantee) -> str:
+def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:
     """Return epsilon, and delta where there is one, in words."""
     level = f"epsilon = {float(guarantee.epsilon):.6g}"
     return f"{level}, delta = {float(guarantee.delta):.3g}" if guarantee.delta else level

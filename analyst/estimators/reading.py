@@ -121,7 +121,9 @@ def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
         cells = np.fromiter(map(_read_cell, array.flat), dtype=np.float64, count=array.size)
         return cells.reshape(array.shape)
     is_float = array.dtype in (np.dtype(np.float32), np.dtype(np.float64))
-    return array if is_float else array.astype(np.float64)
+    # Without a warning of wider numbers that do not fit, which would tell of one value.
+    with np.errstate(all="ignore"):
+        return array if is_float else array.astype(np.float64)
 
 
 def refuse_words(rows: object, *, look_inside: bool) -> None:
@@ -176,9 +178,13 @@ def _is_nan(value: Any) -> bool:
 
 
 def _read_cell(value: Any) -> float:
+    """Return the number that a cell is, or NaN; no value causes an error or a warning."""
+    if isinstance(value, complex | np.complexfloating | np.ndarray):
+        return math.nan
     try:
-        return math.nan if isinstance(value, complex) else float(value)
-    except (TypeError, ValueError, OverflowError):
+        return float(value)
+    except Exception:
+        # Whatever a value does is a matter of its own record.
         return math.nan
 
 

@@ -71,8 +71,8 @@ class ReleasingEstimator(SketchingEstimator):
     ) -> None:
         """Drop what was fitted before, and begin a sum."""
         for name in [name for name in vars(self) if name.endswith("_") or name == "_choices"]:
-            # What was spent stays spent.
-            if name != "events_" or is_exact:
+            # What was spent stays spent, also where what follows is exact, or another's release.
+            if name != "events_":
                 del vars(self)[name]
         self._held = Held(plan=plan, is_exact=is_exact)
         self.plan_ = plan
@@ -136,8 +136,11 @@ class ReleasingEstimator(SketchingEstimator):
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""
         plan, sequence = held.plan, len(held.releases)
-        stream = self.events_[-1].stream if sequence else self._name_fit()
-        named = {"plan": compute_plan_digest(plan), "stream": stream, "sequence": sequence}
+        digest = compute_plan_digest(plan)
+        # Releases before this one may be another's, and earlier events of another fit.
+        before = [event.stream for event in self.events_ if event.plan_digest == digest]
+        stream = before[-1] if sequence and before else self._name_fit()
+        named = {"plan": digest, "stream": stream, "sequence": sequence}
         with self._take_turn(named) as turn:
             turn.keep(b"")
             event = make_event(plan, stream=stream, sequence=sequence)

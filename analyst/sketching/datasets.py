@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from analyst.sketching.objects import is_pandas, read_pandas
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.parts import Part, add_parts
 from analyst.sketching.reader import choose_fields
@@ -230,7 +231,7 @@ def _read(
     found: ArrowColumns | None = None
     schema = None
     with _naming(arrow):
-        for batch in _list_batches(source, list(dict.fromkeys(fields.names)), arrow):
+        for batch in _list_batches(source, fields, arrow):
             if found is None or not batch.schema.equals(schema):
                 found, schema = ArrowColumns(fields, batch.schema, _WHERE), batch.schema
             for start in range(0, batch.num_rows, BLOCK_RECORDS):
@@ -253,20 +254,24 @@ def _choose_fields(plan: SketchPlan, columns: Mapping[str, str]) -> Fields:
     )
 
 
-def _list_batches(source: Any, names: list[str], arrow: Any) -> Iterator[Any]:
+def _list_batches(source: Any, fields: Fields, arrow: Any) -> Iterator[Any]:
     """Yield the batches of whatever a source is."""
     datasets = require_pyarrow("pyarrow.dataset", _WHERE)
     if isinstance(source, arrow.RecordBatch):
         yield source
     elif isinstance(source, datasets.Dataset):
+        _require_typed(source)
         # Read little ahead: the default holds hundreds of megabytes.
+        names = dict.fromkeys(fields.names)
         known = [name for name in names if name in source.schema.names]
         yield from source.to_batches(columns=known, batch_readahead=2, fragment_readahead=1)
+    elif is_pandas(source):
+        yield from read_pandas(source, fields, arrow, _WHERE).to_batches()
     elif hasattr(source, "__arrow_c_stream__"):
         yield from arrow.RecordBatchReader.from_stream(source)
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
         for piece in source:
-            yield from _list_batches(piece, names, arrow)
+            yield from _list_batches(piece, fields, arrow)
     else:
         raise ConfigError(
             f"is a {type(source).__name__}, which gives no batches of Arrow",
@@ -276,12 +281,26 @@ def _list_batches(source: Any, names: list[str], arrow: Any) -> Iterator[Any]:
         )
 
 
+def _require_typed(dataset: Any) -> None:
+    """Refuse files of text: their types, and whether they can be read, follow from all values."""
+    for child in getattr(dataset, "children", ()):
+        _require_typed(child)
+    name = getattr(getattr(dataset, "format", None), "default_extname", None)
+    if name in ("csv", "json"):
+        raise ConfigError(
+            f"holds files of {name.upper()}, where one value can have all others read otherwise, "
+            "or refused",
+            field=_WHERE,
+            fix="use `sfumato sketch`, which reads each line by itself, or convert it to Parquet",
+        )
+
+
 @contextmanager
 def _naming(arrow: Any) -> Iterator[None]:
     try:
         yield
-    except (arrow.ArrowException, OSError) as error:
-        # Without the words of pyarrow, which may quote a record.
+    except (arrow.ArrowException, OSError):
+        # Without the words of pyarrow, which may quote a record, and which a trace would show.
         raise RecordError(
             "cannot be read", field=_WHERE, fix="read it with pyarrow alone, and correct it"
-        ) from error
+        ) from None

@@ -462,6 +462,48 @@ def test_sums_that_do_not_belong_together_are_not_merged() -> None:
         released.merge(make_private(**public))
 
 
+def test_a_private_sum_that_was_not_released_moves_when_it_is_merged(tmp_path: Path) -> None:
+    records = make_records(600)
+    public: dict[str, Any] = {"public_seed": 1, "max_records": 600}
+    left = make_private(**public).partial_fit(records[:300])
+    right = make_private(**public).partial_fit(records[300:])
+    left.merge(right)
+    assert left.n_records_seen_ == 600
+    assert len(left.events_) == 1
+    # Released here too, each of its records would be in two releases.
+    with pytest.raises(ConfigError, match="has no sum yet"):
+        right.release()
+    for name in ("one", "other"):
+        (tmp_path / name).write_text("")
+    counted = [
+        make_private(ledger=tmp_path / "ledger", source=tmp_path / name, **public)
+        for name in ("one", "other")
+    ]
+    one, other = (found.partial_fit(records[:300]) for found in counted)
+    with pytest.raises(ConfigError, match="has another ledger or source"):
+        one.merge(other)
+    full = [make_private(**public).partial_fit(records[:400]) for _ in range(2)]
+    with pytest.raises(RecordError, match="800 records, more than max_records = 600"):
+        full[0].merge(full[1])
+
+
+def test_what_was_spent_outlives_an_exact_fit_and_a_sketch_of_others() -> None:
+    records = make_records(600)
+    found = make_private().fit(records)
+    found.set_params(epsilon=None).fit(records)
+    assert len(found.events_) == 1
+    found.set_params(epsilon="5")
+    with pytest.raises(PrivacyError, match="was fitted already and has spent epsilon = 5"):
+        found.fit(records)
+    found.set_params(refit=True).fit(records)
+    assert [event.stream for event in found.events_] == ["main", "main.2"]
+    theirs = make_private().fit(records)
+    found.fit_sketch(theirs.release(), plan=theirs.plan_)
+    assert [event.stream for event in found.events_] == ["main", "main.2"]
+    assert found.set_params(max_records=600).partial_fit(records).n_records_seen_ == 1200
+    assert [event.stream for event in found.events_] == ["main", "main.2", "main.3"]
+
+
 def test_an_exact_sum_that_is_to_be_private_is_not_stored_or_copied() -> None:
     found = make_private(max_records=600).partial_fit(make_records(600))
     for store in (pickle.dumps, copy.deepcopy):

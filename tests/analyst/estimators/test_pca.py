@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -238,16 +239,31 @@ def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
 # ---- records ----
 
 
+class Angry:
+    """A value that no number can be made of, in its own words."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("quoted")
+
+
+ANYTHING = ["text", None, 1j, np.complex128(1j), np.complex64(1j), 10**400, "1e999", b"x", Angry()]
+
+
 @settings(max_examples=30, deadline=None)
-@given(
-    st.sampled_from(["text", None, 1j, np.complex128(1j), 10**400, "1e999", float("inf"), b"x"]),
-    st.booleans(),
-)
+@given(st.sampled_from([*ANYTHING, float("inf")]), st.booleans())
 def test_no_value_of_a_record_is_refused_or_changes_another(value: Any, is_array: bool) -> None:
     rows: Any = [[1, 2.5], [3, value], [True, "4"]]
     found = read_rows(np.array(rows, dtype=object) if is_array else rows)
     assert found[[0, 2]].tolist() == [[1.0, 2.5], [1.0, 4.0]]
     assert not np.isfinite(found[1, 1])
+
+
+def test_a_number_that_is_too_wide_is_read_without_a_warning() -> None:
+    rows = np.ones((2, 1), dtype=np.longdouble)
+    rows[0] = np.longdouble("1e4000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_rows(rows).tolist() == [[float("inf")], [1.0]]
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i8", "u1", "?", "O"])
