@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.held import Held, make_event, read_sketches
+from analyst.estimators.held import RELEASING, Held, make_event, read_sketches
 from analyst.estimators.pilots import SHARE, plan_pilot
 from analyst.estimators.planning import make_plan
 from analyst.estimators.reading import read_rng
@@ -133,11 +133,12 @@ class CompressiveEstimator(ReleasingEstimator):
             self._require_columns(rows, names)
             if self._held.is_exact and self.bounds is None:
                 self._warn_of_clipped(rows)
-        plan = self._held.plan
-        new = len(rows) + (0 if self._held.unreleased is None else self._held.unreleased.n_records)
-        self._require_room(new, plan.most_records)
-        self._held.add(self._sum(rows, plan))
-        self._forget_results()
+        held = self._held
+        with RELEASING:
+            new = len(rows) + (0 if held.unreleased is None else held.unreleased.n_records)
+            self._require_room(new, held.plan.most_records)
+            held.add(self._sum(rows, held.plan))
+            self._forget_results()
         return self
 
     def merge(self, other: Self) -> Self:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,16 @@ from analyst.sketching.solving import sum_parts
 from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.core import SketchAccumulator
-from shared.errors import ConfigError, PlanMismatchError
+from shared.errors import ConfigError, PlanMismatchError, PrivacyError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan
 from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 from shared.wire import encode_payload
 
 STREAM = "main"
+
+RELEASING = RLock()
+"""Held while a sum grows or is released: two threads that look at once must not both release it."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,19 +45,37 @@ class Held:
         The exact sum, of all records or of those after the last release; None if there is none.
     releases
         The sums that were released, in order.
+    process
+        The process that summed what is not released.
     """
 
     plan: SketchPlan
     is_exact: bool
     unreleased: SketchAccumulator | None = None
     releases: tuple[Release, ...] = ()
+    process: int = 0
 
     def add(self, summed: SketchAccumulator) -> None:
         """Add the exact sum of further records."""
         if self.unreleased is None:
-            self.unreleased = summed
+            self.unreleased, self.process = summed, os.getpid()
         else:
             self.unreleased.merge(summed)
+
+    def require_here(self) -> None:
+        """Refuse to release in a child process: its parent can release the same sum.
+
+        Raises
+        ------
+        PrivacyError
+            The sum is a copy that a fork made.
+        """
+        if self.process != os.getpid():
+            raise PrivacyError(
+                "holds an exact sum that another process summed, and may release too",
+                field="release",
+                fix="call release() before the process forks",
+            )
 
     def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
         """Put a release in place of the exact sum."""

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyst.estimators.contract import Release
-from analyst.estimators.held import STREAM, Held, draw_sums, make_event, make_release
+from analyst.estimators.held import (
+    RELEASING,
+    STREAM,
+    Held,
+    draw_sums,
+    make_event,
+    make_release,
+)
 from analyst.estimators.parameters import SketchingEstimator
 from analyst.estimators.pilots import SHARE, plan_pilot, read_pilot
 from analyst.estimators.planning import Choices, make_plan
@@ -135,6 +142,7 @@ class ReleasingEstimator(SketchingEstimator):
 
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""
+        held.require_here()
         plan, sequence = held.plan, len(held.releases)
         digest = compute_plan_digest(plan)
         # Releases before this one may be another's, and earlier events of another fit.
@@ -159,9 +167,12 @@ class ReleasingEstimator(SketchingEstimator):
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""
         held = self._held
-        if not held.is_exact and held.unreleased is not None:
-            self._release_pending(held, held.unreleased, decode=decode)
-        elif decode:
+        with RELEASING:
+            summed = None if held.is_exact else held.unreleased
+            if summed is not None:
+                self._release_pending(held, summed, decode=decode)
+                return
+        if decode:
             self._decode()
 
     def _decode(self) -> None:

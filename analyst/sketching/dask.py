@@ -41,7 +41,8 @@ def sketch_dask(
     Parameters
     ----------
     frame
-        A data frame of Dask. Its partitions must be the same whenever they are computed.
+        A data frame of Dask. Its partitions must be the same whenever they are computed: a record
+        in two of them would spend twice.
     columns, output, exact, account
         As of :func:`sketch_dataset`.
 

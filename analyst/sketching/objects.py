@@ -34,12 +34,12 @@ def read_pandas(frame: Any, fields: Fields, arrow: Any, where: str) -> Any:
     RecordError
         A column is absent, or there more than once.
     """
-    fields.find([str(name) for name in frame.columns], where)
+    places = fields.find([str(name) for name in frame.columns], where)
     arrays: dict[str, Any] = {}
-    for name, levels in fields.columns:
+    for place, (name, levels) in zip(places, fields.columns, strict=True):
         if name in arrays:
             continue
-        column = frame[name]
+        column = frame.iloc[:, place]
         if _is_declared(column.dtype):
             arrays[name] = arrow.array(column.reset_index(drop=True), from_pandas=True)
         else:

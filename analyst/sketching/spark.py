@@ -42,7 +42,8 @@ def sketch_spark(
     ----------
     frame
         A data frame of Spark. A source that gives other records when it is read again, such as a
-        sample without a seed, gives other sums, and never a part twice.
+        sample without a seed, gives other sums, and never a part twice. But a record that it puts
+        in two partitions spends twice.
     columns, output, exact, account
         As of :func:`sketch_dataset`.
 

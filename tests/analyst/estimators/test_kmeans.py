@@ -3,7 +3,12 @@ from __future__ import annotations
 import copy
 import doctest
 import json
+import os
 import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -43,6 +48,7 @@ from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]
 K, D = 3, 2
+ROOT = Path(__file__).resolve().parents[3]
 MEANS = np.array([[-6.0, -5.0], [0.0, 6.0], [6.0, -4.0]])
 SHARES = [0.5, 0.3, 0.2]
 
@@ -485,6 +491,44 @@ def test_a_private_sum_that_was_not_released_moves_when_it_is_merged(tmp_path: P
     full = [make_private(**public).partial_fit(records[:400]) for _ in range(2)]
     with pytest.raises(RecordError, match="800 records, more than max_records = 600"):
         full[0].merge(full[1])
+
+
+def test_threads_that_look_at_once_release_once() -> None:
+    records = make_records(600)
+    for _ in range(5):
+        found = make_private(max_records=600).partial_fit(records)
+        barrier = threading.Barrier(4)
+
+        def look(found: CompressiveKMeans = found, barrier: Any = barrier) -> int:
+            barrier.wait()
+            return found.n_records_seen_
+
+        with ThreadPoolExecutor(4) as pool:
+            looks = [pool.submit(look) for _ in range(4)]
+        assert [each.result() for each in looks] == [600] * 4
+        assert len(found.releases_) == len(found.events_) == 1
+
+
+def test_a_child_process_does_not_release_what_its_parent_can() -> None:
+    script = """
+import os, numpy as np
+from analyst.estimators import CompressiveKMeans
+from shared.errors import PrivacyError
+found = CompressiveKMeans(1, epsilon=1, bounds=(-1, 1), scale=1, max_records=9)
+found.partial_fit(np.zeros((9, 2)))
+child = os.fork()
+if not child:
+    try:
+        found.release()
+    except PrivacyError as error:
+        os._exit("another process" in str(error))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 1 << 8
+found.release()
+"""
+    # Forked children must have no threads of a numerical library.
+    apart = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=apart, check=True)
 
 
 def test_what_was_spent_outlives_an_exact_fit_and_a_sketch_of_others() -> None:

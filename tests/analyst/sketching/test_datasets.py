@@ -1,7 +1,5 @@
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime
-from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -26,14 +24,7 @@ from shared.errors import (
     RecordError,
     SketchError,
 )
-from shared.plan import (
-    Dimension,
-    PlanSpec,
-    SketchPlan,
-    WindowRule,
-    create_plan,
-    plan_to_json,
-)
+from shared.plan import plan_to_json
 from shared.privacy import Budget
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records
 
@@ -96,59 +87,6 @@ def test_columns_may_have_other_names() -> None:
     table = make_table().rename_columns(["city", "p", "b", "c"])
     sketch = sketch_dataset(table, PLAN, columns={"a": "p"}, exact=True)
     assert sketch.sums.tolist() == exact_sums()
-
-
-ANYTHING = [1.5, "text", b"x", 10**30, True, None, Decimal("1.5"), datetime(2020, 1, 1), [1.0], 2]
-
-
-def make_bins(*levels: str) -> SketchPlan:
-    bounds: dict[str, Any] = {"levels": levels} if levels else {"lower": -5.0, "upper": 5.0}
-    return create_plan(
-        PlanSpec(
-            dimensions=(Dimension(name="x", unit="1", **bounds),),
-            statistic="histogram",
-            bins_log2=None if levels else 6,
-            epsilon=Fraction(1),
-            window=WindowRule(kind="count", length=100),
-            least_records=1,
-            most_records=100,
-        )
-    )
-
-
-@pytest.mark.parametrize("value", ANYTHING, ids=repr)
-@pytest.mark.parametrize(
-    ("plan", "others"),
-    [
-        (make_bins(), [0.5]),
-        (make_bins(), [1]),
-        (make_bins("1", "2"), [1]),
-        (make_bins("a", "b"), ["a"]),
-    ],
-)
-def test_an_object_in_a_table_of_pandas_matters_to_its_own_record_alone(
-    plan: SketchPlan, others: list[Any], value: Any
-) -> None:
-    pandas = pytest.importorskip("pandas")
-
-    def count(values: list[Any]) -> list[int]:
-        column = pandas.Series(values, dtype=object, index=[*values[:-1], 0])
-        frame = pandas.DataFrame({"x": column, "other": values})
-        sums: list[int] = sketch_dataset(frame, plan, exact=True).sums.tolist()
-        return sums
-
-    usual, found = count(others * 21), count([value, *others * 20])
-    # The others stay in their bin, and it is in one at most.
-    moved = [b - a for a, b in zip(usual, found, strict=True)]
-    assert sorted(filter(None, moved)) in ([], [-1, 1])
-
-
-def test_numbers_of_pandas_with_a_type_are_read_as_those_of_arrow() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(dict(zip(NAMES, RECORDS.T, strict=True)))
-    assert sketch_dataset(frame, PLAN, exact=True).sums.tolist() == exact_sums()
-    with pytest.raises(RecordError, match=r"^b: the column is not in the header"):
-        sketch_dataset(frame.drop(columns="b"), PLAN)
 
 
 def test_data_sets_of_text_are_refused_whatever_they_hold(tmp_path: Path) -> None:
