@@ -260,10 +260,10 @@ def _list_batches(source: Any, fields: Fields, arrow: Any) -> Iterator[Any]:
     if isinstance(source, arrow.RecordBatch):
         yield source
     elif isinstance(source, datasets.Dataset):
+        known = [name for name in dict.fromkeys(fields.names) if name in source.schema.names]
         _require_typed(source)
+        _require_one_schema(source, known, arrow)
         # Read little ahead: the default holds hundreds of megabytes.
-        names = dict.fromkeys(fields.names)
-        known = [name for name in names if name in source.schema.names]
         yield from source.to_batches(columns=known, batch_readahead=2, fragment_readahead=1)
     elif is_pandas(source):
         yield from read_pandas(source, fields, arrow, _WHERE).to_batches()
@@ -293,6 +293,32 @@ def _require_typed(dataset: Any) -> None:
             field=_WHERE,
             fix="use `sfumato sketch`, which reads each line by itself, or convert it to Parquet",
         )
+
+
+def _require_one_schema(dataset: Any, names: Iterable[str], arrow: Any) -> None:
+    """Refuse files of another type than the data set's: one value can make its conversion fail."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        return  # a query of the caller's, which knows no files
+    for fragment in fragments:
+        types = {field.name: field.type for field in fragment.physical_schema}
+        for name in names:
+            found, wanted = types.get(name), dataset.schema.field(name).type
+            if found is None or found == wanted or _is_always_cast(found, wanted, arrow.types):
+                continue
+            raise ConfigError(
+                f"holds {found} in one file, and {wanted} in the data set",
+                field=name,
+                fix="write all files with one schema, or sketch them as parts",
+            )
+
+
+def _is_always_cast(found: Any, wanted: Any, types: Any) -> bool:
+    if types.is_null(found):
+        return True
+    is_wider = types.is_floating(found) and types.is_floating(wanted)
+    return is_wider and bool(found.bit_width <= wanted.bit_width)
 
 
 @contextmanager

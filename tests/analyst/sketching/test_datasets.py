@@ -89,6 +89,25 @@ def test_columns_may_have_other_names() -> None:
     assert sketch.sums.tolist() == exact_sums()
 
 
+def test_files_of_another_type_than_their_data_set_are_refused_whatever_they_hold(
+    tmp_path: Path,
+) -> None:
+    whole = make_table(np.ones((3, 3)))
+    for name, kind in (("0", "int64"), ("1", "float64")):
+        cast = whole.set_column(1, NAMES[0], whole.column(1).cast(kind))
+        parquet.write_table(cast, tmp_path / f"{name}.parquet")
+    with pytest.raises(ConfigError, match=f"^{NAMES[0]}: holds double in one file, and int64"):
+        sketch_dataset(datasets.dataset(tmp_path), PLAN, exact=True)
+    for kind in ("float32", "null"):
+        column = pyarrow.nulls(3) if kind == "null" else whole.column(1).cast(kind)
+        found = whole.set_column(1, NAMES[0], column)
+        parquet.write_table(found, tmp_path / "0.parquet")
+        both = datasets.dataset(tmp_path, schema=whole.schema)
+        assert sketch_dataset(both, PLAN, exact=True).n_records == 6
+    filtered = both.filter(datasets.field(NAMES[1]) > 0)
+    assert sketch_dataset(filtered, PLAN, exact=True).n_records == 6
+
+
 def test_data_sets_of_text_are_refused_whatever_they_hold(tmp_path: Path) -> None:
     for name, text in (("csv", "a,b,c\n1,2,3\n"), ("json", '{"a": 1, "b": 2, "c": 3}\n')):
         (tmp_path / name).write_text(text)
