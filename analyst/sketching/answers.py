@@ -79,6 +79,13 @@ class LocalSketches:
         """The sums of all sketches; their plan is not split, see ``require_suitable``."""
         return sum_parts([(sketch.sums, sketch.n_records) for sketch in self.sketches])
 
+    def shares_with(self, other: object) -> bool:
+        """Return whether another source holds a sketch of these."""
+        if not isinstance(other, LocalSketches):
+            return True
+        digests = ({each.payload_digest for each in one.sketches} for one in (self, other))
+        return bool(set.intersection(*digests))
+
     def histogram(self, *, bars: int) -> HistogramBody:
         """Return the marginals, as ``Client.histogram`` does.
 

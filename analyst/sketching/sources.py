@@ -17,7 +17,7 @@ from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
 from shared.errors import NotFoundError
 from shared.plan import SketchPlan
-from shared.wire.bodies.results import SnapshotSumsBody
+from shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SLOTS = re.compile(r"(?P<study>.+)@(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
@@ -33,6 +33,9 @@ class Source(Protocol):
     @property
     def totals(self) -> Totals:
         """The exact sums."""
+
+    def shares_with(self, other: Source) -> bool:
+        """Return whether another source of the same plan may hold a sketch of this one."""
 
     def histogram(self, *, bars: int) -> HistogramBody:
         """Return the marginals of a histogram."""
@@ -61,6 +64,11 @@ class Snapshot:
     plan: SketchPlan
 
     @cached_property
+    def body(self) -> SnapshotSumsBody:
+        """The snapshot, as the server tells it."""
+        return self.client.snapshot_sums(self.snapshot_id)
+
+    @cached_property
     def totals(self) -> Totals:
         """The exact sums.
 
@@ -69,7 +77,13 @@ class Snapshot:
         TransportError
             They are not what the plan gives.
         """
-        return _read_totals(self.client.snapshot_sums(self.snapshot_id), self.plan)
+        return _read_totals(self.body, self.plan)
+
+    def shares_with(self, other: Source) -> bool:
+        """See ``Source``."""
+        return not isinstance(other, Snapshot) or not _are_apart(
+            self.body.selection, other.body.selection
+        )
 
     def histogram(self, *, bars: int) -> HistogramBody:
         """Return the marginals; raises as ``Client.histogram``."""
@@ -122,6 +136,16 @@ def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
             raise
     first, last = int(chosen["first"]), int(chosen["last"] or chosen["first"])
     return client.find_study(chosen["study"]), {"first_slot": first, "last_slot": last}
+
+
+def _are_apart(one: SelectionBody, other: SelectionBody) -> bool:
+    """Return whether no sketch is in both: other slots, or another value of one label."""
+    if any(one.labels[name] != other.labels[name] for name in {*one.labels} & {*other.labels}):
+        return True
+    return any(
+        a.last_slot is not None and b.first_slot is not None and a.last_slot < b.first_slot
+        for a, b in ((one, other), (other, one))
+    )
 
 
 def _read_totals(body: SnapshotSumsBody, plan: SketchPlan) -> Totals:

@@ -15,8 +15,13 @@ export SFUMATO_AGENT_STUDY SSL_CERT_FILE
 data=${DATA:-$here/data}/$(echo "$STATION" | tr '[:upper:]' '[:lower:]').csv
 sed -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" "$here/agent.toml" > "$config"
 
-# Enrolling again with the same token is harmless.
-until sfumato-agent init --config "$config" --token "$(cat "$shared/tokens/$STATION")"; do
-    sleep 2
+# Enrolling again with the same token is harmless. 75 says that the server does not answer yet; any
+# other refusal, such as one of the records, needs a person.
+status=75
+while [ "$status" -eq 75 ]; do
+    status=0
+    sfumato-agent init --config "$config" --token "$(cat "$shared/tokens/$STATION")" || status=$?
+    [ "$status" -ne 75 ] || sleep 2
 done
+[ "$status" -eq 0 ] || exit "$status"
 exec sfumato-agent run --config "$config"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from learning.estimate.limbs import add_limbs
 from learning.estimate.sizes import SizeMoments
 
 
@@ -29,6 +30,14 @@ class Totals:
     sums: NDArray[np.int64]
     size_sums: NDArray[np.int64]
     moments: SizeMoments
+
+    def __add__(self, other: Totals) -> Totals:
+        """Return the sums over the sketches of both."""
+        return Totals(
+            sums=self.sums + other.sums,
+            size_sums=add_limbs(self.size_sums, other.size_sums),
+            moments=self.moments + other.moments,
+        )
 
     @property
     def n_sketches(self) -> int:

@@ -150,7 +150,7 @@ class Comparison:
         """Describe the comparison: size, certainty, words, then the assumptions."""
         return (
             f"size: {self._describe_size()}",
-            f"certainty: p = {describe_p(self.p, self.n_draws)}",
+            f"certainty: {describe_p(self.p, self.n_draws)}",
             f"changes: {self._describe_changes()}",
             *self.assumptions,
         )
@@ -175,10 +175,10 @@ class Comparison:
 def describe_p(p: float, n_draws: int) -> str:
     """Print a p-value; below 1 / B it is an extrapolation, and says so."""
     if p < _PRINTED:
-        return f"< {_PRINTED:.0e}".replace("e-0", "e-") + f" (extrapolated from {n_draws} draws)"
+        return f"p < {_PRINTED:.0e}".replace("e-0", "e-") + f" (extrapolated from {n_draws} draws)"
     if p < 1.0 / n_draws:
-        return f"{p:.1g} (extrapolated from {n_draws} draws)"
-    return f"{p:.2g}"
+        return f"p = {p:.1g} (extrapolated from {n_draws} draws)"
+    return f"p = {p:.2g}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

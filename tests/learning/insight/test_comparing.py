@@ -224,10 +224,10 @@ def test_selections_that_overlap_or_are_empty_are_refused() -> None:
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (0.0123, "0.012"),
-        (6e-4, "0.0006"),
-        (3e-4, "0.0003 (extrapolated from 1999 draws)"),
-        (1e-9, "< 1e-4 (extrapolated from 1999 draws)"),
+        (0.0123, "p = 0.012"),
+        (6e-4, "p = 0.0006"),
+        (3e-4, "p = 0.0003 (extrapolated from 1999 draws)"),
+        (1e-9, "p < 1e-4 (extrapolated from 1999 draws)"),
     ],
 )
 def test_p_values_beyond_the_draws_are_printed_as_extrapolated(p: float, text: str) -> None:
