@@ -17,7 +17,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.planning.pilots import PilotOutline, parse_columns, plan_pilot
+from analyst.planning.pilot_columns import parse_columns
+from analyst.planning.pilots import PilotOutline, plan_pilot
 from benchmarks.rows import Row, run_benchmark
 from learning.calibration.reported import calibrate_reported
 from learning.estimate.reports import ReportedMarginal

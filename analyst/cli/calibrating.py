@@ -33,7 +33,8 @@ from analyst.planning.files import (
     require_count,
     write_text,
 )
-from analyst.planning.pilots import PilotOutline, format_pilot, parse_columns, plan_pilot
+from analyst.planning.pilot_columns import parse_columns
+from analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
 from analyst.planning.questions import parse_date, parse_window
 from analyst.planning.refining import MainOutline, refine, refine_study
 from analyst.sketching.answers import LocalSketches
@@ -73,8 +74,9 @@ def _pilot(
         list[str],
         typer.Option(
             metavar="COLUMNS",
-            help="Columns between commas: NAME:UNIT, NAME:UNIT:count for whole numbers, or "
-            "NAME:levels=A|B for text. No bounds are needed.",
+            help="Columns between commas: NAME:UNIT, NAME:UNIT:count for whole numbers, "
+            "NAME:UNIT:LOWER..UPPER for dates and other numbers far from zero, or "
+            "NAME:levels=A|B for text.",
         ),
     ],
     records: Annotated[str, typer.Option(help="Records of all devices and windows together.")],
@@ -101,10 +103,10 @@ def _pilot(
 ) -> None:
     """Plan a histogram that calibrates another plan, from the names of columns alone.
 
-    Nothing about the values need be known: a logarithmic scale needs no bounds. A pilot that is too
-    weak to calibrate from is refused before it spends anything, and the exit status is 2. With
-    windows by time it reads only records of --windows windows from --start on, and a main study of
-    later records may have the whole epsilon too.
+    Most columns need no bounds: a logarithmic scale holds values up to about a million, and whole
+    numbers up to a trillion. A pilot that is too weak to calibrate from is refused before it spends
+    anything, and the exit status is 2. With windows by time it reads only records of --windows
+    windows from --start on, and a main study of later records may have the whole epsilon too.
     """
     outline = PilotOutline(
         dimensions=parse_columns(dimensions),
@@ -126,7 +128,8 @@ def _pilot(
     if output is None:
         print(text, end="")
         return
-    write_text(output, text)
+    # Without its plan a sketch cannot be read, and its epsilon is spent for nothing.
+    write_text(output, text, exclusive=True)
     _say(f"wrote {output}", f"next, with devices: sfumato study create NAME {output}")
     if same_records:
         _say(f"next, with a file: sfumato sketch FILE --plan {output} -o pilot.sketch")
@@ -223,7 +226,8 @@ def _refine(
             raise typer.Exit(EXIT_REFUSED)
     found.require_hope(anyway=anyway)
     box = search_box or output.with_suffix(".box.toml")
-    write_text(output, found.format_spec())
+    # A new plan has a new seed: sketches of the old one could not be decoded any more.
+    write_text(output, found.format_spec(), exclusive=True)
     write_text(box, found.format_search_box())
     _say(*found.describe(), f"wrote {output} and {box}")
     if plan_path is None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
@@ -31,6 +32,9 @@ from analyst.results import DecodeResult
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
+
+_MOST_ACROSS = 6
+"""Axes above which centroids are columns of a table, not rows."""
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
@@ -203,16 +207,8 @@ def _describe(result: DecodeResult) -> Answer:
     if result.choice is not None:
         yield _tabulate_choice(result.choice)
         yield Text(result.choice["statement"])
-    resolved = np.ones(len(result.weights)) if result.resolved is None else result.resolved
-    table = Table("weight")
-    for name, unit in zip(result.names, result.units, strict=True):
-        table.add_column(f"{name} ({unit})", justify="right")
-    for weight, centroid, is_resolved in zip(
-        result.weights, result.centroids, resolved, strict=True
-    ):
-        cells = (f"{value:.4g}" for value in centroid)
-        table.add_row(f"{weight:.1%}", *cells, style=None if is_resolved else "dim")
-    yield table
+    resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
+    yield _tabulate_centroids(result, resolved)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
     if result.search_box:
@@ -223,6 +219,28 @@ def _describe(result: DecodeResult) -> Answer:
         yield Text(f"{words}.")
     yield Text(result.privacy)
     yield from (Text(f"warning: {warning}") for warning in result.warnings)
+
+
+def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Table:
+    """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short."""
+    axes = [f"{name} ({unit})" for name, unit in zip(result.names, result.units, strict=True)]
+    shares = [f"{weight:.1%}" for weight in result.weights]
+    styles = [None if is_resolved else "dim" for is_resolved in resolved]
+    cells = [[f"{value:.4g}" for value in centroid] for centroid in result.centroids]
+    table = Table()
+    if len(axes) <= _MOST_ACROSS:
+        table.add_column("weight", overflow="fold")
+        for axis in axes:
+            table.add_column(Text(axis), justify="right", overflow="fold")
+        for share, row, style in zip(shares, cells, styles, strict=True):
+            table.add_row(share, *row, style=style)
+        return table
+    table.add_column("weight", overflow="fold")
+    for share, style in zip(shares, styles, strict=True):
+        table.add_column(share, justify="right", overflow="fold", style=style or "")
+    for i, axis in enumerate(axes):
+        table.add_row(Text(axis), *(row[i] for row in cells))
+    return table
 
 
 def _tabulate_choice(choice: Mapping[str, Any]) -> Table:

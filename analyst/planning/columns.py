@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from analyst.planning.spec import format_dimension, quote
+from learning.planning.outline import StudyOutline
 from shared.plan import Dimension, LogTransform, SketchPlan
 from shared.plan.dimensions import MOST_ONE_HOT
 from shared.wire.bodies.statistics import CalibrationBody, ColumnBody, HistogramBody, MarginalBody
@@ -89,6 +91,12 @@ def choose_columns(
     )
 
 
+def count_complete(columns: Sequence[MainColumn], outline: StudyOutline) -> int:
+    """Return the expected records with all values, as if values were missing independently."""
+    share = math.prod(1.0 - each.missing_share for each in columns if each.loses_records)
+    return max(outline.n_sketches, round(share * outline.n_records))
+
+
 def round_outward(
     lower: float, upper: float, *, resolution: float | None = None
 ) -> tuple[float, float]:
@@ -144,7 +152,7 @@ def _choose_number(dimension: Dimension, column: ColumnBody | None) -> MainColum
         transform=None if resolution is None else LogTransform(resolution=resolution),
     )
     spread = f"{column.spread:.3g} {'octaves' if resolution is not None else column.unit}"
-    comments = [] if column.is_kept else [f"left out; its value is {column.centre:.6g}"]
+    comments = [] if column.is_kept else [_describe_absence(column)]
     comments.append(f"centre {column.centre:.4g} {column.unit}, spread {spread}")
     comments += [*column.findings, *_describe_rule(chosen, column.missing_share)]
     stands_for = dimension.missing
@@ -163,6 +171,13 @@ def _choose_number(dimension: Dimension, column: ColumnBody | None) -> MainColum
         centre=column.centre,
         missing_share=column.missing_share,
     )
+
+
+def _describe_absence(column: ColumnBody) -> str:
+    # Nobody knows a value that the pilot did not see.
+    if "outside" in column.codes:
+        return f"left out: {column.findings[column.codes.index('outside')]}"
+    return f"left out as a constant; its value is {column.centre:.6g}"
 
 
 def _choose_category(dimension: Dimension, marginal: MarginalBody | None) -> MainColumn:

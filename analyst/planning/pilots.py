@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -25,7 +25,6 @@ from shared.errors import ConfigError, PlanError
 from shared.plan import (
     Dimension,
     LateRule,
-    LogTransform,
     PlanSpec,
     SketchPlan,
     WindowRule,
@@ -35,15 +34,11 @@ from shared.plan import (
 from shared.plan.spec import MOST_SKETCHES
 from shared.privacy.circle import LARGEST_EPSILON, LEAST_EPSILON
 
-OCTAVES = 40
-"""Bounds of a number: its resolution times 2^40 on both sides of zero."""
-_RESOLUTION, _COUNT_RESOLUTION = 1e-6, 1.0
 _LEAST_CARRIERS = 16
 """Sketches that must carry each dimension before a sketch carries only some."""
 _SURE = 1000.0
 """Strength from which all dimensions in every sketch are best: each is then of all devices."""
 _SHARE_STEPS = 100
-_HOW = 'write NAME:UNIT, NAME:UNIT:count or NAME:levels=A|B|C, such as "load:kW,steps:1:count"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +48,7 @@ class PilotOutline:
     Parameters
     ----------
     dimensions
-        See :func:`parse_columns`.
+        See :func:`analyst.planning.pilot_columns.parse_columns`.
     n_records, n_sketches
         Records of all sketches together, and the sketches: devices times windows.
     epsilon, delta
@@ -174,6 +169,7 @@ class Pilot:
                 f"a sketch carries {carried} of {len(spec.dimensions)} dimensions, because "
                 f"{outline.n_sketches:,} sketches would otherwise add as much noise each"
             )
+        yield from self._describe_reach()
         if outline.delta and not spec.delta:
             yield f"{spec.mechanism} noise is better here without the delta: it is left out"
         yield from self._describe_cost(f"each record costs epsilon {show_exact(spec.epsilon)}")
@@ -189,11 +185,26 @@ class Pilot:
         )
         if outline.n_records > outline.n_sketches:
             yield f"so {outline.n_sketches:,} of the {outline.n_records:,} records count"
+        yield from self._describe_reach()
         if outline.delta:
             yield "reports need no delta: it is left out"
         yield from self._describe_cost(
             f"all records of a device in a window together cost epsilon {show_exact(spec.epsilon)}"
         )
+
+    def _describe_reach(self) -> Iterator[str]:
+        """Yield how far it sees: what lies beyond is lost, and an offset such as a date too."""
+        reach: dict[float, list[str]] = {}
+        for each in self.spec.dimensions:
+            if each.transform is not None and each.upper is not None:
+                reach.setdefault(each.upper, []).append(each.name)
+        for upper, names in reach.items():
+            yield f"sees values up to {upper:.3g} on both sides of zero: {', '.join(names)}"
+        if reach:
+            yield (
+                "where values are larger, or large and close together such as times, give bounds: "
+                "NAME:UNIT:LOWER..UPPER"
+            )
 
     def _describe_cost(self, cost: str) -> Iterator[str]:
         outline = self.outline
@@ -216,40 +227,6 @@ def describe_doubt(window: WindowRule) -> str:
     if window.kind == "count":
         return "windows by count know no times, and each study reads a source from its beginning"
     return "it has no end, and records that come late or are dated wrongly join its open window"
-
-
-def parse_columns(texts: Sequence[str]) -> tuple[Dimension, ...]:
-    """Read columns: ``NAME:UNIT``, ``NAME:UNIT:count`` or ``NAME:levels=A|B``, between commas.
-
-    Raises
-    ------
-    ConfigError
-        A column has another form, or a name occurs twice.
-    """
-    found = [_parse_column(text.strip()) for part in texts for text in part.split(",")]
-    names = [dimension.name for dimension in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"names {name!r} twice", field="--dimensions", fix=_HOW)
-    return tuple(found)
-
-
-def _parse_column(text: str) -> Dimension:
-    name, *parts = (part.strip() for part in text.split(":"))
-    if not name or len(parts) > 2 or parts[1:] not in ([], ["count"]):
-        raise ConfigError(f"cannot be read: {text!r}", field="--dimensions", fix=_HOW)
-    if parts and parts[0].startswith("levels="):
-        levels = tuple(level.strip() for level in parts[0].removeprefix("levels=").split("|"))
-        return Dimension(name=name, unit="1", levels=levels)
-    resolution = _COUNT_RESOLUTION if parts[1:] else _RESOLUTION
-    reach = resolution * 2.0**OCTAVES
-    return Dimension(
-        name=name,
-        unit=(parts and parts[0]) or "1",
-        lower=-reach,
-        upper=reach,
-        transform=LogTransform(resolution=resolution),
-    )
 
 
 def plan_pilot(outline: PilotOutline) -> Pilot:

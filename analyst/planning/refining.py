@@ -11,7 +11,7 @@ from typing import Any
 
 from analyst.client import Client
 from analyst.planning.bands import band_to_json, candidate_to_json
-from analyst.planning.columns import MUCH_MISSING, MainColumn, choose_columns
+from analyst.planning.columns import MUCH_MISSING, MainColumn, choose_columns, count_complete
 from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
 from analyst.planning.pilots import describe_doubt
@@ -90,6 +90,11 @@ class Refinement:
     def kept(self) -> tuple[MainColumn, ...]:
         """The columns of the plan."""
         return tuple(column for column in self.columns if column.is_kept)
+
+    @property
+    def n_complete(self) -> int:
+        """Expected records with all values."""
+        return count_complete(self.columns, self.outline)
 
     @property
     def epsilon(self) -> Fraction:
@@ -200,7 +205,7 @@ class Refinement:
         best = self.candidate
         yield (
             f"{best.mechanism} with {best.n_frequencies} frequencies at epsilon "
-            f"{show_exact(best.epsilon)}, for {self.outline.n_records:,} records in "
+            f"{show_exact(best.epsilon)}, for {self.n_complete:,} records in "
             f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
             "allows for the errors of the pilot."
         )
@@ -212,8 +217,15 @@ class Refinement:
         for limit in self.calibration.limits:
             yield limit[0].upper() + limit[1:] + "."
         for each in self.columns:
-            if each.dimension.is_categorical and not each.is_kept:
+            if not each.is_kept:
                 yield f"{each.dimension.name} is {each.comments[0]}."
+        for column in self.calibration.columns:
+            if column.is_kept and "beyond" in column.codes:
+                yield (
+                    f"Warning: in {column.name} {column.findings[column.codes.index('beyond')]}, "
+                    "and no cluster is searched for there: to see them, run a pilot with bounds "
+                    "that hold them, NAME:UNIT:LOWER..UPPER."
+                )
         yield from self._describe_missing()
         yield self.describe_cost()
 
@@ -331,7 +343,9 @@ def refine(
         by_time=pilot.window.kind == "time",
         unit=pilot.release.unit,
     )
-    advice = advise(outline, epsilon=epsilon, delta=delta, target_sse=main.target_sse)
+    # Only the signal is of the complete records; limits on sizes are of all.
+    complete = replace(outline, n_records=count_complete(columns, outline))
+    advice = advise(complete, epsilon=epsilon, delta=delta, target_sse=main.target_sse)
     return Refinement(
         pilot=pilot,
         histogram=histogram,
@@ -341,7 +355,7 @@ def refine(
         outline=outline,
         advice=advice,
         doubt=find_doubt(
-            outline,
+            complete,
             advice.recommended.band,
             epsilon=epsilon,
             delta=delta,

@@ -12,7 +12,7 @@ could not be sketched does depend on them, so only an exact file, for its holder
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,7 +67,7 @@ class SketchFile:
     stream: Annotated[str, Rule(is_stream_name, STREAM_NAME_RULE)]
     n_records: Annotated[int, Rule(ge=1, lt=1 << 63)]
     width: Annotated[int, Rule(ge=1, le=8)]
-    payload: bytes
+    payload: bytes = field(repr=False)
     n_unsketchable: Annotated[int, Rule(ge=0)] | None = None
 
     @property

@@ -13,8 +13,8 @@ from learning.calibration.strength import LEAST_REPORTED, LEAST_STRENGTH, Refusa
 
 _SENTENCES = {
     "weak": "no values stand out from the noise, so the place is a guess",
-    "outside": "{share:.0%} of the values lie outside the pilot's bounds: run a pilot with wider "
-    "bounds or a logarithmic scale",
+    "outside": "{share:.0%} of the values lie outside the pilot's bounds, where it "
+    "cannot tell them apart: run a pilot with bounds that hold them, NAME:UNIT:LOWER..UPPER",
     "beyond": "{share:.0%} of the values lie outside the pilot's bounds",
     "constant": "all values lie between {lower:.4g} and {upper:.4g}: left out as a constant",
     "narrow": "nearly all values lie in one or two bins, so the spread is a guess: a second pilot "

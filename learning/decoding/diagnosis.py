@@ -188,8 +188,10 @@ def _warn_total(found: Diagnosis) -> str | None:
     total = float(np.sum(found.fitted_weights))
     if _PLAUSIBLE_TOTALS[0] <= total <= _PLAUSIBLE_TOTALS[1]:
         return None
+    # A record without a value counts as one, and adds nothing to the sum.
+    reason = "records without a value were left out, or " if total < 1.0 else ""
     return (
-        f"the fitted weights summed to {total:.3g} before scaling, not about 1: "
+        f"the fitted weights summed to {total:.3g} before scaling, not about 1: {reason}"
         "the weights are doubtful"
     )
 

@@ -98,32 +98,46 @@ def test_digest_on_the_page_is_the_plans(capsys: pytest.CaptureFixture[str]) -> 
     assert digest in capsys.readouterr().out
 
 
+def make_result(names: tuple[str, ...] = ("flow",)) -> DecodeResult:
+    return DecodeResult(
+        decode_id="d",
+        snapshot_id="s",
+        names=names,
+        units=("l/s",) * len(names),
+        centroids=np.array([[1.0], [23456.0]]) * np.ones(len(names)),
+        weights=np.array([0.9, 0.1]),
+        snr=100.0,
+        quality="relative SSE between 1.00 and 1.30 is expected",
+        privacy="private",
+        residual=0.1,
+        noise_floor=0.1,
+        warnings=(),
+        decoder="mixture",
+        decoder_version=2,
+        seconds=1.0,
+        verdict="rough",
+        reason="noise is strong",
+        resolved=np.array([True, False]),
+    )
+
+
 def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for part in _describe(
-        DecodeResult(
-            decode_id="d",
-            snapshot_id="s",
-            names=("flow",),
-            units=("l/s",),
-            centroids=np.array([[1.0], [2.0]]),
-            weights=np.array([0.9, 0.1]),
-            snr=100.0,
-            quality="relative SSE between 1.00 and 1.30 is expected",
-            privacy="private",
-            residual=0.1,
-            noise_floor=0.1,
-            warnings=(),
-            decoder="mixture",
-            decoder_version=2,
-            seconds=1.0,
-            verdict="rough",
-            reason="noise is strong",
-            resolved=np.array([True, False]),
-        )
-    ):
+    for part in _describe(make_result()):
         show(part)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rough: noise is strong"
     assert any("1 of the centroids cannot be told from noise" in line for line in lines)
+
+
+def test_centroids_of_many_axes_are_columns_so_that_no_number_is_cut_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = tuple(f"axis-{i}" for i in range(12))
+    for part in _describe(make_result(names)):
+        show(part)
+    out = capsys.readouterr().out
+    for name in names:
+        (line,) = [line for line in out.splitlines() if f"{name} (l/s)" in line]
+        assert [cell.strip() for cell in line.strip("│").split("│")[1:]] == ["1", "2.346e+04"]

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from analyst.planning.pilots import PilotOutline, parse_columns, plan_pilot
+from analyst.planning.pilot_columns import parse_columns
+from analyst.planning.pilots import PilotOutline, plan_pilot
 from deploy.demo.cluster import Aggregator
 from shared.plan import Dimension, SketchPlan, WindowRule
 from tests.aggregator.fleet import make_plan

@@ -144,8 +144,23 @@ def test_the_ends_of_a_level_are_no_edge_because_all_records_lie_there(
     assert [text[:22] for text in plain] == ["2 of the clusters lie ", "2 of the centroids lie"]
 
 
+def test_weights_that_sum_below_one_may_be_of_the_records_that_have_a_value(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(np.full((10, 2), 3.0), n_clusters=2, n_frequencies=20, half_width=12.0)
+    reason = "records without a value were left out, or the weights are doubtful"
+    found = replace(make_diagnosis([[3.0, 3.0], [4.0, 4.0]]), fitted_weights=np.array([0.2, 0.1]))
+    assert any(text.endswith(reason) for text in diagnose(problem, found))
+    found = replace(found, fitted_weights=np.array([2.0, 1.0]))
+    assert not any(text.endswith(reason) for text in diagnose(problem, found))
+
+
 def warn_of_boxes(problem: DecodingProblem, centres: list[list[float]]) -> list[str]:
-    found = Diagnosis(
+    return [text for text in diagnose(problem, make_diagnosis(centres)) if "box" in text]
+
+
+def make_diagnosis(centres: list[list[float]]) -> Diagnosis:
+    return Diagnosis(
         atom="clusters",
         n_parameters=6,
         residual=0.0,
@@ -157,4 +172,3 @@ def warn_of_boxes(problem: DecodingProblem, centres: list[list[float]]) -> list[
         n_failures=0,
         is_judged=True,
     )
-    return [text for text in diagnose(problem, found) if "box" in text]
