@@ -11,9 +11,9 @@ import numpy as np
 
 from learning.calibration.hull import FALSE_ALARM, Hull, find_hull
 from learning.calibration.humps import Humps, fit_humps
-from learning.estimate.histogram import Floats, Marginal
+from learning.estimate.histogram import Floats, Marginal, estimate_quantiles
 from learning.estimate.reports import ReportedMarginal
-from shared.core.logarithm import expand
+from shared.core.logarithm import compress, expand
 
 FindingCode = Literal["weak", "outside", "beyond", "constant", "narrow", "flag", "missing", "log"]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
@@ -28,6 +28,8 @@ _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
 LEAST_OCTAVES = 1.3
 """Least spread of a column that is put on the logarithmic scale."""
+_LOW_END = 0.05
+"""Quantile of the values beside zeros where a logarithmic scale begins."""
 _EXACT = 0.05
 _BOUND_SPREADS, _MOST_SPREADS = 12.0, 200.0
 _SEARCH_SPREADS, _WEAK_SPREADS = 2.0, 5.0
@@ -183,7 +185,9 @@ def make_column(
         place = ends if is_constant else zoom
         found.append(Finding(code=code, lower=float(place[0]), upper=float(place[1])))
     if view.resolution is not None:
-        found.append(Finding(code="log", lower=float(ends[0]), upper=float(ends[1])))
+        # The bin of zeros begins half a step below them.
+        lowest = max(0.0, float(ends[0])) if ends[1] > 0.0 else float(ends[0])
+        found.append(Finding(code="log", lower=lowest, upper=float(ends[1])))
     bounds = _choose_bounds(view, centre, spread)
     search = _choose_search(view, hull, centre, spread, is_exact=moments is not None or is_narrow)
     search = max(search[0], bounds[0]), min(search[1], bounds[1])
@@ -272,14 +276,38 @@ def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice]:
 
     plain = fit(marginal.data_edges)
     on_linear = view(plain, marginal.data_edges, None), linear
-    has_sign = marginal.data_edges[hull.first] > 0.0 or marginal.data_edges[hull.stop] < 0.0
+    # The first bin may hold zeros: it begins half a step of the quantiser below them.
+    has_sign = marginal.data_edges[hull.first + 1] > 0.0 or marginal.data_edges[hull.stop] < 0.0
     if marginal.resolution is None or hull.is_weak or not has_sign or hull.width <= NARROW_BINS:
         return on_linear
-    bent = fit(marginal.edges)
+    resolution = _find_resolution(marginal, hull)
+    edges = _edges_on(marginal, resolution)
+    bent = fit(edges)
     if not is_better_bent(plain, bent, exponent):
         return on_linear
-    on_log = view(bent, marginal.edges, marginal.resolution)
-    return on_log, _find_window(marginal.edges, hull)
+    return view(bent, edges, resolution), _find_window(edges, hull)
+
+
+def _find_resolution(marginal: Marginal, hull: Hull) -> float:
+    """Choose r of the logarithmic scale: that of the pilot, or where there are zeros a larger one.
+
+    Zeros are some tens of octaves from all other values on a scale that is to fit any unit. With r
+    at the lower end of the others they are about one octave from them.
+    """
+    assert marginal.resolution is not None
+    if marginal.data_edges[hull.first] > 0.0 or marginal.data_edges[hull.stop] < 0.0:
+        return marginal.resolution
+    zeros = float(np.clip(marginal.bins[hull.first] / marginal.n_present, 0.0, 1.0))
+    (low,) = estimate_quantiles(marginal, [zeros + _LOW_END * (1.0 - zeros)])
+    if not math.isfinite(low) or low <= marginal.resolution:
+        return marginal.resolution
+    # One digit: the rest would be noise.
+    return float(f"{low:.0e}")
+
+
+def _edges_on(marginal: Marginal, resolution: float | None) -> Floats:
+    """Return the edges of the bins on a scale."""
+    return marginal.data_edges if resolution is None else compress(marginal.data_edges, resolution)
 
 
 def count_chances(n_bins: int) -> float:
@@ -290,7 +318,7 @@ def count_chances(n_bins: int) -> float:
 def is_better_bent(plain: Humps, bent: Humps, exponent: float) -> bool:
     """Return whether fewer humps describe a dimension better on the logarithmic scale.
 
-    The records must lie on one side of zero, and their spread must be above 1.3 octaves.
+    No record may lie on the other side of zero, and the spread must be above 1.3 octaves.
     """
     # A hump costs what a wide one has to gain; the rest is twice the logarithm of a likelihood.
     cost = 2.0 * exponent * (plain.weights.size - bent.weights.size)
@@ -314,8 +342,7 @@ def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[flo
     below 5 % of a deviation, or where the humps differ from it by more than three deviations of the
     noise. Otherwise the humps are closer.
     """
-    all_edges = marginal.data_edges if view.resolution is None else marginal.edges
-    edges = all_edges[window.start : window.stop + 1]
+    edges = _edges_on(marginal, view.resolution)[window.start : window.stop + 1]
     shares = marginal.bins[window] / marginal.n_present
     centres, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     total = float(shares.sum())
@@ -338,7 +365,7 @@ def _choose_bounds(view: View, centre: float, spread: float) -> tuple[float, flo
     upper = max(centre + near, min(view.last + spread, centre + far))
     if view.resolution is not None:
         # All seen values have one sign, and twelve spreads in octaves may reach far beyond zero.
-        lower, upper = (max(0.0, lower), upper) if view.first > 0.0 else (lower, min(0.0, upper))
+        lower, upper = (max(0.0, lower), upper) if view.last > 0.0 else (lower, min(0.0, upper))
     return lower, upper
 
 

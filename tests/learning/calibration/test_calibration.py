@@ -62,6 +62,40 @@ def test_a_column_over_octaves_gets_a_logarithmic_scale_and_a_spread_in_octaves(
         assert column.centre == pytest.approx(math.exp(3.0), rel=0.4)
 
 
+@pytest.mark.parametrize("resolution", [1e-6, 1.0])
+@pytest.mark.parametrize("share", [0.04, 0.4])
+def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
+    share: float, resolution: float
+) -> None:
+    sizes = np.round(4000.0 * np.exp(1.4 * NORMAL))
+    values = np.where(RNG.random(N) < share, 0.0, sizes)
+    marginal = draw_marginal(values, strength=3000.0, seed=2, resolution=resolution)
+    column = calibrate_column(marginal)
+    assert column.resolution is not None
+    low = np.quantile(sizes, [0.01, 0.15])
+    assert low[0] < column.resolution < low[1]
+    octaves = np.log2(1.0 + values / column.resolution)
+    assert column.spread == pytest.approx(octaves.std(), rel=0.1)
+    assert column.lower == 0.0
+    assert column.search_upper > np.quantile(values, 0.95)
+    (finding,) = (each for each in column.findings if each.code == "log")
+    assert finding.lower == 0.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.where(RNG.random(N) < 0.03, 0.0, np.abs(10.0 + 4.0 * NORMAL)),
+        RNG.poisson(5.0, N).astype(float),
+        4000.0 * np.exp(1.4 * NORMAL) * np.where(RNG.random(N) < 0.5, -1.0, 1.0),
+    ],
+    ids=["winds and calms", "small counts", "both signs"],
+)
+def test_values_of_few_octaves_or_of_both_signs_keep_the_linear_scale(values: np.ndarray) -> None:
+    for strength in (300.0, 3000.0):
+        assert calibrate_values(values, strength=strength).resolution is None
+
+
 @pytest.mark.parametrize("value", [7.5, 0.0, -2e4])
 def test_a_constant_is_left_out_with_its_value(value: float) -> None:
     column = calibrate_values(np.full(N, value))
