@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -13,9 +11,9 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from analyst.connection import ANSWERS, Connection
+from analyst.decode import FINAL_STATES, Decode
 from analyst.references import choose_study, is_identity, require_identity
-from analyst.results import DecodeResult, read_result
-from shared.errors import ConfigError, DecodingError, SketchError, TransportError
+from shared.errors import ConfigError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
@@ -46,12 +44,6 @@ T = TypeVar("T")
 Document = dict[str, Any]
 SearchBox = Mapping[str, Sequence[float]]
 """Lower and upper bound by dimension."""
-
-_LONGEST_STREAM_S = 600
-_POLL_S = 0.2
-UNUSABLE = "do not use"
-"""The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
-_FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
 class Client:
@@ -440,7 +432,7 @@ class Client:
         query = "" if seconds is None else f"?seconds={seconds}"
         for name, data in self._server.events(f"{_path_of_decode(decode_id)}/events{query}"):
             if name in ("state", "progress"):
-                if ANSWERS.check(ProgressBody, data)["state"] not in _FINAL_STATES:
+                if ANSWERS.check(ProgressBody, data)["state"] not in FINAL_STATES:
                     yield data
             elif name == "result":
                 yield ANSWERS.check(DecodeBody, data)
@@ -453,99 +445,6 @@ class Client:
     def cancel(self, decode_id: str) -> None:
         """Cancel a decode."""
         self._call(DecodeBody, "DELETE", _path_of_decode(decode_id))
-
-
-class Decode:
-    """A decode on the server."""
-
-    def __init__(self, client: Client, decode_id: str) -> None:
-        self.decode_id = decode_id
-        self._client = client
-
-    def wait(
-        self,
-        *,
-        progress: Callable[[float], None] | None = None,
-        allow_unusable: bool = False,
-        timeout: float | None = None,
-        note: Callable[[str], object] = warnings.warn,
-    ) -> DecodeResult:
-        """Wait for the result.
-
-        Parameters
-        ----------
-        progress
-            Function that is called with the completed share, 0 to 1.
-        allow_unusable
-            Return the result even if its verdict is "do not use".
-        timeout
-            Seconds after which to stop waiting; the decode goes on.
-        note
-            Function that is told, once, that no worker is there to solve it.
-
-        Raises
-        ------
-        DecodingError
-            The decode failed or was cancelled, or the verdict on its result is "do not use".
-        TransportError
-            It has not ended in time.
-        """
-        is_noted = False
-        for state in self._follow(timeout):
-            if progress:
-                progress(float(state["progress"]))
-            if state["state"] in _FINAL_STATES:
-                return require_usable(read_result(state), allow_unusable=allow_unusable)
-            if state.get("n_workers") == 0 and not is_noted:
-                note("no worker is there: the decode waits until somebody starts `sfumato worker`")
-                is_noted = True
-        raise TransportError(
-            f"did not end within {timeout:g} s; it goes on",
-            field="decode",
-            fix=f"wait longer with `sfumato decode watch {self.decode_id}`",
-        )
-
-    def _follow(self, timeout: float | None) -> Iterator[dict[str, Any]]:
-        """Yield states until the last, or the time is up: from the stream, or by polling."""
-        is_streamed = True
-        end = None if timeout is None else time.monotonic() + timeout
-        while end is None or time.monotonic() < end:
-            if is_streamed:
-                try:
-                    yield from self._client.decode_events(self.decode_id, seconds=_seconds_to(end))
-                except SketchError:
-                    # Too many streams, or a proxy without streams. A refusal of the decode itself
-                    # is raised again below.
-                    is_streamed = False
-            state = self._client.decode_state(self.decode_id)
-            yield state
-            if state["state"] in _FINAL_STATES:
-                return
-            self._client.pause(_POLL_S)
-
-
-def _seconds_to(end: float | None) -> int | None:
-    """Return for how long to ask for events, if there is an end."""
-    if end is None:
-        return None
-    return min(_LONGEST_STREAM_S, max(0, math.ceil(end - time.monotonic())))
-
-
-def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:
-    """Return a result whose verdict allows it.
-
-    Raises
-    ------
-    DecodingError
-        The verdict is "do not use", and that is not allowed.
-    """
-    if result.verdict == UNUSABLE and not allow_unusable:
-        raise DecodingError(
-            f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
-            field="decode",
-            fix="pass allow_unusable=True, or --allow-unusable, to see it",
-        )
-    return result
 
 
 def _path_of_device(device_id: str) -> str:

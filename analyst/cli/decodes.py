@@ -25,7 +25,8 @@ from analyst.cli.options import (
     show,
 )
 from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
-from analyst.client import Client, Decode, require_usable
+from analyst.client import Client
+from analyst.decode import Decode, require_usable
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
 from analyst.results import DecodeResult
