@@ -22,7 +22,7 @@ from analyst.cli.sources import (
     find_resolutions,
     open_sources,
 )
-from learning.answers.doubts import find_histogram_doubts
+from learning.answers.histograms import find_histogram_doubts
 from shared.command import SETTINGS, list_examples
 from shared.wire.bodies.results import DimensionBody
 from shared.wire.bodies.statistics import (

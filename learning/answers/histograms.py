@@ -10,6 +10,7 @@ import numpy as np
 
 from learning.calibration.calibration import calibrate
 from learning.calibration.hull import Hull, find_hull
+from learning.calibration.strength import LEAST_STRENGTH
 from learning.calibration.words import describe_columns, describe_limits, describe_refusal
 from learning.estimate.counts import count_records
 from learning.estimate.histogram import (
@@ -46,6 +47,10 @@ _FALSE_ALARM = 0.05
 """Probability that noise alone parts a bar of a dimension from the empty stretch before it."""
 _SEED = 0
 """Quantile bands are simulated from public numbers; the same ones every time."""
+_LARGEST_ERROR = math.sqrt(8.0) / LEAST_STRENGTH
+"""Noise of a bin, as a share of the records, from which a pilot is too weak to calibrate from."""
+_MISSING_SHARE, _BEYOND_SHARE = 0.05, 0.02
+_SURE = 3.0
 
 
 def describe_histogram(
@@ -260,3 +265,27 @@ def describe_calibration(
 
 def _or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def find_histogram_doubts(answer: HistogramBody) -> list[str]:
+    """Return the doubts about marginals, a clause each; none where they can be read as they are."""
+    found = [f"{each.name}: {doubt}" for each in answer.marginals for doubt in _doubt(each)]
+    if not answer.marginals:
+        found.append("no sketch carries a dimension clearly, so nothing is shown")
+    return found
+
+
+def _doubt(marginal: MarginalBody) -> Iterator[str]:
+    if marginal.error > _LARGEST_ERROR:
+        yield (
+            f"noise of {marginal.error:.1%} of the records in each bin, more than "
+            f"{_LARGEST_ERROR:.1%}, hides all but the largest differences"
+        )
+    sure = _SURE * marginal.error
+    if marginal.missing > _MISSING_SHARE + sure:
+        yield f"{marginal.missing:.0%} of the records have no value"
+    beyond = marginal.below + marginal.above
+    if beyond > _BEYOND_SHARE + math.sqrt(2.0) * sure:
+        yield f"{beyond:.0%} of the records lie beyond the bounds, where nothing tells how far"
+    if marginal.levels and all(each.share < sure for each in marginal.levels):
+        yield "no level stands out from the noise"

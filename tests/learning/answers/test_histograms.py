@@ -1,6 +1,6 @@
 import pytest
 
-from learning.answers.doubts import find_histogram_doubts
+from learning.answers.histograms import find_histogram_doubts
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_sample
 from shared.wire.bodies.statistics import HistogramBody, LevelBody, MarginalBody
