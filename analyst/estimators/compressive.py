@@ -1,4 +1,4 @@
-"""What the compressive estimators share: one sum of random features, and all that follows from it.
+"""Base of the compressive estimators: one sum of random features, and all that follows from it.
 
 Without epsilon the sum is exact, and stays with its holder. With epsilon it is released once, with
 noise, and forgotten; whatever is computed afterwards follows from the release.

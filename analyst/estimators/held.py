@@ -1,4 +1,4 @@
-"""What a compressive estimator holds of its records: an exact sum, or what it has released."""
+"""The state of a compressive estimator: an exact sum of records, or its releases."""
 
 from __future__ import annotations
 

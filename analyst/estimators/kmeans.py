@@ -123,12 +123,9 @@ class CompressiveKMeans(CompressiveEstimator):
     _DECODED = CompressiveEstimator._DECODED | {"cluster_centers_", "spreads_"}
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
+            **CompressiveEstimator._ABSENT,
             "labels_": "there is none after partial_fit or fit_sketch; call predict",
             "inertia_": "there is none after partial_fit or fit_sketch; call score",
-            "feature_names_in_": "the records had no names of columns",
-            "release_": "nothing was released; call release() for the sum",
-            "releases_": "nothing was released",
-            "pilot_": 'there was none; scale="pilot" asks for one',
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(

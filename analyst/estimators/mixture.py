@@ -57,12 +57,9 @@ class CompressiveMixture(CompressiveEstimator):
     _DECODED = CompressiveEstimator._DECODED | {"means_", "covariances_"}
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
+            **CompressiveEstimator._ABSENT,
             "aic": "it needs the likelihood of the records",
             "bic": "it needs the likelihood of the records",
-            "feature_names_in_": "the records had no names of columns",
-            "release_": "nothing was released; call release() for the sum",
-            "releases_": "nothing was released",
-            "pilot_": 'there was none; scale="pilot" asks for one',
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,14 @@ class ReleasingEstimator(SketchingEstimator):
     solution_: Solution
     mixture_: GaussianMixture
     plan_: SketchPlan
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "feature_names_in_": "the records had no names of columns",
+            "release_": "nothing was released; call release() for the sum",
+            "releases_": "nothing was released",
+            "pilot_": 'there was none; scale="pilot" asks for one',
+        }
+    )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]]
     """Attributes that there are only without epsilon, and why."""
     _DECODED: ClassVar[frozenset[str]] = frozenset(
