@@ -29,7 +29,7 @@ _PER_ROW = 3
 _NARROW = 0.003
 _ATOM = 0.05
 _AROUND = 0.5
-"""What is shown on each side of a search box, in widths of it."""
+"""Margin on each side of a search box, in widths of it."""
 _MOST_TICKS = 5
 _FIRST, _SECOND, _BAD = COLOURS[0], COLOURS[4], COLOURS[1]
 

@@ -138,9 +138,9 @@ def _tabulate(found: Comparison, model: StudyModel, axes: list[str]) -> Iterator
         *moves, _, weight = cluster["changes"]
         share = np.expm1(weight["estimate"])
         cells = [
-            _mark(f"{cluster['weight']:.1%} ({share:+.0%})", weight["is_named"]),
+            _mark(f"{cluster['weight']:.1%}\n({share:+.0%})", weight["is_named"]),
             *(
-                _mark(f"{centre:.4g} ({move['estimate']:+.2f} sd)", move["is_named"])
+                _mark(f"{centre:.4g}\n({move['estimate']:+.2f} sd)", move["is_named"])
                 for centre, move in zip(cluster["centre"], moves, strict=True)
             ),
         ]

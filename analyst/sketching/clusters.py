@@ -1,4 +1,11 @@
-"""What sketches of tables on a cluster have in common."""
+"""Sketches of tables on a cluster: the plan for the workers, the sums that they return.
+
+Each task sums one partition exactly and hands the sum back as its result: the engine keeps one
+result for each task, so a task that runs twice is counted once. Noise is drawn once, by the caller.
+
+The caller and the workers see exact sums. Trust them as you trust the cluster that holds the
+records.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +44,7 @@ def sum_encoded(
 
 
 def watch(parts: Iterable[Part]) -> Iterator[Part]:
-    """Say whom to trust, and which workers lack the compiled kernel."""
+    """Pass parts on; print the statement of trust, and warn of workers without the kernel."""
     sys.stderr.write(f"{TRUST}\n")
     slow = 0
     for part in parts:
@@ -45,7 +52,7 @@ def watch(parts: Iterable[Part]) -> Iterator[Part]:
         yield part
     if slow:
         warnings.warn(
-            f"{slow} part(s) were summed without the compiled kernel, ten times slower or more; "
+            f"{slow} part(s) were summed without the compiled kernel, which is much slower; "
             "install a wheel of Sfumato on every worker",
             stacklevel=2,
         )

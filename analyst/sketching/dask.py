@@ -1,11 +1,4 @@
-"""Sketches of data frames of Dask.
-
-Each task sums one partition exactly and hands the sum back as its result: the engine keeps one
-result for each task, so a task that runs twice is counted once. Noise is drawn once, by the caller.
-
-The caller and the workers see exact sums. Trust them as you trust the cluster that holds the
-records.
-"""
+"""Sketches of data frames of Dask; see ``clusters`` for whom to trust, and for repeated tasks."""
 
 from __future__ import annotations
 

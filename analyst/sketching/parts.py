@@ -83,7 +83,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AddedParts:
-    """What some parts are together.
+    """The sum of some parts, and its counts.
 
     Parameters
     ----------

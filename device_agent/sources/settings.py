@@ -55,7 +55,7 @@ _OPERATIONAL = (
 )
 """Settings that do not decide how a record is read; where it is read from is in the origins."""
 _PLACES = ("url", "topic")
-"""Of these, the settings by which a server may choose how it writes a record's time."""
+"""Settings by which a server may choose how it writes a record's time."""
 
 
 def find_source(kind: str) -> type[RecordSource]:
