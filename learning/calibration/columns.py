@@ -28,6 +28,8 @@ _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
 LEAST_OCTAVES = 1.3
 """Least spread of a column that is put on the logarithmic scale."""
+_LEAST_OCTAVES_BESIDE_ZEROS = 2.0
+"""Small counts with zeros spread over one or two octaves, and mean the same on a linear scale."""
 _LOW_END = 0.05
 """Quantile of the values beside zeros where a logarithmic scale begins."""
 _EXACT = 0.05
@@ -283,7 +285,9 @@ def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice]:
     resolution = _find_resolution(marginal, hull)
     edges = _edges_on(marginal, resolution)
     bent = fit(edges)
-    if not is_better_bent(plain, bent, exponent):
+    holds_zeros = marginal.data_edges[hull.first] <= 0.0 < marginal.data_edges[hull.stop]
+    is_narrow = holds_zeros and bent.spread < _LEAST_OCTAVES_BESIDE_ZEROS
+    if is_narrow or not is_better_bent(plain, bent, exponent):
         return on_linear
     return view(bent, edges, resolution), _find_window(edges, hull)
 

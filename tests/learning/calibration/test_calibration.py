@@ -67,7 +67,7 @@ def test_a_column_over_octaves_gets_a_logarithmic_scale_and_a_spread_in_octaves(
 def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
     share: float, resolution: float
 ) -> None:
-    sizes = np.round(4000.0 * np.exp(1.4 * NORMAL))
+    sizes = np.round(4000.0 * np.exp(2.0 * NORMAL))
     values = np.where(RNG.random(N) < share, 0.0, sizes)
     marginal = draw_marginal(values, strength=3000.0, seed=2, resolution=resolution)
     column = calibrate_column(marginal)
@@ -87,9 +87,10 @@ def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
     [
         np.where(RNG.random(N) < 0.03, 0.0, np.abs(10.0 + 4.0 * NORMAL)),
         RNG.poisson(5.0, N).astype(float),
+        RNG.negative_binomial(2, 0.1, N).astype(float),
         4000.0 * np.exp(1.4 * NORMAL) * np.where(RNG.random(N) < 0.5, -1.0, 1.0),
     ],
-    ids=["winds and calms", "small counts", "both signs"],
+    ids=["winds and calms", "small counts", "uneven counts", "both signs"],
 )
 def test_values_of_few_octaves_or_of_both_signs_keep_the_linear_scale(values: np.ndarray) -> None:
     for strength in (300.0, 3000.0):
