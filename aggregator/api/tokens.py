@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import segno
 from fastapi import APIRouter
 
 from aggregator.api.dependencies import OPERATOR, Enroller, Identity, Operator, Page, ServicesDep
@@ -16,8 +20,9 @@ from aggregator.api.responses import (
 )
 from aggregator.records import TokenRecord
 from aggregator.services import Services
+from shared.wire import EnrolmentCode, encode_enrolment_code
 from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import NewTokenBody, Paged, TokenBody, TokenRequest
+from shared.wire.bodies.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
 
 router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*WITH_KEY))
 
@@ -30,11 +35,16 @@ router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*
 async def create_token(
     study: Identity, body: TokenRequest, services: ServicesDep, key: Enroller
 ) -> NewTokenBody:
-    """Create an enrolment token; its secret is shown this once."""
+    """Create an enrolment token; its secret is shown this once.
+
+    With the address at which devices reach this server, the answer holds an enrolment code: one
+    line and a QR code, which a device or a phone beside it reads.
+    """
     secret, made = await services.enrolment.create_token(
         bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
-    return make_body(NewTokenBody, _to_body(made, services), token=secret)
+    shown = {} if body.server is None else _to_code(body.server, made.study_id, secret)
+    return make_body(NewTokenBody, _to_body(made, services), token=secret, **shown)
 
 
 @router.get(
@@ -62,6 +72,15 @@ async def revoke_token(token: Identity, services: ServicesDep, operator: Operato
     """
     revoked = await services.enrolment.revoke_token(bytes.fromhex(token), actor=operator.key_id)
     return _to_body(revoked, services)
+
+
+def _to_code(server: str, study: bytes, token: str) -> dict[str, Any]:
+    code = encode_enrolment_code(EnrolmentCode(server=server.rstrip("/"), study=study, token=token))
+    drawn = segno.make_qr(code, error="m")
+    found = re.search(r' d="([^"]+)"', drawn.svg_inline(border=0))
+    if found is None:
+        raise AssertionError("segno draws a QR code as one path")
+    return {"code": code, "qr": QrBody(size=drawn.symbol_size(border=0)[0], path=found[1])}
 
 
 def _to_body(token: TokenRecord, services: Services) -> TokenBody:

@@ -1,17 +1,29 @@
 // Router: show the view that the address names after the #, once there is a key.
 
-import { Problem, key, tryKey } from "./api.js";
-import { announce, h, problemBox } from "./dom.js";
-import { showStudies } from "./studies.js";
-import { showStudy } from "./study.js";
+import { Problem, findScope, key, tryKey } from "./base/api.js";
+import { announce, h, problemBox } from "./base/dom.js";
+import { offerThemes } from "./base/theme.js";
+import { showStudies } from "./studies/list.js";
+import { showStudy } from "./study/page.js";
 
 const main = document.getElementById("main");
 const session = document.getElementById("session");
-const STUDY = /^#studies\/([0-9a-f]{64})(?:\/(?:decodes|snapshots)\/([0-9a-f]{64}))?$/;
+const STUDY = /^#studies\/([0-9a-f]{64})(?:\/([a-z]+)(?:\/([0-9a-f]{64}))?)?(?:\?(.*))?$/;
+const OF_PATTERNS = ["decodes", "snapshots", undefined];
 let leave = new AbortController();
+let scope = null;
+
+/** The study, section, job and query that the address names; null for the list of studies. */
+function readAddress() {
+  const found = STUDY.exec(location.hash);
+  if (!found) return null;
+  const [, id, part, rest, query] = found;
+  return { id, name: OF_PATTERNS.includes(part) ? "patterns" : part, rest, query: new URLSearchParams(query ?? "") };
+}
 
 function forget() {
   key.forget();
+  scope = null;
   history.replaceState(null, "", "/");
   show();
 }
@@ -90,11 +102,12 @@ async function show() {
     showDoor();
     return;
   }
-  const [, study, result] = STUDY.exec(location.hash) ?? [];
+  const address = readAddress();
   main.setAttribute("aria-busy", "true");
   let nodes;
   try {
-    nodes = await (study ? showStudy(study, result, signal) : showStudies(signal));
+    scope ??= await findScope(signal);
+    nodes = await (address ? showStudy({ ...address, scope }, signal) : showStudies(scope, signal));
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
@@ -109,6 +122,22 @@ async function show() {
   announce(heading ? heading.textContent : "");
 }
 
+/** The zone of this browser; all times on the page are in UTC. */
+function showZone() {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const offset = -new Date().getTimezoneOffset();
+  const pad = (number) => String(Math.floor(Math.abs(number))).padStart(2, "0");
+  const here = offset === 0 ? "as here" : `${timeZone} is UTC${offset < 0 ? "−" : "+"}${pad(offset / 60)}:${pad(offset % 60)}`;
+  document.getElementById("zone").textContent = `All times are UTC (${here}). Nothing on this page is sent to another server.`;
+}
+
+document.querySelector("a.skip").addEventListener("click", (event) => {
+  // The part after the # names the view.
+  event.preventDefault();
+  (main.querySelector("h1") ?? main).focus();
+});
+offerThemes(document.getElementById("theme"));
+showZone();
 addEventListener("hashchange", () => {
   scrollTo(0, 0);
   show();

@@ -120,6 +120,11 @@ class TokenRequest:
     labels: Labels | None = member(
         "Labels that its devices must have; null for any.", {"site": "north"}, default=None
     )
+    server: Annotated[str, Rule(pattern=r"^https?://[!-~]{1,500}$")] | None = member(
+        "The address at which devices reach this server; the answer then has an enrolment code.",
+        "https://sketches.example.org",
+        default=None,
+    )
 
 
 @body
@@ -142,10 +147,27 @@ class TokenBody:
 
 
 @body
+class QrBody:
+    """A QR code (ISO/IEC 18004) as a drawing."""
+
+    size: int = member("Modules of a side, without the quiet zone of four around it.", 49)
+    path: str = member(
+        "The dark modules as the data of an SVG path, to be stroked with width 1.",
+        "M0 0.5h7m2 0h3",
+    )
+
+
+@body
 class NewTokenBody(TokenBody):
     """A new enrolment token."""
 
     token: str = member("The secret, which is shown this once.", "sfe_...")
+    code: str | None = member(
+        "Address, study and token in one line, as secret as the token; null without an address.",
+        "SFUMATO:...",
+        default=None,
+    )
+    qr: QrBody | None = member("The code as a QR code; null without one.", default=None)
 
 
 @body

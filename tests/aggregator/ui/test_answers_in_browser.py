@@ -369,7 +369,7 @@ def test_ticks_are_round_on_the_scale_of_their_axis(
     scene.page.open(f"{scene.aggregator.url}/")
     fits = f"found => found.length <= {len(ticks)}"
     call = f"ticksOf({low}, {high}, {json.dumps(resolution)}, {fits})"
-    found = scene.page.evaluate(f"import('/ui/axes.js').then(({{ticksOf}}) => {call})")
+    found = scene.page.evaluate(f"import('/ui/base/axes.js').then(({{ticksOf}}) => {call})")
     assert found == pytest.approx(ticks)
 
 
@@ -392,5 +392,5 @@ def test_numbers_have_the_digits_that_their_noise_allows(
 ) -> None:
     scene.page.open(f"{scene.aggregator.url}/")
     name = call.partition("(")[0]
-    found = scene.page.evaluate(f"import('/ui/words.js').then(({{{name}}}) => {call})")
+    found = scene.page.evaluate(f"import('/ui/base/words.js').then(({{{name}}}) => {call})")
     assert found == text

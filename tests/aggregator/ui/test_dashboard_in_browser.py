@@ -220,7 +220,7 @@ def test_times_become_the_slots_wholly_between_them(
 ) -> None:
     scene.enter()
     call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {{origin: 0, length_s: 3600}})"
-    found = scene.page.evaluate(f"import('/ui/selection.js').then(({{slotsBetween}}) => {call})")
+    found = scene.page.evaluate(f"import('/ui/study/selection.js').then(({{slotsBetween}}) => {call})")
     assert [found["first_slot"], found["last_slot"]] == slots
 
 
@@ -255,7 +255,7 @@ def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: 
     scene.enter()
     found = scene.page.evaluate(
         """(async () => {
-          const { follow } = await import("/ui/api.js");
+          const { follow } = await import("/ui/base/api.js");
           const bytes = (...parts) => new Response(new ReadableStream({ start(controller) {
             for (const part of parts) controller.enqueue(new TextEncoder().encode(part));
             controller.close();
@@ -276,7 +276,7 @@ def test_a_stream_that_breaks_off_or_is_refused_is_followed_all_the_same(scene: 
           window.fetch = async (path) => { asked.push(path); return answers.shift()(); };
           try {
             const tell = ({ progress }) => told.push(progress);
-            const ended = await follow("d", tell, new AbortController().signal);
+            const ended = await follow("/v1/decodes/d", tell, new AbortController().signal);
             return { ended, told, asked };
           } finally { window.fetch = real; }
         })()"""

@@ -1,10 +1,10 @@
 // What a pilot says about the plan of a main study, and the command to go on with.
 
-import { Problem, request } from "../api.js";
-import { settle } from "../axes.js";
-import { announce, h, problemBox, table, warningList } from "../dom.js";
-import { field } from "../selection.js";
-import { rounded, withUnit } from "../words.js";
+import { Problem, request } from "../base/api.js";
+import { settle } from "../base/axes.js";
+import { announce, h, problemBox, table, warningList } from "../base/dom.js";
+import { field } from "../study/selection.js";
+import { rounded, withUnit } from "../base/words.js";
 
 const DEFAULT_HOST = "127.0.0.1:8750";
 const EXACT = "[0-9]+(\\.[0-9]+)?(e-?[0-9]+)?(\\/[0-9]+)?";

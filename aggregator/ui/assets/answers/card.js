@@ -1,9 +1,9 @@
 // Freeze a selection of a study that is not decoded, and show its answer.
 
-import { Problem, request } from "../api.js";
-import { announce, h, problemBox, warningList } from "../dom.js";
-import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../selection.js";
-import { describeUtility } from "../statistic.js";
+import { Problem, request } from "../base/api.js";
+import { announce, h, problemBox, warningList } from "../base/dom.js";
+import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
+import { describeUtility } from "../study/statistic.js";
 import { calibrationPanel, canCalibrate } from "./calibration.js";
 import { showComponents } from "./components.js";
 import { showHistogram } from "./histogram.js";

@@ -1,9 +1,9 @@
 // Correlations and principal directions of a snapshot of moments, doubts first.
 
-import { axesOf, fromScale, toScale } from "../axes.js";
-import { h, picture, table, warningList } from "../dom.js";
-import { between, count, fixed, rounded, share, unitOf, withUnit } from "../words.js";
-import { drawBars } from "./bars.js";
+import { axesOf, fromScale, toScale } from "../base/axes.js";
+import { h, picture, table, warningList } from "../base/dom.js";
+import { between, count, fixed, rounded, share, unitOf, withUnit } from "../base/words.js";
+import { drawBars } from "../chart/bars.js";
 import { describeCorrelation, drawCorrelations } from "./heat.js";
 
 const MOST_DRAWN = 6;

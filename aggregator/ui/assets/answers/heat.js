@@ -1,7 +1,7 @@
 // Correlations as a triangle of cells, each with its band on a scale from -1 to 1.
 
-import { s } from "../dom.js";
-import { cut, fixed } from "../words.js";
+import { s } from "../base/dom.js";
+import { cut, fixed } from "../base/words.js";
 
 const LETTER = 8.2;
 const LEAST = 26;

@@ -1,9 +1,9 @@
 // The marginals of a snapshot: doubts, quantiles and bars of each dimension.
 
-import { settle } from "../axes.js";
-import { factList, h, picture, table } from "../dom.js";
-import { between, noisyShare, rounded, share, unitOf, withUnit } from "../words.js";
-import { drawBars } from "./bars.js";
+import { settle } from "../base/axes.js";
+import { factList, h, picture, table } from "../base/dom.js";
+import { between, noisyShare, rounded, share, unitOf, withUnit } from "../base/words.js";
+import { drawBars } from "../chart/bars.js";
 import { describeRest, drawMarginal, listBars } from "./marginal.js";
 
 const MOST_LEVELS = 20;

@@ -1,8 +1,8 @@
 // The distribution of one number: bars with their bands, and intervals of quantiles below them.
 
-import { settle, ticksBetween, ticksOf, toScale } from "../axes.js";
-import { s } from "../dom.js";
-import { noisyShare, rounded, share, tickText } from "../words.js";
+import { settle, ticksBetween, ticksOf, toScale } from "../base/axes.js";
+import { s } from "../base/dom.js";
+import { noisyShare, rounded, share, tickText } from "../base/words.js";
 
 const PLOT = 150;
 const TOP = 24;

@@ -1,12 +1,13 @@
 // Request a decode, follow it, and show its result.
 
-import { Problem, follow, request } from "./api.js";
-import { announce, h, problemBox } from "./dom.js";
-import { axesOf } from "./axes.js";
+import { Problem, request } from "../base/api.js";
+import { axesOf } from "../base/axes.js";
+import { h } from "../base/dom.js";
+import { makeJob } from "../base/job.js";
 import { showResult } from "./result.js";
-import { field, layOutSelection, makeSelectionControls, readSelection } from "./selection.js";
-import { describeUtility } from "./statistic.js";
-import { searchedWithin, share } from "./words.js";
+import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
+import { describeUtility } from "../study/statistic.js";
+import { searchedWithin } from "../base/words.js";
 
 const FIRST_GUESS = 5;
 const isGrid = (plan) => plan.statistic.kind === "grid";
@@ -66,79 +67,41 @@ function predict(study, plan, controls, signal) {
 }
 
 /** The card with form, progress and result; `decode` is an existing decode to show at once. */
-export function decodePanel(study, plan, decode, signal) {
+export function decodePanel(study, plan, decode, signal, onended = () => {}) {
   const controls = makeControls(plan);
   const box = searchedWithin(study.search_box ?? {}, plan.dimensions);
   const start = h("button", { type: "submit", class: "main" }, "Decode");
-  const cancel = h("button", { type: "button", hidden: true }, "Cancel");
-  const bar = h("progress", { max: "1", value: "0", "aria-label": "Progress of the decode" });
-  const progress = h("div", { class: "progress", hidden: true }, bar, h("span"));
-  const place = h("div", { class: "result" });
-  let running = null;
-
-  function report({ state, progress: done, n_workers: workers }) {
-    bar.value = done;
-    const waits = workers === 0 ? `${state}: no worker is there; start one with "sfumato worker"` : state;
-    progress.lastChild.textContent = state === "running" ? share(done) : waits;
-  }
-
-  function setBusy(busy) {
-    start.disabled = busy;
-    cancel.hidden = progress.hidden = !busy;
-    if (busy) place.replaceChildren();
-  }
-
-  async function run(begin) {
-    setBusy(true);
-    report({ state: "queued", progress: 0 });
-    try {
-      running = await begin();
-      const ended = await follow(running, report, signal);
-      place.replaceChildren(await showEnd(ended, plan, signal));
-      announce(`Decode ${ended.state}.`);
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(problemBox(error));
-    } finally {
-      running = null;
-      if (!signal.aborted) setBusy(false);
-    }
-  }
+  const job = makeJob({
+    what: "decode",
+    start,
+    signal,
+    showEnd: async (ended) => {
+      const snapshot = await request(`/v1/snapshots/${ended.snapshot_id}`, { signal });
+      return showResult(ended, snapshot, plan, study, signal);
+    },
+  });
 
   async function create() {
     const body = readRequest(controls, plan);
     const made = await request(`/v1/studies/${study.study_id}/decodes`, { method: "POST", body, signal });
     // Reloading the page then shows the same decode.
     history.replaceState(null, "", `#studies/${study.study_id}/decodes/${made.decode_id}`);
-    return made.decode_id;
+    return `/v1/decodes/${made.decode_id}`;
   }
 
-  cancel.addEventListener("click", async () => {
-    if (running) await request(`/v1/decodes/${running}`, { method: "DELETE", signal }).catch(() => {});
-  });
   const submit = (event) => {
     event.preventDefault();
-    if (!start.disabled) run(create);
+    if (!start.disabled) job.run(create).then(onended);
   };
-  if (decode) run(async () => decode);
+  if (decode) job.run(async () => `/v1/decodes/${decode}`);
   return h(
     "section",
     { class: "card" },
     h("h2", {}, "Typical patterns"),
     predict(study, plan, controls, signal),
     box && h("p", { class: "note" }, `Decodes search within ${box}.`),
-    makeForm(controls, plan, submit, [start, cancel]),
-    progress,
-    place,
+    makeForm(controls, plan, submit, [start, job.cancel]),
+    job.progress,
+    job.place,
   );
-}
-
-async function showEnd(decode, plan, signal) {
-  if (decode.state === "succeeded") {
-    const snapshot = await request(`/v1/snapshots/${decode.snapshot_id}`, { signal });
-    return showResult(decode, snapshot, plan);
-  }
-  if (decode.problem) return problemBox(new Problem(decode.problem, decode.problem.status));
-  return h("p", { class: "empty" }, `The decode was ${decode.state}.`);
 }

@@ -121,9 +121,14 @@ export function ago(text, now = Date.now()) {
   return RELATIVE.format(Math.trunc(seconds / size), unit);
 }
 
-/** Shorten an identity to its first and last digits. */
-export function short(identity) {
-  return `${identity.slice(0, 8)}…${identity.slice(-4)}`;
+/** A probability of chance, never as a row of zeros. */
+export function chance(p) {
+  return p < 1e-4 ? "below 0.0001" : new Intl.NumberFormat("en", { maximumSignificantDigits: 2 }).format(p);
+}
+
+/** A change with its sign. */
+export function signed(number, decimals = 2) {
+  return `${number > 0 ? "+" : number < 0 ? "−" : ""}${fixed(Math.abs(number), decimals)}`;
 }
 
 export function unitOf(dimension) {

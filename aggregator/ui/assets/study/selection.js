@@ -1,8 +1,8 @@
 // Selections of sketches by time and label: form, request and words.
 
-import { Problem } from "./api.js";
-import { h } from "./dom.js";
-import { count, duration, rounded, utc, whole } from "./words.js";
+import { Problem } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { count, duration, rounded, utc, whole } from "../base/words.js";
 
 /** Convert two times to the slots that lie wholly between them. */
 export function slotsBetween(from, to, window) {

@@ -55,17 +55,27 @@ export function announce(text) {
   document.getElementById("status").textContent = text;
 }
 
-/** Create a table that scrolls sideways; cells may be text or elements. */
-export function table(caption, heads, rows, { numeric = [], rowClass = null } = {}) {
+/** A name of somebody's choice, which may run from right to left. */
+export function named(text) {
+  return h("bdi", {}, text);
+}
+
+/** An identity, whole; it folds where it has no room. */
+export function identity(text) {
+  return h("code", { class: "identity" }, text);
+}
+
+/** Create a table that scrolls sideways; one that stacks shows each row as a card on a phone. */
+export function table(caption, heads, rows, { numeric = [], rowClass = null, stacks = false } = {}) {
   const align = (i) => (numeric.includes(i) ? "number" : null);
   return h(
     "div",
     { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
     h(
       "table",
-      {},
+      { class: stacks && "stacks" },
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: align(i) }, head)))),
+      h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: align(i) }, typeof head === "string" ? named(head) : head)))),
       h(
         "tbody",
         {},
@@ -73,7 +83,7 @@ export function table(caption, heads, rows, { numeric = [], rowClass = null } = 
           h(
             "tr",
             { class: rowClass && rowClass(row), "data-row": row },
-            cells.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i) }, cell)),
+            cells.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i), "data-head": stacks && i ? heads[i] : null }, cell)),
           ),
         ),
       ),

@@ -1,8 +1,8 @@
 // Centroids as profile lines over one axis per dimension; the line width shows the weight.
 
-import { fromScale, ticksBetween, toScale } from "./axes.js";
-import { h, picture, s } from "./dom.js";
-import { cut, rounded, share, unitOf } from "./words.js";
+import { fromScale, ticksBetween, toScale } from "../base/axes.js";
+import { h, picture, s } from "../base/dom.js";
+import { cut, rounded, share, unitOf } from "../base/words.js";
 
 const HEIGHT = 360;
 const TOP = 54;
@@ -95,6 +95,10 @@ function drawCluster(row, places, levels, heaviest) {
     s("title", {}, `Cluster ${row.number}, ${share(row.weight)}`),
     row.spread && s("path", { class: "ribbon", d: ribbon(at(1), at(-1)) }),
     s("path", { class: "line", d: curve(at(0)), "stroke-width": width.toFixed(2) }),
+    row.errors &&
+      row.centroid.map((value, i) =>
+        s("line", { class: "error", x1: places[i], x2: places[i], y1: levels[i](value - row.errors[i]), y2: levels[i](value + row.errors[i]) }),
+      ),
   );
 }
 

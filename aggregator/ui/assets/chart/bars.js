@@ -1,7 +1,7 @@
 // Horizontal bars, each with the band of its noise; on narrow screens the text is above the bar.
 
-import { s } from "../dom.js";
-import { cut } from "../words.js";
+import { s } from "../base/dom.js";
+import { cut } from "../base/words.js";
 
 const LETTER = 7;
 const BOLD = 8.2;

@@ -41,8 +41,8 @@ async function toProblem(answer) {
   return new Problem({ ...document, title, rule }, answer.status, retryAfter);
 }
 
-async function send(path, { method = "GET", body, signal, accept, secret = key.read() } = {}) {
-  const headers = { Authorization: `Bearer ${secret}`, Accept: accept ?? "application/json" };
+async function send(path, { method = "GET", body, signal, accept, headers: more = {}, secret = key.read() } = {}) {
+  const headers = { ...more, Authorization: `Bearer ${secret}`, Accept: accept ?? "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let answer;
   try {
@@ -67,6 +67,17 @@ async function send(path, { method = "GET", body, signal, accept, secret = key.r
 /** Send a request and return the JSON of its answer. */
 export async function request(path, options) {
   return (await send(path, options)).json();
+}
+
+/** What the key allows: `operator` or `analyst`; a key that lists keys is an operator's. */
+export async function findScope(signal) {
+  try {
+    await request("/v1/audit?limit=1", { signal });
+    return "operator";
+  } catch (error) {
+    if (error instanceof Problem && error.status === 403) return "analyst";
+    throw error;
+  }
 }
 
 /** Check a key with a request that every reader may make; throws the problem if it is refused. */
@@ -113,7 +124,7 @@ function pause(seconds, signal) {
   });
 }
 
-/** Follow one stream; return the finished decode, or null if the stream ended before. */
+/** Follow one stream; return the finished job, or null if the stream ended before. */
 async function followOnce(path, report, signal) {
   const answer = await send(`${path}/events`, { signal, accept: "text/event-stream" });
   try {
@@ -128,9 +139,8 @@ async function followOnce(path, report, signal) {
   return null;
 }
 
-/** Follow a decode until it ends, through lost connections and busy servers. */
-export async function follow(decode, report, signal) {
-  const path = `/v1/decodes/${decode}`;
+/** Follow the job at a path until it ends, through lost connections and busy servers. */
+export async function follow(path, report, signal) {
   for (let failures = 0; ; ) {
     try {
       const ended = await followOnce(path, report, signal);

@@ -1,6 +1,6 @@
 // The statistic of a plan in words: what devices sum, what a sketch carries, how large its noise is.
 
-import { count, rounded, share, whole } from "./words.js";
+import { count, rounded, share, whole } from "../base/words.js";
 
 export const STATISTICS = {
   fourier: { name: "Fourier features", sentence: "Fourier features: averages of waves over the records, from which clusters are decoded" },

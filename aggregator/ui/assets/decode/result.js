@@ -1,10 +1,12 @@
 // The result of a decode: table, picture, verdict and evidence.
 
-import { factList, h, table, warningList } from "./dom.js";
-import { axesOf } from "./axes.js";
-import { makePlot } from "./plot.js";
-import { describeExcluded, describeSource } from "./selection.js";
-import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "./words.js";
+import { factList, h, picture, s, table, warningList } from "../base/dom.js";
+import { downloadButtons } from "../base/downloads.js";
+import { axesOf } from "../base/axes.js";
+import { bottomAxis, dot, frame, leftAxis, line, reach, scale } from "../chart/chart.js";
+import { makePlot } from "./profile.js";
+import { describeExcluded, describeSource } from "../study/selection.js";
+import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "../base/words.js";
 
 const COLOURS = 10;
 
@@ -17,6 +19,8 @@ function sortByWeight(result) {
     centroid: result.centroids[i],
     spread: result.spreads ? result.spreads[i] : null,
     isResolved: result.resolved ? result.resolved[i] : true,
+    weightError: result.weight_errors?.[i] ?? null,
+    errors: result.centroid_errors?.[i] ?? null,
   }));
 }
 
@@ -88,14 +92,56 @@ function showTable(rows, dimensions, pick) {
       { type: "button", class: `swatch ${row.colour}`, "aria-pressed": "false", "aria-label": `Highlight cluster ${row.number}`, onclick: () => pick(row.number) },
       whole(row.number),
     ),
-    share(row.weight),
+    [share(row.weight), row.weightError !== null && h("small", { class: "spread" }, ` (${share(row.weightError)})`)],
     ...row.centroid.map((value, i) => [
       dimensions[i].isLevel ? share(Math.min(1, Math.max(0, value)), 0) : fixed(value, decimals[i]),
       row.spread && showSpread(row.spread[i], dimensions[i], decimals[i]),
+      row.errors && !dimensions[i].isLevel && h("small", { class: "spread" }, ` (${fixed(row.errors[i], decimals[i])})`),
     ]),
   ]);
   const numeric = cells[0].map((_, i) => i).slice(1);
   return table("Centroids", ["#", "Share", ...dimensions.map(withUnit)], cells, { numeric });
+}
+
+/** What the error bars are worth; rough ones are said to be so. */
+function showBars({ bars }) {
+  if (!bars) return null;
+  return h("p", { class: "note" }, bars.word === "none" ? h("strong", {}, "No error bars. ") : h("strong", {}, `Error bars: ${bars.word}. `), bars.sentence);
+}
+
+/** Agreement and error over the number of clusters, where the decode has tried several. */
+function showStability({ stability, sse_curve: curve }) {
+  if (!stability && !curve) return null;
+  const ks = [...new Set([...(stability ?? []), ...(curve ?? [])].map(({ n_clusters: k }) => k))].sort((a, b) => a - b);
+  const of = (list, k, name) => list?.find(({ n_clusters: each }) => each === k)?.[name] ?? null;
+  const text = (value) => (value === null ? "–" : rounded(value));
+  const chart = (list, name, title) => {
+    if (!list || list.length < 2) return null;
+    const points = list.map((each) => [each.n_clusters, each[name]]);
+    return h("figure", {}, h("figcaption", {}, title), picture((width) => drawCurve(points, title, width)).canvas);
+  };
+  return h(
+    "details",
+    {},
+    h("summary", {}, "How many clusters the evidence carries"),
+    h("div", { class: "pair" }, chart(curve, "sse", "SSE by the number of clusters"), chart(stability, "agreement", "Agreement of repeated answers")),
+    table("Number of clusters", ["Clusters", "Agreement", "SSE"], ks.map((k) => [whole(k), text(of(stability, k, "agreement")), text(of(curve, k, "sse"))]), { numeric: [0, 1, 2] }),
+  );
+}
+
+function drawCurve(points, title, width) {
+  const height = 160;
+  const x = scale(reach(points.map(([k]) => k), { room: 0.03 }), [44, width - 12]);
+  const y = scale(reach(points.map(([, v]) => v), { keep: [0] }), [height - 22, 10]);
+  const at = points.map(([k, v]) => [x(k), y(v)]);
+  const ticks = points.map(([k]) => ({ at: k, text: String(k) }));
+  return frame(width, height, `${title}; the table below has the values`, leftAxis(y, x.range), s("g", { class: "series c0" }, line(at), at.map(([a, b]) => dot(a, b, 3))), bottomAxis(x, ticks, height - 22));
+}
+
+function csvOf(rows, dimensions) {
+  const hasErrors = rows.some(({ errors }) => errors);
+  const heads = ["cluster", "share", ...(hasErrors ? ["share_error"] : []), ...dimensions.flatMap(({ name }) => [name, `${name} spread`, ...(hasErrors ? [`${name} error`] : [])])];
+  return [heads, ...rows.map((row) => [row.number, row.weight, ...(hasErrors ? [row.weightError] : []), ...row.centroid.flatMap((value, i) => [value, row.spread?.[i], ...(hasErrors ? [row.errors?.[i]] : [])])])];
 }
 
 function describeEvidence(evidence) {
@@ -162,9 +208,11 @@ export function showResult(decode, snapshot, plan) {
     explainAxes(dimensions),
     warningList([...describeExcluded(snapshot, "decode again"), ...result.warnings]),
     showChoice(result.choice),
-    withhold(result, [plot.node, centroids]),
+    showBars(result),
+    withhold(result, [plot.node, centroids, downloadButtons("centroids", { data: () => result, rows: () => csvOf(rows, dimensions), pictures: plot.node })]),
     blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
-    rows[0].spread && h("p", { class: "note" }, "± is one standard deviation within the cluster."),
+    rows[0].spread && h("p", { class: "note" }, `± is one standard deviation within the cluster.${rows[0].errors ? " In brackets: the standard error of the centroid and of the share." : ""}`),
+    showStability(result),
     h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
   );
 }

@@ -1,8 +1,8 @@
 // A study's plan and guarantee, in words.
 
-import { factList, h, table, warningList } from "./dom.js";
+import { factList, h, identity, table, warningList } from "../base/dom.js";
 import { STATISTICS, describeCarried } from "./statistic.js";
-import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounded, short, utc, whole } from "./words.js";
+import { MECHANISMS, NEIGHBOURS, UNITS_PROTECTED, count, duration, exact, rounded, utc, whole } from "../base/words.js";
 
 function describeWindow(window) {
   if (window.kind === "count") return `one sketch every ${count(window.length, "record")} of a stream`;
@@ -53,7 +53,7 @@ function facts(plan, digest) {
       "Labels",
       plan.labels.map((label) => `${label.name}: ${label.values.join(", ")}`).join("; ") || "none declared",
     ],
-    ["Plan digest", h("code", { title: digest }, short(digest))],
+    ["Plan digest", identity(digest)],
   ];
 }
 

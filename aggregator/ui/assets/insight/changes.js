@@ -1,0 +1,97 @@
+// Changes of clusters: arrows in standard deviations, and their table.
+
+import { h, picture, s, table } from "../base/dom.js";
+import { chance, cut, fixed, signed } from "../base/words.js";
+import { LETTER, arrow, bottomAxis, dot, errorBar, frame, legend, numberTicks, reach, scale } from "../chart/chart.js";
+
+const LANE = 26;
+const HEAD = 26;
+const FOOT = 24;
+const NARROW = 560;
+
+/** The quantity of a change, in words. */
+export function quantityOf({ quantity, dimension }) {
+  if (dimension !== null) return dimension;
+  return quantity === "variance" ? "width" : "share";
+}
+
+/** An estimate in the unit that readers know: standard deviations, or per cent. */
+export function describeEstimate({ dimension, estimate, error }) {
+  if (dimension !== null) return `${signed(estimate)} ± ${fixed(error, 2)} sd`;
+  return `${signed(100 * Math.expm1(estimate), 0)}% ± ${fixed(100 * error, 0)}%`;
+}
+
+function draw(changes, k, width) {
+  const isNarrow = width < NARROW;
+  const names = changes.map(quantityOf);
+  const left = isNarrow ? 12 : Math.min(0.3 * width, 8 * Math.max(...names.map((name) => name.length)) + 24);
+  const lane = isNarrow ? LANE + 14 : LANE;
+  const limits = changes.flatMap(({ estimate, error }) => [estimate - 2 * error, estimate + 2 * error]);
+  const most = Math.max(...reach(limits, { keep: [0] }).map(Math.abs), 0.2);
+  const x = scale([-most, most], [left, width - 12]);
+  const groups = Array.from({ length: k }, (_, i) => changes.filter(({ cluster }) => cluster === i)).filter(({ length }) => length);
+  let y = 0;
+  const drawn = groups.map((group) => {
+    const { cluster } = group[0];
+    const top = y;
+    y += HEAD + lane * group.length;
+    return s(
+      "g",
+      { class: `c${cluster % 10}` },
+      s("text", { class: "label", x: 0, y: top + 18 }, `Cluster ${cluster + 1}`),
+      group.map((change, i) => {
+        const at = top + HEAD + lane * i + (isNarrow ? 24 : 10);
+        const { estimate, error, is_named: isNamed } = change;
+        return s(
+          "g",
+          { class: isNamed ? "moved named" : "moved" },
+          s("title", {}, `${quantityOf(change)}: ${describeEstimate(change)}. ${change.words}`),
+          s("text", { class: "what", x: isNarrow ? 0 : 8, y: isNarrow ? at - 10 : at + 4 }, cut(quantityOf(change), isNarrow ? 40 : Math.floor((left - 16) / LETTER))),
+          errorBar([x(estimate - 2 * error), at], [x(estimate + 2 * error), at]),
+          Math.abs(x(estimate) - x(0)) > 2 ? arrow(x(0), x(estimate), at) : dot(x(0), at, 2),
+        );
+      }),
+    );
+  });
+  const ticks = numberTicks(-most, most, isNarrow ? 4 : 8);
+  return frame(
+    width,
+    y + FOOT,
+    `Changes of ${groups.length} clusters, in standard deviations; the table below has the values`,
+    s("line", { class: "zero", x1: x(0), x2: x(0), y1: HEAD, y2: y }),
+    drawn,
+    bottomAxis(x, ticks, y, { top: null }),
+  );
+}
+
+/** The picture of the changes, with what its marks mean. */
+export function showArrows(changes, clusters) {
+  if (!changes.length) return null;
+  return [
+    picture((width) => draw(changes, clusters.length, width)).canvas,
+    legend([
+      ["named", "change that noise hardly explains"],
+      ["moved", "may be noise"],
+      ["bar", "two standard errors"],
+    ]),
+    h("p", { class: "note" }, "A centre moves in standard deviations of its cluster. Share and width are on a logarithmic scale: +0.1 is about +10%."),
+  ];
+}
+
+export function listChanges(changes) {
+  const order = [...changes].sort((a, b) => a.p - b.p);
+  const rows = order.map((change) => [
+    String(change.cluster + 1),
+    h("bdi", {}, quantityOf(change)),
+    describeEstimate(change),
+    fixed(change.z, 1),
+    chance(change.p),
+    change.is_named ? "changed" : "may be noise",
+  ]);
+  return table("Changes", ["Cluster", "Quantity", "Change", "z", "Chance (adjusted)", ""], rows, { numeric: [2, 3, 4], stacks: true });
+}
+
+export function csvOfChanges(changes) {
+  const heads = ["cluster", "quantity", "dimension", "estimate", "error", "z", "p", "is_named"];
+  return [heads, ...changes.map((change) => heads.map((name) => (name === "cluster" ? change.cluster + 1 : change[name])))];
+}

@@ -1,0 +1,84 @@
+// Devices whose sketches differ from the rest, for operators.
+
+import { h, identity, named, picture, table } from "../base/dom.js";
+import { downloadButtons } from "../base/downloads.js";
+import { chance, count, fixed, share, whole } from "../base/words.js";
+import { drawBars } from "../chart/bars.js";
+import { when } from "../studies/list.js";
+import { field, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
+import { analysisPanel, clustersInput, showWords } from "./job.js";
+
+const MOST_DRAWN = 12;
+const MOST_ROWS = 200;
+const LAMPS = {
+  content: ["differs", "Its records differ from the rest"],
+  silence: ["too little noise", "It carries less noise than the plan demands"],
+  unusual: ["unusual", "It differs more than its peers do"],
+};
+
+function showLamps({ lamps }) {
+  const lit = Object.entries(LAMPS).filter(([name]) => lamps[name]);
+  if (!lit.length) return h("span", { class: "pill open" }, "nothing");
+  return lit.map(([name, [text, title]]) => [h("span", { class: `pill lamp ${name}`, title }, text), " "]);
+}
+
+const nameOf = ({ labels, device_id: id }) => Object.values(labels).join(", ") || id;
+
+function show({ result }) {
+  const { devices, n_dropped: dropped } = result;
+  if (!devices.length) return [showWords(result), h("p", { class: "empty" }, "No sketch of this selection is kept, so no device can be looked at.")];
+  const sized = devices.filter(({ size }) => size !== null).slice(0, MOST_DRAWN);
+  const bars = sized.map((each) => ({
+    name: nameOf(each),
+    value: each.size,
+    band: [each.size, each.size],
+    text: each.p_content === null ? fixed(each.size, 2) : `${fixed(each.size, 2)}, chance ${chance(each.p_content)}`,
+    unsure: !Object.values(each.lamps).some(Boolean),
+  }));
+  const high = Math.max(...bars.map(({ value }) => value), 0.1);
+  const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest; the table below has the values" })).canvas);
+  const rows = devices.slice(0, MOST_ROWS).map((each) => [
+    [Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
+    showLamps(each),
+    each.size === null ? "–" : fixed(each.size, 2),
+    each.p_content === null ? "–" : chance(each.p_content),
+    each.p_silence === null ? "–" : chance(each.p_silence),
+    whole(each.n_sketches),
+    share(each.share, 2),
+    each.snr === null ? "–" : fixed(each.snr, 1),
+    when(each.last_seen),
+  ]);
+  const heads = ["Device", "Lamps", "Size", "Chance", "Chance of so little noise", "Sketches", "Share of records", "Signal to noise", "Last seen"];
+  const fields = ["device_id", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "snr", "last_seen"];
+  return [
+    showWords(result, devices.some(({ lamps }) => Object.values(lamps).some(Boolean)) ? "bad" : "good"),
+    figures,
+    table("Health of the devices", heads, rows, { numeric: [2, 3, 4, 5, 6, 7], stacks: true }),
+    devices.length > MOST_ROWS && h("p", { class: "note" }, `The first ${MOST_ROWS} of ${count(devices.length, "device")} are listed; the files below have all.`),
+    dropped > 0 && h("p", { class: "note" }, `${count(dropped, "sketch", "sketches")} could not be looked at, because retention dropped their payloads.`),
+    h("p", { class: "note" }, "A lamp is a reason to look, not a verdict: a device at an unusual place lights it as well as a broken one."),
+    downloadButtons("devices", { data: () => result, rows: () => [fields, ...devices.map((each) => fields.map((name) => each[name]))], pictures: bars.length ? figures : null }),
+  ];
+}
+
+/** The card of the devices' health. */
+export function healthPanel(context) {
+  const { plan: { plan }, query } = context;
+  const k = clustersInput(plan, query);
+  const controls = makeSelectionControls({ ...plan, labels: [] });
+  const { node } = analysisPanel({
+    context,
+    kind: "devices",
+    section: "devices",
+    title: "Devices that differ",
+    verb: "Look at the devices",
+    lead: "Each device is compared with the rest, and its noise with what the plan demands.",
+    fields: h("div", { class: "fields" }, field("Clusters k", k), layOutSelection(controls)),
+    readForm: () => {
+      const { first_slot = null, last_slot = null } = readSelection(controls, plan);
+      return { first_slot, last_slot, n_clusters: Number(k.value) };
+    },
+    show,
+  });
+  return node;
+}

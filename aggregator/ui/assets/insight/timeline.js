@@ -1,0 +1,353 @@
+// The clusters over time: a strip of what stands out, and small multiples of every quantity.
+
+import { h, picture, s, table } from "../base/dom.js";
+import { downloadButtons } from "../base/downloads.js";
+import { chance, count, fixed, share, utc, whole, withUnit } from "../base/words.js";
+import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
+import { field, makeSelectionControls, layOutSelection, readSelection } from "../study/selection.js";
+import { analysisPanel, clustersInput, describeCluster, showWords } from "./job.js";
+
+const LEFT = 44;
+const RIGHT = 12;
+const STRIP = 120;
+const LANE = 16;
+const SMALL = 92;
+const FOOT = 22;
+const DOTS = 60;
+
+const startOf = ({ start }) => Date.parse(start);
+const endOf = ({ end }) => Date.parse(end);
+const middleOf = (window) => (startOf(window) + endOf(window)) / 2;
+const day = (text) => utc(new Date(text)).replace(" 00:00 UTC", "");
+const span = (windows) => [startOf(windows[0]), endOf(windows.at(-1))];
+/** Days where windows last days, times where they are shorter. */
+const period = (window) => `${day(window.start)} to ${day(window.end)}`;
+
+function stateOf(window) {
+  if (window.p === null) return "hopeless";
+  return window.is_alarm ? "alarm" : "quiet";
+}
+
+const SPOKEN = { alarm: "alarm", quiet: "no alarm", hopeless: "not compared" };
+
+function describeWindow(window) {
+  const seen = window.p === null ? SPOKEN[stateOf(window)] : `size ${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}, chance ${chance(window.p)}: ${SPOKEN[stateOf(window)]}`;
+  return `${period(window)}: ${whole(window.n_records)} records, ${seen}`;
+}
+
+/** Lines at change points, numbered; numbers that would touch go to a second row. */
+function drawChanges(changes, windows, x, top, bottom, hasNumbers) {
+  let last = -Infinity;
+  let row = 0;
+  return changes.map((change, i) => {
+    const at = x(startOf(windows[change.window]));
+    row = at - last < 18 ? 1 - row : 0;
+    last = at;
+    return s(
+      "g",
+      { class: "change" },
+      s("title", {}, `Change ${i + 1}: ${day(change.start)}`),
+      s("line", { x1: at, x2: at, y1: top, y2: bottom }),
+      hasNumbers && [dot(at, top - 8 - 17 * row, 8), s("text", { x: at, y: top - 4 - 17 * row, "text-anchor": "middle" }, String(i + 1))],
+    );
+  });
+}
+
+function drawStrip({ windows, change_points: changes }, width, marks) {
+  const x = scale(span(windows), [LEFT, width - RIGHT]);
+  const top = 40;
+  const y = scale([0, reach(windows.map(({ size, size_error: e }) => (size ?? 0) + (e ?? 0)), { keep: [0] })[1]], [top + STRIP, top]);
+  const lane = top + STRIP + 8;
+  const gap = Math.min(2, (x.range[1] - x.range[0]) / windows.length / 5);
+  const bars = windows.map((window) => {
+    const [from, to] = [x(startOf(window)), x(endOf(window))];
+    const state = stateOf(window);
+    return s(
+      "g",
+      { class: `window ${state}` },
+      s("title", {}, describeWindow(window)),
+      window.size !== null && s("rect", { class: "value", x: from + gap / 2, y: y(window.size), width: Math.max(1, to - from - gap), height: Math.max(1, y(0) - y(window.size)) }),
+      window.size !== null && window.size_error && errorBar([(from + to) / 2, y(Math.max(0, window.size - window.size_error))], [(from + to) / 2, y(window.size + window.size_error)]),
+      s("rect", { class: "lamp", x: from + gap / 2, y: lane, width: Math.max(1, to - from - gap), height: LANE, "fill-opacity": window.p === null ? 0 : window.is_alarm ? 1 : 0.15 + 0.45 * Math.min(1, -Math.log10(Math.max(window.p, 1e-4)) / 4) }),
+    );
+  });
+  const chosen = marks.map(([first, last], i) => {
+    if (first === null) return null;
+    const [from, to] = [x(startOf(windows[first])), x(endOf(windows[last]))];
+    return s("g", { class: `chosen c${i}` }, s("rect", { x: from, y: top, width: to - from, height: STRIP }), s("text", { x: from + 4, y: top + 13 }, "AB"[i]));
+  });
+  return frame(
+    width,
+    lane + LANE + FOOT,
+    `Size of the difference in ${windows.length} windows, ${count(windows.filter((each) => each.is_alarm).length, "alarm")}; the table below has the values`,
+    leftAxis(y, x.range),
+    s("text", { class: "tick", x: 0, y: lane + 12 }, "chance"),
+    chosen,
+    bars,
+    drawChanges(changes, windows, x, top, lane + LANE, true),
+    bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), lane + LANE),
+  );
+}
+
+function drawSmall({ windows, change_points: changes }, { value, error, low, high, text, colour, label }, width) {
+  const x = scale(span(windows), [LEFT, width - RIGHT]);
+  const y = scale([low, high], [SMALL - FOOT, 8]);
+  const clamp = (number) => Math.min(SMALL - FOOT, Math.max(8, y(number)));
+  const points = windows.map((window) => [x(middleOf(window)), value(window), error(window)]);
+  const isThere = ([, v]) => v !== null;
+  return frame(
+    width,
+    SMALL,
+    label,
+    leftAxis(y, x.range, { wanted: 2, text }),
+    drawChanges(changes, windows, x, 8, SMALL - FOOT, false),
+    s(
+      "g",
+      { class: `series ${colour}` },
+      band(points.map(([at, v, e]) => (v === null ? [at, null, null] : [at, clamp(v - e), clamp(v + e)]))),
+      line(points.map(([at, v]) => [at, v === null ? null : clamp(v)])),
+      windows.length <= DOTS &&
+        points.map(
+          ([at, v, e], i) =>
+            v !== null && [
+              // A neighbour on neither side has no band.
+              !(points[i - 1] && isThere(points[i - 1])) && !(points[i + 1] && isThere(points[i + 1])) && errorBar([at, clamp(v - e)], [at, clamp(v + e)]),
+              dot(at, clamp(v), 2.2),
+            ],
+        ),
+    ),
+    bottomAxis(x, timeTicks(...x.domain, (width - LEFT - RIGHT) / 1.4), SMALL - FOOT),
+  );
+}
+
+/** The quantities of a cluster; every cluster has the same span of a quantity, so that movements compare. */
+function quantitiesOf({ windows, clusters, dimensions }) {
+  const pick = (k, read) => (window) => (window.clusters?.[k] ? read(window.clusters[k]) : null);
+  const quantities = [
+    { name: "share", text: (v) => share(v, 0), of: (each) => each.weight, error: (each) => each.weight_error },
+    ...dimensions.map((dimension, i) => ({ name: withUnit(dimension), of: (each) => each.centre?.[i] ?? null, error: (each) => each.centre_error?.[i] ?? 0 })),
+  ];
+  return quantities.map((quantity) => {
+    const ranges = clusters.map((cluster, k) => {
+      const read = [pick(k, quantity.of), pick(k, quantity.error)];
+      const values = windows.flatMap((w) => (read[0](w) === null ? [] : [read[0](w) - (read[1](w) ?? 0), read[0](w) + (read[1](w) ?? 0)]));
+      return reach([...values, quantity.of(cluster)]);
+    });
+    const most = Math.max(...ranges.map(([low, high]) => high - low));
+    return clusters.map((_, k) => {
+      const middle = (ranges[k][0] + ranges[k][1]) / 2;
+      return {
+        name: quantity.name,
+        text: quantity.text,
+        value: pick(k, quantity.of),
+        error: (window) => pick(k, quantity.error)(window) ?? 0,
+        low: middle - most / 2,
+        high: middle + most / 2,
+        colour: `c${k % 10}`,
+        label: `${quantity.name} of cluster ${k + 1} over ${windows.length} windows`,
+      };
+    });
+  });
+}
+
+function showMultiples(result) {
+  const { clusters, dimensions } = result;
+  const quantities = quantitiesOf(result);
+  return h(
+    "div",
+    { class: "multiples" },
+    clusters.map((cluster, k) =>
+      h(
+        "section",
+        { "aria-label": `Cluster ${k + 1}` },
+        h("h4", { class: `c${k % 10}` }, h("span", { class: "dot" }, String(k + 1)), h("bdi", {}, describeCluster(cluster, dimensions))),
+        h(
+          "div",
+          { class: "row" },
+          quantities.map((of) => h("figure", {}, h("figcaption", {}, h("bdi", {}, of[k].name)), picture((width) => drawSmall(result, of[k], width)).canvas)),
+        ),
+      ),
+    ),
+  );
+}
+
+function showChanges({ change_points: changes, windows }) {
+  if (!changes.length) return h("p", { class: "empty" }, windows.length < 2 ? "One window has nothing before it to compare with." : "No lasting change stands out.");
+  return h(
+    "ol",
+    { class: "changes" },
+    changes.map((change) =>
+      h(
+        "li",
+        {},
+        h("strong", {}, day(change.start)),
+        h("span", { class: "note" }, ` size ${fixed(change.size, 2)}${change.size_error ? ` ± ${fixed(change.size_error, 2)}` : ""}, chance ${chance(change.p)}`),
+        h("p", {}, [change.words].flat().join(" ")),
+        change.changes?.some((each) => each.is_named) && h("ul", {}, change.changes.filter((each) => each.is_named).slice(0, 6).map((each) => h("li", {}, each.words))),
+      ),
+    ),
+  );
+}
+
+function listWindows({ windows }) {
+  return windows.map((window) => [
+    period(window),
+    whole(window.n_sketches),
+    whole(window.n_records),
+    window.snr === null ? "–" : fixed(window.snr, 1),
+    window.size === null ? "–" : `${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}`,
+    window.p === null ? "–" : chance(window.p),
+    SPOKEN[stateOf(window)],
+  ]);
+}
+
+function csvOf({ windows, clusters, dimensions }) {
+  const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm"];
+  const of = clusters.flatMap((_, k) => [`cluster_${k + 1}_share`, `cluster_${k + 1}_share_error`, ...dimensions.flatMap(({ name }) => [`cluster_${k + 1}_${name}`, `cluster_${k + 1}_${name}_error`])]);
+  const rows = windows.map((w) => [
+    ...heads.map((name) => w[name]),
+    ...clusters.flatMap((_, k) => {
+      const each = w.clusters?.[k];
+      return [each?.weight, each?.weight_error, ...dimensions.flatMap((_, i) => [each?.centre?.[i], each?.centre_error?.[i]])];
+    }),
+  ]);
+  return [[...heads, ...of], ...rows];
+}
+
+/** Choose two stretches of windows, by drawing over the strip or with the sliders. */
+function makeBrush(result, study, asked, redraw) {
+  const { windows } = result;
+  const most = windows.length - 1;
+  const marks = [[0, Math.max(0, Math.floor(most / 2))], [Math.min(most, Math.floor(most / 2) + 1), most]];
+  const link = h("a", { class: "button" }, "Compare A with B");
+  const words = marks.map(() => h("output", {}));
+  const sliders = marks.map((mark, i) =>
+    ["first", "last"].map((end, j) => {
+      const input = h("input", { type: "range", min: "0", max: most, step: "1", value: mark[j], "aria-label": `${end} window of ${"AB"[i]}` });
+      input.addEventListener("input", () => {
+        marks[i][j] = Number(input.value);
+        // The other end gives way.
+        marks[i][1 - j] = j ? Math.min(marks[i][0], marks[i][1]) : Math.max(marks[i][0], marks[i][1]);
+        update();
+      });
+      return input;
+    }),
+  );
+  function update() {
+    marks.forEach(([first, last], i) => {
+      sliders[i][0].value = first;
+      sliders[i][1].value = last;
+      sliders[i].forEach((input, j) => input.setAttribute("aria-valuetext", period(windows[marks[i][j]])));
+      words[i].textContent = `${day(windows[first].start)} to ${day(windows[last].end)}`;
+    });
+    const isApart = marks[0][1] < marks[1][0] || marks[1][1] < marks[0][0];
+    const slots = marks.map(([first, last]) => `${windows[first].first_slot}..${windows[last].last_slot}`);
+    const query = new URLSearchParams({ a: slots[0], b: slots[1], k: asked.n_clusters, ...Object.fromEntries(Object.entries(asked.labels ?? {}).map(([name, value]) => [`label.${name}`, value])) });
+    if (isApart) link.setAttribute("href", `#studies/${study.study_id}/compare?${query}`);
+    else link.removeAttribute("href");
+    link.textContent = isApart ? "Compare A with B" : "A and B overlap: move them apart";
+    redraw();
+  }
+  /** Follow a pointer over the strip: the first stroke draws A, the next one B. */
+  function follow(canvas) {
+    let turn = 0;
+    let from = null;
+    const windowAt = (event) => {
+      const box = canvas.getBoundingClientRect();
+      const time = scale(span(windows), [LEFT, canvas.clientWidth - RIGHT]).invert(event.clientX - box.left);
+      const found = windows.findIndex((each) => time < endOf(each));
+      return found < 0 ? most : found;
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "touch") return;
+      from = windowAt(event);
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      const to = windowAt(event);
+      marks[turn] = [Math.min(from, to), Math.max(from, to)];
+      update();
+    });
+    canvas.addEventListener("pointerup", () => {
+      if (from !== null) turn = 1 - turn;
+      from = null;
+    });
+  }
+  const node = h(
+    "fieldset",
+    { class: "brush" },
+    h("legend", {}, "Compare two stretches"),
+    marks.map((_, i) => h("div", { class: `c${i}` }, h("strong", {}, "AB"[i]), sliders[i], words[i])),
+    h("div", { class: "buttons" }, link),
+  );
+  return { node, marks, update, follow };
+}
+
+function show(study) {
+  return ({ result, request: asked }) => {
+    const { windows } = result;
+    const alarms = windows.filter((each) => each.is_alarm).length;
+    if (!windows.length) return [showWords(result), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
+    let brush = null;
+    const strip = picture((width) => drawStrip(result, width, brush && windows.length > 1 ? brush.marks : []));
+    brush = makeBrush(result, study, asked, strip.redraw);
+    brush.update();
+    brush.follow(strip.canvas);
+    const figures = h("div", {}, h("h3", {}, "When something differs"), strip.canvas);
+    const numeric = [1, 2, 3, 4, 5];
+    return [
+      showWords(result, alarms || result.change_points.length ? "bad" : "good"),
+      figures,
+      legend([
+        ["alarm", "alarm"],
+        ["quiet", "no alarm; the height is the size of the difference"],
+        ["hopeless", "too noisy or nothing before it"],
+        ["change", "lasting change"],
+      ]),
+      h("p", { class: "note" }, "The size says by how much every record would have to shift, in units of the plan's scales, to look like this. Hold the pointer over a window for its figures."),
+      h("h3", {}, "What changed, and when"),
+      showChanges(result),
+      windows.length > 1 && brush.node,
+      h("h3", {}, "The clusters, window by window"),
+      h("p", { class: "note" }, "Bands are one standard error. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows where noise forbids an estimate are left out."),
+      showMultiples(result),
+      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", ""], listWindows(result), { numeric, stacks: true })),
+      downloadButtons("over-time", { data: () => result, rows: () => csvOf(result), pictures: figures }),
+    ];
+  };
+}
+
+/** The card of the time axis. */
+export function timelinePanel(context) {
+  const { plan: { plan }, study, query } = context;
+  if (plan.window.kind !== "time") {
+    return [h("section", { class: "card" }, h("h2", {}, "Over time"), h("p", { class: "empty" }, "The windows of this plan count records, so they have no times. Compare by label instead."))];
+  }
+  const controls = makeSelectionControls(plan);
+  const k = clustersInput(plan, query);
+  const step = h("input", { type: "number", min: "1", step: "1", value: "1", required: true, inputmode: "numeric" });
+  const alarms = h("input", { type: "number", min: "0.01", step: "any", value: "1", required: true, inputmode: "decimal" });
+  const { node } = analysisPanel({
+    context,
+    kind: "timeline",
+    section: "time",
+    title: "Over time",
+    verb: "Look over time",
+    lead: "Every window is compared with all windows before it, on one set of clusters. An alarm is a difference that noise rarely makes; you choose how rarely.",
+    fields: h(
+      "div",
+      { class: "fields" },
+      field("Clusters k", k),
+      field("Plan's windows in one", step),
+      field("False alarms a year", alarms),
+      layOutSelection(controls),
+    ),
+    readForm: () => {
+      const { labels, first_slot = null, last_slot = null } = readSelection(controls, plan);
+      return { labels, first_slot, last_slot, n_clusters: Number(k.value), slots_per_window: Number(step.value), false_alarms_per_year: Number(alarms.value) };
+    },
+    show: show(study),
+  });
+  return [node];
+}

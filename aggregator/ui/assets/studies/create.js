@@ -1,0 +1,81 @@
+// Create a study from a name and a plan, for operators.
+
+import { Problem, request } from "../base/api.js";
+import { h, named, problemBox, warningList } from "../base/dom.js";
+import { field } from "../study/selection.js";
+
+const MOST_BYTES = 1_000_000;
+
+function readPlan(text) {
+  const refuse = (rule) => new Problem({ title: "The plan cannot be read", field: "plan", rule, fix: "paste the JSON that “sfumato plan show PLAN --json” or “sfumato plan new --json” prints" });
+  let plan;
+  try {
+    plan = JSON.parse(text);
+  } catch (error) {
+    throw refuse(`must be JSON: ${error.message}`);
+  }
+  if (plan === null || typeof plan !== "object" || Array.isArray(plan)) throw refuse("must be a JSON object");
+  // The file of a study holds its plan as a member.
+  return plan.plan ?? plan;
+}
+
+/** A folded form; a study that was created is opened. */
+export function createPanel(signal) {
+  const name = h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" });
+  const plan = h("textarea", { rows: "8", required: true, spellcheck: "false", autocomplete: "off" });
+  const file = h("input", { type: "file", accept: ".json,application/json" });
+  const same = h("input", { type: "checkbox" });
+  const start = h("button", { type: "submit", class: "main" }, "Create the study");
+  const place = h("div");
+
+  file.addEventListener("change", async () => {
+    const [chosen] = file.files;
+    if (!chosen) return;
+    if (chosen.size > MOST_BYTES) {
+      place.replaceChildren(problemBox(new Problem({ title: "The file is too large", field: "plan", rule: "must be at most 1 MB", fix: "choose the file of a plan" })));
+      return;
+    }
+    plan.value = await chosen.text();
+    place.replaceChildren();
+  });
+
+  async function create(event) {
+    event.preventDefault();
+    start.disabled = true;
+    try {
+      const body = { name: name.value.trim(), plan: readPlan(plan.value), allow_same_plan: same.checked };
+      const made = await request("/v1/studies", { method: "POST", body, signal });
+      place.replaceChildren(
+        h("p", { class: "verdict good", role: "status" }, "Created: ", h("a", { href: `#studies/${made.study_id}` }, named(made.name)), "."),
+        warningList(made.warnings, "Doubts about the plan") || "",
+      );
+      place.querySelector("a").focus();
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(problemBox(error));
+    } finally {
+      start.disabled = false;
+    }
+  }
+
+  return h(
+    "section",
+    { class: "card" },
+    h(
+      "details",
+      { class: "plain" },
+      h("summary", {}, h("h2", {}, "Create a study")),
+      h("p", { class: "note" }, "A plan is public and never changes: it fixes what devices compute and how much noise they add. Find a good one with “sfumato plan advise”."),
+      h(
+        "form",
+        { onsubmit: create },
+        h("div", { class: "fields" }, field("Name", name), field("Plan from a file", file, "JSON")),
+        h("label", { class: "area" }, h("span", {}, "Plan (JSON)"), plan),
+        h("label", { class: "check" }, same, h("span", {}, "Create it even if another study has this plan; a device in both spends its budget twice")),
+        h("div", { class: "buttons" }, start),
+      ),
+      place,
+    ),
+  );
+}

@@ -1,0 +1,47 @@
+// The list of studies.
+
+import { h, named, table } from "../base/dom.js";
+import { listing } from "../base/listing.js";
+import { ago, stateOf, utc, whole } from "../base/words.js";
+import { createPanel } from "./create.js";
+
+/** The age of a time, with the time itself as a tooltip. */
+export function when(text, never = "never") {
+  if (text === null) return never;
+  return h("time", { datetime: text, title: utc(new Date(text)) }, ago(text));
+}
+
+export function pill(state, words = state) {
+  return h("span", { class: `pill ${state}` }, words);
+}
+
+function render(studies) {
+  if (!studies.length) {
+    return h(
+      "p",
+      { class: "empty" },
+      "There is no study yet. An operator creates one here, or with ",
+      h("code", {}, "sfumato study create NAME plan.toml"),
+      ".",
+    );
+  }
+  const heads = ["Study", "State", "Devices", "Sketches", "Records", "Last sketch"];
+  const rows = studies.map((study) => [
+    h("a", { href: `#studies/${study.study_id}` }, named(study.name)),
+    pill(study.state, stateOf(study)),
+    whole(study.n_devices),
+    whole(study.n_sketches),
+    whole(study.n_records),
+    when(study.last_arrival),
+  ]);
+  return table("Studies", heads, rows, { numeric: [2, 3, 4], stacks: true });
+}
+
+export async function showStudies(scope, signal) {
+  const textOf = (study) => `${study.name} ${study.study_id}`;
+  return [
+    h("h1", { tabindex: "-1" }, "Studies"),
+    h("section", { class: "card" }, await listing("/v1/studies", { render, textOf, noun: "study", signal })),
+    scope === "operator" && createPanel(signal),
+  ].filter(Boolean);
+}
