@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,14 @@ class Scene:
         self.page.press("Enter")
         self.page.wait_for("#session button")
         self.page.wait_for("main[aria-busy]", absent=True)
+        self.page.wait_for("main h1")
+
+    def go(self, section: str, study: str | None = None) -> None:
+        """Go to a section of a study without leaving the page."""
+        address = f"#studies/{study or self.study}{'/' + section if section else ''}"
+        # The heading of the view before gives way to the next.
+        self.page.evaluate("document.querySelector('main h1').remove()")
+        self.page.evaluate(f"location.hash = {json.dumps(address)}")
         self.page.wait_for("main h1")
 
     def show_answer(self, study: str | None = None) -> None:
