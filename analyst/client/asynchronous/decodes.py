@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from analyst.client.asynchronous.calls import AsyncCalls
 from analyst.client.asynchronous.jobs import AsyncJob
+from analyst.client.asynchronous.snapshots import AsyncSnapshots
+from analyst.client.asynchronous.studies import AsyncStudies
 from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
-from analyst.results import DecodeResult, read_result, require_usable
+from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
-class AsyncDecodes(AsyncCalls):
+class AsyncDecodes(AsyncStudies, AsyncSnapshots):
     """Calls about decodes."""
 
     async def decode(
@@ -77,6 +78,21 @@ class AsyncDecodes(AsyncCalls):
         """
         return self._events(DecodeBody, path_of_decode(decode_id), seconds)
 
+    async def read_result(self, decode: DecodeBody) -> DecodeResult:
+        """Return the result of a decode that has ended, with its plan and its snapshot.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed, was cancelled, or has not ended.
+        """
+        body = require_success(decode)
+        snapshot = await self.frozen(decode.snapshot_id)
+        plan = await self.plan(snapshot.study_id)
+        return DecodeResult(
+            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed
+        )
+
     async def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
         return await self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
@@ -136,4 +152,5 @@ class AsyncDecode(AsyncJob[DecodeBody]):
             It has not ended in time.
         """
         ended = await self.end(progress=progress, timeout=timeout, note=note)
-        return require_usable(read_result(ended), allow_unusable=allow_unusable)
+        result = await self._client.read_result(ended)
+        return require_usable(result, allow_unusable=allow_unusable)

@@ -42,6 +42,10 @@ class AsyncSnapshots(AsyncCalls):
         path = await self._path_of(study)
         return await self._read(SnapshotBody, "POST", f"{path}/snapshots", selection)
 
+    async def frozen(self, snapshot_id: str) -> SnapshotBody:
+        """Read a snapshot that exists, without its sums."""
+        return await self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
+
     async def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
         """Read a snapshot with its exact sums, which every answer is computed from."""
         return await self._read(SnapshotSumsBody, "GET", path_of_snapshot(snapshot_id))

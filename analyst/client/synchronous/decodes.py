@@ -7,16 +7,17 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from analyst.client.synchronous.calls import Calls
 from analyst.client.synchronous.jobs import Job
+from analyst.client.synchronous.snapshots import Snapshots
+from analyst.client.synchronous.studies import Studies
 from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
-from analyst.results import DecodeResult, read_result, require_usable
+from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
-class Decodes(Calls):
+class Decodes(Studies, Snapshots):
     """Calls about decodes."""
 
     def decode(
@@ -78,6 +79,21 @@ class Decodes(Calls):
         """
         return self._events(DecodeBody, path_of_decode(decode_id), seconds)
 
+    def read_result(self, decode: DecodeBody) -> DecodeResult:
+        """Return the result of a decode that has ended, with its plan and its snapshot.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed, was cancelled, or has not ended.
+        """
+        body = require_success(decode)
+        snapshot = self.frozen(decode.snapshot_id)
+        plan = self.plan(snapshot.study_id)
+        return DecodeResult(
+            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed
+        )
+
     def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
         return self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
@@ -137,4 +153,5 @@ class Decode(Job[DecodeBody]):
             It has not ended in time.
         """
         ended = self.end(progress=progress, timeout=timeout, note=note)
-        return require_usable(read_result(ended), allow_unusable=allow_unusable)
+        result = self._client.read_result(ended)
+        return require_usable(result, allow_unusable=allow_unusable)

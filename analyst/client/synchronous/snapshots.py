@@ -43,6 +43,10 @@ class Snapshots(Calls):
         path = self._path_of(study)
         return self._read(SnapshotBody, "POST", f"{path}/snapshots", selection)
 
+    def frozen(self, snapshot_id: str) -> SnapshotBody:
+        """Read a snapshot that exists, without its sums."""
+        return self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
+
     def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
         """Read a snapshot with its exact sums, which every answer is computed from."""
         return self._read(SnapshotSumsBody, "GET", path_of_snapshot(snapshot_id))
