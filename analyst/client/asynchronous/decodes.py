@@ -8,7 +8,7 @@ from typing import Any
 
 from analyst.client.asynchronous.jobs import AsyncJob
 from analyst.client.asynchronous.snapshots import AsyncSnapshots
-from analyst.client.asynchronous.studies import AsyncStudies
+from analyst.periods import When
 from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
@@ -16,7 +16,7 @@ from shared.errors import ConfigError
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
-class AsyncDecodes(AsyncStudies, AsyncSnapshots):
+class AsyncDecodes(AsyncSnapshots):
     """Calls about decodes."""
 
     async def decode(
@@ -24,16 +24,25 @@ class AsyncDecodes(AsyncStudies, AsyncSnapshots):
         study: str,
         *,
         n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
         snapshot_id: str | None = None,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         search_box: SearchBox | None = None,
     ) -> AsyncDecode:
-        """Start to decode k centroids of a snapshot or of all sketches; see :class:`AsyncDecode`.
+        """Start to decode k centroids, by default of all sketches; see :class:`AsyncDecode`.
 
         Parameters
         ----------
+        start, end, first_slot, last_slot, labels
+            The selection to decode, as for ``snapshot``.
+        snapshot_id
+            In place of a selection, a snapshot.
         search_box
             Where to search for clusters: lower and upper bound by dimension. None stands for the
             study's search box, an empty one for the plan's bounds.
@@ -45,7 +54,24 @@ class AsyncDecodes(AsyncStudies, AsyncSnapshots):
         """
         if n_clusters < 1:
             raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        study_id = await self.find_study(study)
+        selection = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        has_selection = selection != {"first_slot": None, "last_slot": None, "labels": {}}
+        if has_selection and snapshot_id is not None:
+            raise ConfigError(
+                "cannot be combined with a selection: it has one",
+                field="snapshot_id",
+                fix="leave out times, slots and labels, or the snapshot",
+            )
         request = {
+            "selection": selection if has_selection else None,
             "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
             "n_clusters": n_clusters,
             "decoder": decoder,
@@ -53,8 +79,8 @@ class AsyncDecodes(AsyncStudies, AsyncSnapshots):
             "seed": seed,
             "search_box": list_bounds(search_box),
         }
-        path = await self._path_of(study)
-        answer = await self._read(DecodeBody, "POST", f"{path}/decodes", request)
+        path = f"/v1/studies/{study_id}/decodes"
+        answer = await self._read(DecodeBody, "POST", path, request)
         return AsyncDecode(self, answer.decode_id)
 
     async def decode_state(self, decode_id: str) -> DecodeBody:

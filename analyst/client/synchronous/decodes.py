@@ -9,7 +9,7 @@ from typing import Any
 
 from analyst.client.synchronous.jobs import Job
 from analyst.client.synchronous.snapshots import Snapshots
-from analyst.client.synchronous.studies import Studies
+from analyst.periods import When
 from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
-class Decodes(Studies, Snapshots):
+class Decodes(Snapshots):
     """Calls about decodes."""
 
     def decode(
@@ -25,16 +25,25 @@ class Decodes(Studies, Snapshots):
         study: str,
         *,
         n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
         snapshot_id: str | None = None,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         search_box: SearchBox | None = None,
     ) -> Decode:
-        """Start to decode k centroids of a snapshot or of all sketches; see :class:`Decode`.
+        """Start to decode k centroids, by default of all sketches; see :class:`Decode`.
 
         Parameters
         ----------
+        start, end, first_slot, last_slot, labels
+            The selection to decode, as for ``snapshot``.
+        snapshot_id
+            In place of a selection, a snapshot.
         search_box
             Where to search for clusters: lower and upper bound by dimension. None stands for the
             study's search box, an empty one for the plan's bounds.
@@ -46,7 +55,24 @@ class Decodes(Studies, Snapshots):
         """
         if n_clusters < 1:
             raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        study_id = self.find_study(study)
+        selection = self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        has_selection = selection != {"first_slot": None, "last_slot": None, "labels": {}}
+        if has_selection and snapshot_id is not None:
+            raise ConfigError(
+                "cannot be combined with a selection: it has one",
+                field="snapshot_id",
+                fix="leave out times, slots and labels, or the snapshot",
+            )
         request = {
+            "selection": selection if has_selection else None,
             "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
             "n_clusters": n_clusters,
             "decoder": decoder,
@@ -54,8 +80,8 @@ class Decodes(Studies, Snapshots):
             "seed": seed,
             "search_box": list_bounds(search_box),
         }
-        path = self._path_of(study)
-        answer = self._read(DecodeBody, "POST", f"{path}/decodes", request)
+        path = f"/v1/studies/{study_id}/decodes"
+        answer = self._read(DecodeBody, "POST", path, request)
         return Decode(self, answer.decode_id)
 
     def decode_state(self, decode_id: str) -> DecodeBody:

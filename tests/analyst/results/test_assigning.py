@@ -110,7 +110,7 @@ def test_levels_are_read_as_text_and_others_have_no_cluster() -> None:
         (pd.DataFrame({"flow": [1.0]}), "has no column 'heat'; it has 'flow'"),
         (pd.DataFrame({"flow": ["1 l/s"], "heat": [1]}), "numbers in the column 'flow'"),
         (pl.DataFrame({"flow": ["x"], "heat": [1]}), "numbers in the column 'flow'"),
-        ([[1.0, 2.0, 3.0]], r"must have shape \(n, 2\) and has \(1, 3\).*pass the columns 'flow'"),
+        ([[1.0, 2.0, 3.0]], r"must have shape \(n, 2\) and has \(1, 3\).*Pass the columns 'flow'"),
         ([1.0, 2.0], r"has \(2,\)"),
         ([["a", "b"]], "numbers in the column 'flow'"),
     ],
