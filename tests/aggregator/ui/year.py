@@ -26,10 +26,10 @@ AIRPORTS = ("EWR", "JFK", "LGA")
 DAY_S = 86_400
 
 
-def plan_year(days: int, *, epsilon: str = "1") -> SketchPlan:
+def plan_year(days: float, *, epsilon: str = "1") -> SketchPlan:
     """Return the demo's plan with windows of some days."""
     spec = tomllib.loads((DEMO / "plan.toml").read_text(encoding="utf-8"))
-    spec["window"]["length_s"] = days * DAY_S
+    spec["window"]["length_s"] = int(days * DAY_S)
     return plan_from_spec({**spec, "epsilon": epsilon})
 
 

@@ -4,8 +4,9 @@ import { fromScale, ticksBetween, toScale } from "../base/axes.js";
 import { h, picture, s } from "../base/dom.js";
 import { cut, rounded, share, unitOf } from "../base/words.js";
 
-const HEIGHT = 360;
-const TOP = 54;
+const PLOT = 288;
+const HEAD = 54;
+const ROW = 36;
 const BOTTOM = 18;
 const SIDE = 46;
 const LEAST_GAP = 76;
@@ -67,16 +68,22 @@ function toScales(rows, dimensions) {
   return [rows.map((row) => ({ ...row, centroid: row.centroid.map((value, i) => toScale(value, axes[i].resolution)) })), axes];
 }
 
-function drawAxis(dimension, x, gap, range, level, isLast) {
-  const room = Math.floor(gap / LETTER);
+/** Draw an axis; where names have no room beside each other, every other one is a row higher. */
+function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width }) {
+  const lift = rows > 1 ? ROW * (1 - (i % 2)) : 0;
+  // The first and the last name lie within the picture.
+  const side = rows === 1 ? "middle" : i === 0 ? "start" : isLast ? "end" : "middle";
+  const at = { start: 2, middle: x, end: width - 2 }[side];
+  const room = Math.floor((rows === 1 ? gap : side === "middle" ? 2 * gap - 8 : 1.5 * gap) / LETTER);
+  const head = top - 4 - lift;
   const ticks = ticksBetween(...range, 4);
   return s(
     "g",
     { class: "axis" },
     s("title", {}, `${dimension.name} ${unitOf(dimension)}`),
-    s("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM }),
-    s("text", { x, y: 16, class: "name" }, cut(dimension.name, room)),
-    s("text", { x, y: 33, class: "unit" }, cut(unitOf(dimension), room)),
+    s("line", { x1: x, x2: x, y1: top, y2: top + PLOT }),
+    s("text", { x: at, y: head - 34, class: `name ${side}` }, cut(dimension.name, room)),
+    s("text", { x: at, y: head - 17, class: `unit ${side}` }, cut(unitOf(dimension), room)),
     ticks.map((tick) => [
       s("line", { x1: x - 3, x2: x + 3, y1: level(tick), y2: level(tick) }),
       // The shares are to the right of the last axis.
@@ -102,8 +109,8 @@ function drawCluster(row, places, levels, heaviest) {
   );
 }
 
-function drawLabels(rows, x, levels, text, anchor) {
-  const placed = spreadOut(rows.map(({ centroid }) => levels(centroid.at(anchor === "end" ? 0 : -1))), LABEL_GAP, HEIGHT - BOTTOM);
+function drawLabels(rows, x, levels, text, anchor, height) {
+  const placed = spreadOut(rows.map(({ centroid }) => levels(centroid.at(anchor === "end" ? 0 : -1))), LABEL_GAP, height - BOTTOM);
   return rows.map((row, i) =>
     s("text", { class: `label ${row.colour}`, "data-number": row.number, x, y: placed[i] + 4, "text-anchor": anchor }, text(row)),
   );
@@ -113,12 +120,15 @@ function draw(rows, dimensions, wanted, whole) {
   const n = dimensions.length;
   const width = Math.max(wanted, 2 * SIDE + LEAST_GAP * (n - 1));
   const gap = n > 1 ? (width - 2 * SIDE) / (n - 1) : width - 2 * SIDE;
+  const names = dimensions.some(({ name }) => name.length > Math.floor(gap / LETTER)) ? 2 : 1;
+  const top = HEAD + ROW * (names - 1);
+  const height = top + PLOT + BOTTOM;
   const places = dimensions.map((_, i) => (n > 1 ? SIDE + i * gap : width / 2));
   const levels = dimensions.map((_, i) => {
     const [low, high] = rangeOf(rows, dimensions, i, whole);
     return (value) => {
-      const y = HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-      return Number(Math.min(HEIGHT - BOTTOM, Math.max(TOP, y)).toFixed(2));
+      const y = top + PLOT - ((value - low) / (high - low)) * PLOT;
+      return Number(Math.min(top + PLOT, Math.max(top, y)).toFixed(2));
     };
   });
   const heaviest = Math.max(...rows.map(({ weight }) => weight), Number.MIN_VALUE);
@@ -126,17 +136,17 @@ function draw(rows, dimensions, wanted, whole) {
     "svg",
     {
       width,
-      height: HEIGHT,
-      viewBox: `0 0 ${width} ${HEIGHT}`,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
       role: "img",
       "aria-label": `Profiles of ${rows.length} clusters over ${n} dimensions; the table below has the values`,
     },
     s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
     // Draw heavy clusters first, so that no line is hidden.
     rows.map((row) => drawCluster(row, places, levels, heaviest)),
-    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1)),
-    drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end"),
-    drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start"),
+    dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width })),
+    drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end", height),
+    drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start", height),
   );
 }
 

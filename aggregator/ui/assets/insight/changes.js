@@ -1,7 +1,7 @@
 // Changes of clusters: arrows in standard deviations, and their table.
 
 import { h, picture, s, table } from "../base/dom.js";
-import { chance, cut, fixed, signed } from "../base/words.js";
+import { chance, count, cut, fixed, signed } from "../base/words.js";
 import { LETTER, arrow, bottomAxis, dot, errorBar, frame, legend, numberTicks, reach, scale } from "../chart/chart.js";
 
 const LANE = 26;
@@ -18,7 +18,7 @@ export function quantityOf({ quantity, dimension }) {
 /** An estimate in the unit that readers know: standard deviations, or per cent. */
 export function describeEstimate({ dimension, estimate, error }) {
   if (dimension !== null) return `${signed(estimate)} ± ${fixed(error, 2)} sd`;
-  return `${signed(100 * Math.expm1(estimate), 0)}% ± ${fixed(100 * error, 0)}%`;
+  return `${signed(100 * Math.expm1(estimate), 0)}% ± ${fixed(100 * Math.exp(estimate) * error, 0)}%`;
 }
 
 function draw(changes, k, width) {
@@ -79,16 +79,24 @@ export function showArrows(changes, clusters) {
 }
 
 export function listChanges(changes) {
-  const order = [...changes].sort((a, b) => a.p - b.p);
-  const rows = order.map((change) => [
+  const order = [...changes].sort((a, b) => a.p - b.p || Math.abs(b.z) - Math.abs(a.z));
+  const named = order.filter((each) => each.is_named);
+  const others = order.filter((each) => !each.is_named);
+  return [
+    named.length ? tabulate("Changes", named) : h("p", { class: "empty" }, "No single change can be told from noise."),
+    others.length > 0 && h("details", {}, h("summary", {}, `${count(others.length, "more quantity", "more quantities")}, whose change may be noise`), tabulate("Quantities whose change may be noise", others)),
+  ];
+}
+
+function tabulate(caption, changes) {
+  const rows = changes.map((change) => [
     String(change.cluster + 1),
     h("bdi", {}, quantityOf(change)),
     describeEstimate(change),
     fixed(change.z, 1),
     chance(change.p),
-    change.is_named ? "changed" : "may be noise",
   ]);
-  return table("Changes", ["Cluster", "Quantity", "Change", "z", "Chance (adjusted)", ""], rows, { numeric: [2, 3, 4], stacks: true });
+  return table(caption, ["Cluster", "Quantity", "Change", "z", "Chance (adjusted)"], rows, { numeric: [2, 3, 4], stacks: true });
 }
 
 export function csvOfChanges(changes) {

@@ -76,14 +76,14 @@ function drawMap({ map }, width) {
   const unit = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10].findLast((each) => each * factor <= width / 3) ?? 0.05;
   return frame(
     width,
-    height,
+    height + 24,
     `Map of ${map.length} groups; near groups are alike`,
     map.map(({ value }, i) => {
       const isLeft = at[i][0] > width / 2;
       const room = Math.floor((isLeft ? at[i][0] : width - at[i][0]) / LETTER) - 3;
       return s("g", { class: `c${i % 10}` }, dot(...at[i], 6, { class: "place" }), s("text", { class: "what", x: at[i][0] + (isLeft ? -10 : 10), y: levels[i] + 4, "text-anchor": isLeft ? "end" : "start" }, s("title", {}, value), cut(value, Math.max(4, room))));
     }),
-    s("g", { class: "ruler" }, s("line", { x1: 8, x2: 8 + unit * factor, y1: height - 10, y2: height - 10 }), s("text", { class: "tick", x: 8, y: height - 16 }, `${unit} scales`)),
+    s("g", { class: "ruler" }, s("line", { x1: 8, x2: 8 + unit * factor, y1: height + 18, y2: height + 18 }), s("text", { class: "tick", x: 8, y: height + 12 }, `${unit} scales`)),
   );
 }
 

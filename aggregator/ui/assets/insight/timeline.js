@@ -5,6 +5,7 @@ import { downloadButtons } from "../base/downloads.js";
 import { chance, count, fixed, share, utc, whole, withUnit } from "../base/words.js";
 import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
 import { field, makeSelectionControls, layOutSelection, readSelection } from "../study/selection.js";
+import { describeEstimate, quantityOf } from "./changes.js";
 import { analysisPanel, clustersInput, describeCluster, showWords } from "./job.js";
 
 const LEFT = 44;
@@ -14,11 +15,14 @@ const LANE = 16;
 const SMALL = 92;
 const FOOT = 22;
 const DOTS = 60;
+const MOST_CHIPS = 5;
 
 const startOf = ({ start }) => Date.parse(start);
 const endOf = ({ end }) => Date.parse(end);
 const middleOf = (window) => (startOf(window) + endOf(window)) / 2;
-const day = (text) => utc(new Date(text)).replace(" 00:00 UTC", "");
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+/** A day, with its time where that is not midnight. */
+const day = (text) => (Date.parse(text) % 86_400_000 ? utc(new Date(text)) : DATE.format(new Date(text)));
 const span = (windows) => [startOf(windows[0]), endOf(windows.at(-1))];
 /** Days where windows last days, times where they are shorter. */
 const period = (window) => `${day(window.start)} to ${day(window.end)}`;
@@ -32,6 +36,7 @@ const SPOKEN = { alarm: "alarm", quiet: "no alarm", hopeless: "not compared" };
 
 function describeWindow(window) {
   const seen = window.p === null ? SPOKEN[stateOf(window)] : `size ${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}, chance ${chance(window.p)}: ${SPOKEN[stateOf(window)]}`;
+  if (window.doubt) return `${period(window)}: ${window.doubt}`;
   return `${period(window)}: ${whole(window.n_records)} records, ${seen}`;
 }
 
@@ -94,29 +99,28 @@ function drawSmall({ windows, change_points: changes }, { value, error, low, hig
   const y = scale([low, high], [SMALL - FOOT, 8]);
   const clamp = (number) => Math.min(SMALL - FOOT, Math.max(8, y(number)));
   const points = windows.map((window) => [x(middleOf(window)), value(window), error(window)]);
-  const isThere = ([, v]) => v !== null;
+  const isThere = (point) => point !== undefined && point[1] !== null;
+  const isEmpty = !points.some(isThere);
   return frame(
     width,
     SMALL,
-    label,
+    isEmpty ? `${label}: noise hides it` : label,
     leftAxis(y, x.range, { wanted: 2, text }),
     drawChanges(changes, windows, x, 8, SMALL - FOOT, false),
+    isEmpty && s("text", { class: "what", x: (LEFT + width - RIGHT) / 2, y: SMALL / 2, "text-anchor": "middle" }, "noise hides it"),
     s(
       "g",
       { class: `series ${colour}` },
       band(points.map(([at, v, e]) => (v === null ? [at, null, null] : [at, clamp(v - e), clamp(v + e)]))),
       line(points.map(([at, v]) => [at, v === null ? null : clamp(v)])),
       windows.length <= DOTS &&
-        points.map(
-          ([at, v, e], i) =>
-            v !== null && [
-              // A neighbour on neither side has no band.
-              !(points[i - 1] && isThere(points[i - 1])) && !(points[i + 1] && isThere(points[i + 1])) && errorBar([at, clamp(v - e)], [at, clamp(v + e)]),
-              dot(at, clamp(v), 2.2),
-            ],
-        ),
+        points.map(([at, v, e], i) => [
+          // A point without neighbours has no band.
+          v !== null && !isThere(points[i - 1]) && !isThere(points[i + 1]) && errorBar([at, clamp(v - e)], [at, clamp(v + e)]),
+          v !== null && dot(at, clamp(v), 2.2),
+        ]),
     ),
-    bottomAxis(x, timeTicks(...x.domain, (width - LEFT - RIGHT) / 1.4), SMALL - FOOT),
+    bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), SMALL - FOOT),
   );
 }
 
@@ -128,10 +132,10 @@ function quantitiesOf({ windows, clusters, dimensions }) {
     ...dimensions.map((dimension, i) => ({ name: withUnit(dimension), of: (each) => each.centre?.[i] ?? null, error: (each) => each.centre_error?.[i] ?? 0 })),
   ];
   return quantities.map((quantity) => {
+    const isShare = quantity.name === "share";
     const ranges = clusters.map((cluster, k) => {
-      const read = [pick(k, quantity.of), pick(k, quantity.error)];
-      const values = windows.flatMap((w) => (read[0](w) === null ? [] : [read[0](w) - (read[1](w) ?? 0), read[0](w) + (read[1](w) ?? 0)]));
-      return reach([...values, quantity.of(cluster)]);
+      const read = pick(k, quantity.of);
+      return reach([...windows.map(read).filter((value) => value !== null), quantity.of(cluster)], isShare ? { keep: [0], room: 0.12 } : { room: 0.2 });
     });
     const most = Math.max(...ranges.map(([low, high]) => high - low));
     return clusters.map((_, k) => {
@@ -141,8 +145,8 @@ function quantitiesOf({ windows, clusters, dimensions }) {
         text: quantity.text,
         value: pick(k, quantity.of),
         error: (window) => pick(k, quantity.error)(window) ?? 0,
-        low: middle - most / 2,
-        high: middle + most / 2,
+        low: isShare ? 0 : middle - most / 2,
+        high: isShare ? Math.min(1.05, most) : middle + most / 2,
         colour: `c${k % 10}`,
         label: `${quantity.name} of cluster ${k + 1} over ${windows.length} windows`,
       };
@@ -171,6 +175,25 @@ function showMultiples(result) {
   );
 }
 
+/** What changed, in short: the surest changes, each with the colour of its cluster. */
+function showChips(changes) {
+  const named = changes.filter((each) => each.is_named).sort((a, b) => Math.abs(b.z) - Math.abs(a.z));
+  if (!named.length) return h("p", { class: "note" }, "No single cluster accounts for it.");
+  return h(
+    "ul",
+    { class: "chips" },
+    named.slice(0, MOST_CHIPS).map((each) =>
+      h(
+        "li",
+        { class: `c${each.cluster % 10}`, title: each.words },
+        h("span", { class: "dot" }, String(each.cluster + 1)),
+        h("span", {}, h("bdi", {}, quantityOf(each)), " ", h("strong", {}, `${each.estimate > 0 ? "▲" : "▼"} ${describeEstimate(each)}`)),
+      ),
+    ),
+    named.length > MOST_CHIPS && h("li", { class: "note" }, `and ${count(named.length - MOST_CHIPS, "more change")}`),
+  );
+}
+
 function showChanges({ change_points: changes, windows }) {
   if (!changes.length) return h("p", { class: "empty" }, windows.length < 2 ? "One window has nothing before it to compare with." : "No lasting change stands out.");
   return h(
@@ -182,11 +205,29 @@ function showChanges({ change_points: changes, windows }) {
         {},
         h("strong", {}, day(change.start)),
         h("span", { class: "note" }, ` size ${fixed(change.size, 2)}${change.size_error ? ` ± ${fixed(change.size_error, 2)}` : ""}, chance ${chance(change.p)}`),
-        h("p", {}, [change.words].flat().join(" ")),
-        change.changes?.some((each) => each.is_named) && h("ul", {}, change.changes.filter((each) => each.is_named).slice(0, 6).map((each) => h("li", {}, each.words))),
+        showChips(change.changes ?? []),
       ),
     ),
   );
+}
+
+/** How many windows and changes stand out, in a sentence. */
+function summarise({ windows, change_points: changes }) {
+  const compared = windows.filter((each) => each.p !== null);
+  const alarms = compared.filter((each) => each.is_alarm).length;
+  if (!compared.length) return windows.length < 2 ? "There is one window, and nothing before it to compare with." : "No window can be compared with those before it.";
+  const first = alarms ? `${whole(alarms)} of ${count(compared.length, "window")} ${alarms === 1 ? "differs" : "differ"} from all before` : `None of ${count(compared.length, "window")} differs from those before`;
+  return `${first}; ${changes.length ? count(changes.length, "lasting change") : "no lasting change"}.`;
+}
+
+/** The sentences of the answer, without those that the list of changes has. */
+function remainingWords({ words, change_points: changes }) {
+  return words.filter((text) => !changes.some((change) => text.includes(change.words)));
+}
+
+/** The clusters once, as the key of the colours. */
+function showKey({ clusters, dimensions }) {
+  return h("ul", { class: "key", "aria-label": "Clusters" }, clusters.map((cluster, k) => h("li", { class: `c${k % 10}` }, h("span", { class: "dot" }, String(k + 1)), h("bdi", {}, describeCluster(cluster, dimensions)))));
 }
 
 function listWindows({ windows }) {
@@ -197,7 +238,7 @@ function listWindows({ windows }) {
     window.snr === null ? "–" : fixed(window.snr, 1),
     window.size === null ? "–" : `${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}`,
     window.p === null ? "–" : chance(window.p),
-    SPOKEN[stateOf(window)],
+    window.doubt ?? SPOKEN[stateOf(window)],
   ]);
 }
 
@@ -288,7 +329,7 @@ function show(study) {
   return ({ result, request: asked }) => {
     const { windows } = result;
     const alarms = windows.filter((each) => each.is_alarm).length;
-    if (!windows.length) return [showWords(result), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
+    if (!windows.length) return [showWords(result, "bad"), h("p", { class: "empty" }, "No window of this selection has a sketch.")];
     let brush = null;
     const strip = picture((width) => drawStrip(result, width, brush && windows.length > 1 ? brush.marks : []));
     brush = makeBrush(result, study, asked, strip.redraw);
@@ -297,7 +338,7 @@ function show(study) {
     const figures = h("div", {}, h("h3", {}, "When something differs"), strip.canvas);
     const numeric = [1, 2, 3, 4, 5];
     return [
-      showWords(result, alarms || result.change_points.length ? "bad" : "good"),
+      showWords({ words: [summarise(result), ...remainingWords(result)] }, alarms || result.change_points.length ? "bad" : "good"),
       figures,
       legend([
         ["alarm", "alarm"],
@@ -305,8 +346,9 @@ function show(study) {
         ["hopeless", "too noisy or nothing before it"],
         ["change", "lasting change"],
       ]),
-      h("p", { class: "note" }, "The size says by how much every record would have to shift, in units of the plan's scales, to look like this. Hold the pointer over a window for its figures."),
+      h("p", { class: "note" }, "The size says by how much every record would have to shift, in units of the plan's scales, to look like this. The table at the end has the figures of each window."),
       h("h3", {}, "What changed, and when"),
+      showKey(result),
       showChanges(result),
       windows.length > 1 && brush.node,
       h("h3", {}, "The clusters, window by window"),
