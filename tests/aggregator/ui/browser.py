@@ -147,6 +147,7 @@ class Page:
     def press(self, *keys: str) -> None:
         """Press keys one after the other, as on a keyboard."""
         codes = {"Backspace": 8, "Tab": 9, "Enter": 13, " ": 32}
+        codes |= {"ArrowLeft": 37, "ArrowRight": 39}
         for key in keys:
             text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
             event = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "text": text}

@@ -83,7 +83,7 @@ export function table(caption, heads, rows, { numeric = [], rowClass = null, sta
           h(
             "tr",
             { class: rowClass && rowClass(row), "data-row": row },
-            cells.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i), "data-head": stacks && i ? heads[i] : null }, cell)),
+            cells.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i), "data-head": stacks && (i || typeof cell === "string") ? heads[i] : null }, stacks && i ? h("div", {}, cell) : cell)),
           ),
         ),
       ),

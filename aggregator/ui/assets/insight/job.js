@@ -44,17 +44,23 @@ export function analysisPanel({ context, kind, section, title, verb, lead, field
       return h("div", {}, show(whole), showGround(whole));
     },
   });
+  /** Reloading the page then shows the same answer. */
+  function pin(analysis) {
+    history.replaceState(null, "", `#studies/${id}/${section}/${analysis}`);
+    return `/v1/analyses/${analysis}`;
+  }
   async function create() {
     const made = await request(`/v1/studies/${id}/analyses`, { method: "POST", body: { kind, ...readForm() }, signal });
-    history.replaceState(null, "", `#studies/${id}/${section}/${made.analysis_id}`);
-    return `/v1/analyses/${made.analysis_id}`;
+    return pin(made.analysis_id);
   }
   async function open() {
     if (rest) job.run(async () => `/v1/analyses/${rest}`);
     else if (runNow) job.run(create);
     else {
       const latest = await findLatest(id, kind, signal);
-      if (latest) job.run(async () => `/v1/analyses/${latest}`);
+      // Somebody may have pressed the button meanwhile.
+      if (start.disabled) return;
+      if (latest) job.run(async () => pin(latest));
       else job.place.replaceChildren(h("p", { class: "empty" }, "Nobody has asked for this yet."));
     }
   }

@@ -1,0 +1,361 @@
+"""The sections of a study's page in a real browser: answers over time, and an operator's actions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from analyst import Client
+from shared.core import SketchAccumulator
+from shared.plan import Label, plan_to_json
+from shared.privacy.testing import SeededSource
+from shared.wire import decode_enrolment_code
+from tests.aggregator.fleet import CLUSTERS, SLOT, Device, make_plan
+from tests.aggregator.ui.browser import MISSING, PROGRAM
+from tests.aggregator.ui.scene import Scene, publish, upload
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+
+ARABIC = "محطة ضخ المياه الشمالية"
+N_WINDOWS = 8
+CHANGED = 5
+SECTIONS = ("", "time", "compare", "groups", "devices", "plan", "manage")
+
+
+def draw_window(rng: np.random.Generator, window: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Draw records of three clusters; from ``CHANGED`` on the first has far more of them."""
+    shares = [0.7, 0.15, 0.15] if window >= CHANGED else [1 / 3] * 3
+    return CLUSTERS[rng.choice(3, size=800, p=shares)] + 0.5 * rng.standard_normal((800, 2))
+
+
+@pytest.fixture(scope="module")
+def changing(scene: Scene) -> str:
+    """Publish a study whose records change in the sixth of eight windows."""
+    plan = make_plan(labels=(Label(name="site", values=("north", ARABIC)),))
+    aggregator = scene.aggregator
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = client.create_study(ARABIC, plan).study_id
+        identity = bytes.fromhex(study)
+        for seed, site in enumerate(("north", ARABIC)):
+            device, rng = Device(700 + seed, {"site": site}), np.random.default_rng(seed)
+            body = device.enrolment(client.create_token(study), identity)
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+            for window in range(N_WINDOWS):
+                accumulator = SketchAccumulator(plan.statistic_of(b""))
+                accumulator.add(draw_window(rng, window))
+                exact = plan.finish_sum(accumulator.sums, 800)
+                sums = plan.mechanism.add_noise(exact, SeededSource(100 * seed + window))
+                slot = SLOT + window
+                sent = device.message(
+                    identity, plan, sums, n_records=800, sequence=window, slots=(slot, slot)
+                )
+                assert upload(http, study, *sent) == 201
+    return study
+
+
+def ask(scene: Scene, study: str, section: str, *, n_clusters: int = 3) -> None:
+    """Open a section with an empty tab, choose k, and wait for the answer."""
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}/{section}")
+    page = scene.page
+    page.wait_for("form button.main")
+    page.evaluate(f"document.querySelector('.fields input[type=number]').value = {n_clusters}")
+    page.evaluate("document.querySelector('form button.main').click()")
+    page.wait_for(".result .verdict")
+
+
+def read_analysis(scene: Scene) -> dict[str, Any]:
+    """Read, as a program, the analysis whose address the page shows."""
+    analysis = str(scene.page.evaluate("location.hash")).rpartition("/")[2]
+    answer = httpx.get(
+        f"{scene.aggregator.url}/v1/analyses/{analysis}",
+        headers={"Authorization": f"Bearer {scene.aggregator.key}"},
+    )
+    result: dict[str, Any] = answer.json()["result"]
+    return result
+
+
+# The planted change is far above the noise: p is below 1e-4 where one false alarm a year is allowed.
+def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
+    scene: Scene, changing: str
+) -> None:
+    ask(scene, changing, "time")
+    page = scene.page
+    page.wait_for(".multiples svg")
+    result = read_analysis(scene)
+    assert [change["window"] for change in result["change_points"]] == [CHANGED]
+    states = page.evaluate("[...document.querySelectorAll('.window')].map(g => g.classList[1])")
+    assert states[0] == "hopeless"
+    assert states[CHANGED] == "alarm"
+    assert [state == "alarm" for state in states] == [w["is_alarm"] for w in result["windows"]]
+    (chip,) = (
+        text
+        for text in page.evaluate(
+            "[...document.querySelectorAll('.chips li')].map(e => e.innerText)"
+        )
+        if "▲" in text and "share" in text
+    )
+    nearest = min(range(3), key=lambda k: abs(result["clusters"][k]["centre"][0] + 5))
+    assert chip.startswith(str(nearest + 1)), chip
+    assert "1 lasting change" in page.text(".verdict")
+    assert page.evaluate("document.querySelectorAll('.multiples .row svg').length") == 9
+    assert not page.complaints
+
+
+def test_two_stretches_of_the_time_axis_are_compared_by_keyboard(
+    scene: Scene, changing: str
+) -> None:
+    ask(scene, changing, "time")
+    page = scene.page
+    page.tab_to("input[type=range][aria-label='last window of A']")
+    page.press("ArrowRight")
+    value = "document.querySelector(\"[aria-label='last window of A']\").value"
+    overlaps = "document.querySelector('.brush a').getAttribute('href') === null"
+    assert page.evaluate(value) == "4"
+    assert page.evaluate(overlaps)
+    page.press("ArrowLeft")
+    assert not page.evaluate(overlaps)
+    page.tab_to(".brush a")
+    page.press("Enter")
+    page.wait_for(".moved.named")
+    result = read_analysis(scene)
+    assert result["is_alarm"]
+    drawn = page.evaluate("document.querySelectorAll('.moved.named').length")
+    assert drawn == sum(change["is_named"] for change in result["changes"])
+    assert all(words in page.text(".verdict").lower() for words in map(str.lower, result["words"]))
+
+
+def test_groups_are_compared_and_a_cell_opens_the_comparison(scene: Scene, changing: str) -> None:
+    ask(scene, changing, "groups")
+    page = scene.page
+    assert page.evaluate("document.querySelectorAll('.matrix a').length") == 2
+    page.evaluate("document.querySelector('.matrix a').click()")
+    page.wait_for(".sides")
+    page.wait_for(".result .size svg")
+    assert ARABIC in page.text(".sides")
+
+
+def test_one_window_says_that_nothing_is_before_it(scene: Scene) -> None:
+    study = publish(scene.aggregator, "one window", make_plan(), SLOT, Device(61))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}/time")
+    page = scene.page
+    page.wait_for("form button.main")
+    page.evaluate("document.querySelectorAll('.fields input[type=number]')[1].value = 10")
+    page.evaluate("document.querySelector('form button.main').click()")
+    page.wait("document.querySelector('.result .verdict, .result .problem')", problem=True)
+    assert "window" in page.text(".result")
+
+
+def test_operators_see_which_devices_differ_by_name(scene: Scene, changing: str) -> None:
+    ask(scene, changing, "devices")
+    text = scene.page.text(".result")
+    devices = read_analysis(scene)["devices"]
+    assert all(device["device_id"] in text for device in devices)
+    assert ARABIC in text
+
+
+def test_names_that_run_from_right_to_left_do_so(scene: Scene, changing: str) -> None:
+    scene.enter(f"{scene.aggregator.url}/#studies/{changing}/devices")
+    page = scene.page
+    page.wait_for("table.stacks bdi")
+    heading = "getComputedStyle(document.querySelector('h1')).direction"
+    names = "[...document.querySelectorAll('td bdi, th bdi')].filter(b => b.textContent === %s)"
+    found = page.evaluate(f"{names % json.dumps(ARABIC)}.map(b => getComputedStyle(b).direction)")
+    assert page.evaluate(heading) == "rtl"
+    assert found
+    assert set(found) == {"rtl"}
+
+
+def test_no_section_scrolls_a_phone_sideways(scene: Scene, changing: str) -> None:
+    page = scene.page
+    try:
+        page.resize(390)
+        for section in ("time", "groups", "devices"):
+            ask(scene, changing, section)
+            assert page.evaluate("document.documentElement.scrollWidth") == 390, section
+        for section in SECTIONS:
+            scene.enter(f"{scene.aggregator.url}/#studies/{changing}/{section}")
+            page.wait_for("section.card")
+            assert page.evaluate("document.documentElement.scrollWidth") == 390, section
+    finally:
+        page.resize(1200)
+
+
+def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: str) -> None:
+    ask(scene, changing, "time")
+    page = scene.page
+    page.wait_for(".result .plot svg")
+    found = page.evaluate(
+        """(async () => {
+          const files = [];
+          const blobs = new Map();
+          const make = URL.createObjectURL.bind(URL);
+          URL.createObjectURL = (blob) => { const url = make(blob); blobs.set(url, blob); return url; };
+          HTMLAnchorElement.prototype.click = function () {
+            files.push([this.download, blobs.get(this.href)]);
+          };
+          for (const button of document.querySelectorAll(".downloads button")) button.click();
+          while (files.length < 4) await new Promise(requestAnimationFrame);
+          const of = (name) => files.find(([file]) => file.endsWith(name))[1];
+          const image = await createImageBitmap(of("png"));
+          const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
+          canvas.drawImage(image, 0, 0);
+          const pixels = new Uint32Array(canvas.getImageData(0, 0, image.width, image.height).data.buffer);
+          return {
+            csv: await of("csv").text(), json: await of("json").text(), svg: await of("svg").text(),
+            colours: new Set(pixels).size, width: image.width,
+            drawn: document.querySelector(".result .plot svg").clientWidth,
+          };
+        }})()"""
+    )
+    result = read_analysis(scene)
+    lines = found["csv"].splitlines()
+    assert len(lines) == 1 + N_WINDOWS
+    assert lines[0].startswith("start,end,n_records")
+    assert json.loads(found["json"]) == result
+    assert found["svg"].startswith("<svg")
+    assert "class=" not in found["svg"]
+    assert found["colours"] > 20
+    assert found["width"] == 2 * found["drawn"]
+
+
+def test_a_formula_in_a_name_is_saved_as_text(scene: Scene) -> None:
+    scene.enter()
+    found = scene.page.evaluate(
+        "import('/ui/base/downloads.js').then(({toCsv}) => toCsv([['=1+1', 'a,\"b', -2, null]]))"
+    )
+    assert found == '\'=1+1,"a,""b",-2,\r\n'
+
+
+def test_the_choice_of_colours_outlives_the_tab(scene: Scene) -> None:
+    page = scene.page
+    scene.enter()
+    page.prefer("light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    bright = page.evaluate(ground)
+    choose = (
+        "(theme => { const menu = document.getElementById('theme'); menu.value = theme;"
+        " menu.dispatchEvent(new Event('change')); })"
+    )
+    page.evaluate(f"{choose}('dark')")
+    dark = page.evaluate(ground)
+    assert dark != bright
+    scene.enter()
+    assert page.evaluate(ground) == dark
+    page.evaluate(f"{choose}('system')")
+    assert page.evaluate(ground) == bright
+    assert page.evaluate("localStorage.length") == 0
+
+
+def test_one_of_many_devices_is_found_by_its_number(scene: Scene) -> None:
+    plan = make_plan()
+    aggregator = scene.aggregator
+    with (
+        Client(aggregator.url, key=aggregator.key) as client,
+        httpx.Client(base_url=aggregator.url) as http,
+    ):
+        study = client.create_study("many", plan, allow_same_plan=True).study_id
+        token = client.create_token(study, max_uses=60)
+        for seed in range(60):
+            body = Device(5000 + seed).enrolment(token, bytes.fromhex(study))
+            assert http.post("/v1/enrolments", json=body).status_code == 201
+    scene.enter(f"{aggregator.url}/#studies/{study}/devices")
+    page = scene.page
+    rows = "document.querySelectorAll('.listing tbody tr').length"
+    page.wait(f"{rows} === 50")
+    page.evaluate("document.querySelector('.pages button:last-of-type').click()")
+    page.wait(f"{rows} === 10")
+    assert "51 to 60 of 60 devices" in page.text(".pages")
+    page.evaluate("document.querySelector('input[type=search]').focus()")
+    page.type("device 57")
+    page.wait(f"{rows} === 1")
+    assert Device(5057).device_id.hex() in page.text(".listing").replace("\n", "")
+
+
+def test_an_operator_excludes_a_device_after_a_reason(scene: Scene) -> None:
+    study = publish(scene.aggregator, "to exclude", make_plan(), SLOT, Device(81), Device(82))
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}/devices")
+    page = scene.page
+    page.wait_for("[aria-label='Exclude device 1']")
+    page.tab_to("[aria-label='Exclude device 1']")
+    page.press("Enter")
+    page.wait_for("dialog[open]")
+    # Without a reason the form does not leave.
+    page.press("Enter")
+    assert page.evaluate("document.querySelector('dialog').open")
+    page.type("tampered with")
+    page.press("Enter")
+    page.wait_for("dialog[open]", absent=True)
+    page.wait_for(".pill.excluded")
+    assert "2 sketches taken out" in page.text()
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        assert client.study(study).n_sketches == 2
+
+
+def test_the_code_on_the_page_is_one_that_a_device_reads(scene: Scene) -> None:
+    study = publish(scene.aggregator, "to enrol", make_plan(), SLOT)
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}/manage")
+    page = scene.page
+    page.wait_for("form button.main")
+    page.evaluate("document.querySelector('form button.main').click()")
+    page.wait_for(".qr .dark")
+    code = decode_enrolment_code(page.text(".command").split("--code")[1])
+    assert (code.server, code.study.hex()) == (scene.aggregator.url, study)
+    device = Device(91)
+    body = device.enrolment(code.token, code.study)
+    assert httpx.post(f"{code.server}/v1/enrolments", json=body).status_code == 201
+    assert not page.complaints
+
+
+def test_an_operator_closes_a_study_and_opens_it_again(scene: Scene) -> None:
+    study = publish(scene.aggregator, "to close", make_plan(), SLOT)
+    scene.enter(f"{scene.aggregator.url}/#studies/{study}/manage")
+    page = scene.page
+    state = "document.querySelectorAll('section.card')[1]"
+    for name, words in (("Close", "closed"), ("Open", "open")):
+        page.wait(f"{state}.querySelector('button').textContent.startsWith('{name}')")
+        page.evaluate(f"{state}.querySelector('button').click()")
+        page.wait(f"{state}.querySelector('.pill.{words}')")
+        with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+            assert client.study(study).state == words
+
+
+def test_an_operator_creates_a_study_from_a_pasted_plan(scene: Scene) -> None:
+    scene.enter()
+    page = scene.page
+    page.evaluate("document.querySelector('details.plain').open = true")
+    fill = "(text => { document.querySelector('textarea').value = text; })"
+    page.evaluate("document.querySelector('details input[type=text]').value = 'pasted'")
+    page.evaluate(f"{fill}('not JSON')")
+    page.evaluate("document.querySelector('details button.main').click()")
+    page.wait_for(".problem", problem=True)
+    assert "must be JSON" in page.text(".problem")
+    document = json.dumps(plan_to_json(make_plan(most_sketches=1234)))
+    page.evaluate(f"{fill}({json.dumps(document)})")
+    page.evaluate("document.querySelector('details button.main').click()")
+    page.wait_for("details .verdict.good a", problem=True)
+    page.evaluate("document.querySelector('details .verdict.good a').click()")
+    page.wait("document.querySelector('h1').textContent === 'pasted'")
+
+
+def test_an_analyst_is_offered_no_action_of_an_operator(scene: Scene, changing: str) -> None:
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        key = client.create_key("ana", scope="analyst").key
+    aggregator, operator = scene.aggregator, scene.aggregator.key
+    try:
+        aggregator.key = key
+        scene.enter(f"{aggregator.url}/#studies/{changing}/devices")
+    finally:
+        aggregator.key = operator
+    page = scene.page
+    page.wait_for(".listing tbody")
+    assert "Manage" not in page.text(".tabs")
+    assert page.evaluate("document.querySelectorAll('.listing tbody button').length") == 0
+    scene.go("manage", changing)
+    assert "There is no section “manage” here" in page.text()
