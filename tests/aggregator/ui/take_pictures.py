@@ -1,13 +1,15 @@
 """Pictures of the dashboard for the documents: ``python -m tests.aggregator.ui.take_pictures``.
 
 A real server answers from real sketches of the demo's weather records, with seeded noise; so the
-pictures change only with the page. ``--phone`` and ``--dark`` show how it looks elsewhere.
+pictures change only with the page. ``--phone`` and ``--dark`` show how it looks elsewhere, and
+``--all --folder DIRECTORY`` shows every section of a study for somebody to look at.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,9 @@ from analyst.planning.pilots import PilotOutline, plan_pilot
 from deploy.demo.cluster import Aggregator
 from shared.plan import Dimension, SketchPlan, WindowRule
 from tests.aggregator.fleet import make_plan
-from tests.aggregator.ui.browser import open_browser
+from tests.aggregator.ui.browser import Page, open_browser
 from tests.aggregator.ui.scene import Scene, publish_records
+from tests.aggregator.ui.year import plan_year, publish_year
 
 _ROOT = Path(__file__).parents[3]
 PICTURES = _ROOT / "docs" / "pictures"
@@ -81,30 +84,102 @@ def plan_weather_moments() -> SketchPlan:
     )
 
 
-def main() -> None:
-    """Take a picture of a histogram's and of a moments study's page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=PICTURES, help="default: docs/pictures")
-    parser.add_argument("--phone", action="store_true", help="390 pixels wide")
-    parser.add_argument("--dark", action="store_true", help="the dark colours")
-    options = parser.parse_args()
-    options.folder.mkdir(exist_ok=True)
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A section of the year's study."""
+
+    section: str
+    ready: str
+    asks: bool = True
+
+    def open(self, scene: Scene, study: str) -> None:
+        """Open the section and wait until it is drawn."""
+        page = scene.page
+        scene.enter(f"{scene.aggregator.url}/#studies/{study}/{self.section}".rstrip("/"))
+        if self.asks:
+            page.wait_for("form button.main")
+            page.evaluate("document.querySelector('form button.main').click()")
+        page.wait_for(self.ready)
+        # Other cards of the section load on their own.
+        page.evaluate("new Promise(done => setTimeout(done, 500))")
+
+
+VIEWS = {
+    "patterns": View(section="", ready=".result .plot svg"),
+    "time": View(section="time", ready=".multiples svg"),
+    "compare": View(section="compare?a=5..7&b=10..12&k=5", ready=".moved", asks=False),
+    "groups": View(section="groups", ready=".matrix"),
+    "devices": View(section="devices", ready=".result table"),
+    "plan": View(section="plan", ready="blockquote", asks=False),
+    "manage": View(section="manage", ready=".qr"),
+}
+WIDTHS = {"desktop": 1280, "phone": 390}
+SCHEMES = ("light", "dark")
+YEAR_DAYS = 28
+"""Length of a window of the year: thirteen make it."""
+ILLUSTRATIONS = {
+    "page-strip": ("time", ".strip"),
+    "page-changes": ("time", ".changes-part"),
+    "page-clusters": ("time", ".multiples"),
+    "page-groups": ("groups", ".pair"),
+}
+
+
+def look_at_year(aggregator: Aggregator, page: Page, folder: Path) -> None:
+    """Take a picture of every section, at every width, light and dark."""
+    study = publish_year(aggregator, "weather of three airports", plan_year(YEAR_DAYS))
+    scene = Scene(aggregator, page, study)
+    for name, view in VIEWS.items():
+        page.resize(WIDTHS["desktop"])
+        view.open(scene, study)
+        for device, width in WIDTHS.items():
+            for scheme in SCHEMES:
+                page.resize(width)
+                page.prefer(scheme)
+                page.evaluate("new Promise(done => setTimeout(done, 200))")
+                page.take_picture(folder / f"{name}-{device}-{scheme}.png")
+
+
+def illustrate(aggregator: Aggregator, page: Page, folder: Path) -> None:
+    """Take the pictures of the documents."""
     records = read_airports()
     plans = {
         "distributions": plan_weather_pilot(sum(map(len, records))),
         "directions": plan_weather_moments(),
     }
+    for name, plan in plans.items():
+        study = publish_records(aggregator, f"weather: {name}", plan, records)
+        scene = Scene(aggregator, page, study)
+        scene.show_answer()
+        page.take_picture(folder / f"{name}.png", of="section.card")
+    year = publish_year(aggregator, "weather of three airports", plan_year(YEAR_DAYS))
+    scene = Scene(aggregator, page, year)
+    for name, (view, of) in ILLUSTRATIONS.items():
+        VIEWS[view].open(scene, year)
+        page.take_picture(folder / f"{name}.png", of=of)
+
+
+def main() -> None:
+    """Take the pictures of the documents, or of everything."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=PICTURES, help="default: docs/pictures")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="every section of a study, 1280 and 390 pixels wide, light and dark",
+    )
+    parser.add_argument("--phone", action="store_true", help="390 pixels wide")
+    parser.add_argument("--dark", action="store_true", help="the dark colours")
+    options = parser.parse_args()
+    options.folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        aggregator = Aggregator.start(Path(folder), port=DEFAULT_PORT)
+        aggregator = Aggregator.start(Path(folder), port=None if options.all else DEFAULT_PORT)
         try:
             with open_browser(Path(folder)) as page:
                 page.resize(390 if options.phone else 1100)
                 page.prefer("dark" if options.dark else "light")
-                for name, plan in plans.items():
-                    study = publish_records(aggregator, f"weather: {name}", plan, records)
-                    scene = Scene(aggregator, page, study)
-                    scene.show_answer()
-                    page.take_picture(options.folder / f"{name}.png", of="section.card")
+                take = look_at_year if options.all else illustrate
+                take(aggregator, page, options.folder)
         finally:
             aggregator.stop()
 

@@ -220,9 +220,8 @@ def test_times_become_the_slots_wholly_between_them(
 ) -> None:
     scene.enter()
     call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {{origin: 0, length_s: 3600}})"
-    found = scene.page.evaluate(
-        f"import('/ui/study/selection.js').then(({{slotsBetween}}) => {call})"
-    )
+    module = "import('/ui/study/selection.js')"
+    found = scene.page.evaluate(f"{module}.then(({{slotsBetween}}) => {call})")
     assert [found["first_slot"], found["last_slot"]] == slots
 
 

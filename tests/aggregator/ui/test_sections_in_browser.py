@@ -1,4 +1,4 @@
-"""The sections of a study's page in a real browser: answers over time, and an operator's actions."""
+"""The sections of a study's page in a real browser: answers, and an operator's actions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read_analysis(scene: Scene) -> dict[str, Any]:
     return result
 
 
-# The planted change is far above the noise: p is below 1e-4 where one false alarm a year is allowed.
+# The planted change is far above the noise: p is below 1e-4, and so is the false-alarm rate.
 def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
     scene: Scene, changing: str
 ) -> None:
@@ -94,13 +94,8 @@ def test_a_change_is_seen_over_time_with_its_window_and_its_cluster(
     assert states[0] == "hopeless"
     assert states[CHANGED] == "alarm"
     assert [state == "alarm" for state in states] == [w["is_alarm"] for w in result["windows"]]
-    (chip,) = (
-        text
-        for text in page.evaluate(
-            "[...document.querySelectorAll('.chips li')].map(e => e.innerText)"
-        )
-        if "▲" in text and "share" in text
-    )
+    chips = page.evaluate("[...document.querySelectorAll('.chips li')].map(e => e.innerText)")
+    (chip,) = (text for text in chips if "▲" in text and "share" in text)
     nearest = min(range(3), key=lambda k: abs(result["clusters"][k]["centre"][0] + 5))
     assert chip.startswith(str(nearest + 1)), chip
     assert "1 lasting change" in page.text(".verdict")
@@ -196,7 +191,11 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
           const files = [];
           const blobs = new Map();
           const make = URL.createObjectURL.bind(URL);
-          URL.createObjectURL = (blob) => { const url = make(blob); blobs.set(url, blob); return url; };
+          URL.createObjectURL = (blob) => {
+            const url = make(blob);
+            blobs.set(url, blob);
+            return url;
+          };
           HTMLAnchorElement.prototype.click = function () {
             files.push([this.download, blobs.get(this.href)]);
           };
@@ -206,13 +205,14 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
           const image = await createImageBitmap(of("png"));
           const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
           canvas.drawImage(image, 0, 0);
-          const pixels = new Uint32Array(canvas.getImageData(0, 0, image.width, image.height).data.buffer);
+          const { data } = canvas.getImageData(0, 0, image.width, image.height);
+          const pixels = new Uint32Array(data.buffer);
           return {
             csv: await of("csv").text(), json: await of("json").text(), svg: await of("svg").text(),
             colours: new Set(pixels).size, width: image.width,
             drawn: document.querySelector(".result .plot svg").clientWidth,
           };
-        }})()"""
+        })()"""
     )
     result = read_analysis(scene)
     lines = found["csv"].splitlines()

@@ -41,7 +41,7 @@ export function analysisPanel({ context, kind, section, title, verb, lead, field
     showEnd: async (ended) => {
       // A stream may leave out what is large.
       const whole = ended.result ? ended : await request(`/v1/analyses/${ended.analysis_id}`, { signal });
-      return h("div", {}, show(whole), showGround(whole));
+      return h("div", { class: "answer" }, show(whole), showGround(whole));
     },
   });
   /** Reloading the page then shows the same answer. */

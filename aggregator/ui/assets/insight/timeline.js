@@ -338,18 +338,20 @@ function show(study) {
     const figures = h("div", {}, h("h3", {}, "When something differs"), strip.canvas);
     const numeric = [1, 2, 3, 4, 5];
     return [
-      showWords({ words: [summarise(result), ...remainingWords(result)] }, alarms || result.change_points.length ? "bad" : "good"),
-      figures,
-      legend([
-        ["alarm", "alarm"],
-        ["quiet", "no alarm; the height is the size of the difference"],
-        ["hopeless", "too noisy or nothing before it"],
-        ["change", "lasting change"],
-      ]),
+      h(
+        "div",
+        { class: "strip" },
+        showWords({ words: [summarise(result), ...remainingWords(result)] }, alarms || result.change_points.length ? "bad" : "good"),
+        figures,
+        legend([
+          ["alarm", "alarm"],
+          ["quiet", "no alarm; the height is the size of the difference"],
+          ["hopeless", "too noisy or nothing before it"],
+          ["change", "lasting change"],
+        ]),
+      ),
       h("p", { class: "note" }, "The size says by how much every record would have to shift, in units of the plan's scales, to look like this. The table at the end has the figures of each window."),
-      h("h3", {}, "What changed, and when"),
-      showKey(result),
-      showChanges(result),
+      h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result)),
       windows.length > 1 && brush.node,
       h("h3", {}, "The clusters, window by window"),
       h("p", { class: "note" }, "Bands are one standard error. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows where noise forbids an estimate are left out."),
