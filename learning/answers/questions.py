@@ -36,7 +36,7 @@ from shared.wire.bodies.questions import (
     ValueBody,
 )
 
-__all__ = ["LEVEL", "Inquiry", "choose_bars", "predict_factor"]
+__all__ = ["LEVEL", "Inquiry", "choose_bars", "pool_means", "predict_factor"]
 
 Floats = NDArray[np.float64]
 BarsWord = Literal["stated", "rough", "none"]
@@ -64,6 +64,21 @@ def choose_bars(factor: float) -> BarsWord:
     if factor > _MOST_ROUGH:
         return "none"
     return "rough" if factor > _MOST_STATED else "stated"
+
+
+def pool_means(
+    posterior: Posterior, shares: Floats, means: Floats, variances: Floats
+) -> tuple[float, float, float]:
+    """Return mean, spread over the draws and mean variance of a figure of some records.
+
+    Draws count by the records that they have there: one without any says nothing about them.
+    """
+    chances = posterior.shares * shares
+    chances = chances / np.sum(chances)
+    mean = float(chances @ means)
+    free = max(1e-9, 1.0 - float(np.sum(chances**2)))
+    spread = math.sqrt(float(chances @ (means - mean) ** 2) / free)
+    return mean, spread, float(chances @ variances)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -234,12 +249,7 @@ class Inquiry:
                 field=f"{field}.within",
                 fix="widen the ranges",
             )
-        # By the records that each draw has there: one without any says nothing about their mean.
-        mean = float(self.posterior.shares * shares @ means / share)
-        away = self.posterior.shares * shares / share
-        free = max(1e-9, 1.0 - float(np.sum(away**2)))
-        spread = math.sqrt(float(away @ (means - mean) ** 2) / free)
-        variance = float(away @ variances)
+        mean, spread, variance = pool_means(self.posterior, shares, means, variances)
         ends = (self.posterior.lower[axis], self.posterior.upper[axis])
         shown = self._shower(axis)
         low, high = self._bound(
