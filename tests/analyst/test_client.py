@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from analyst import Client
-from analyst.connection import Connection
-from analyst.decode import Decode
+from analyst.client import Decode
+from analyst.client.synchronous.connection import Connection
 from shared.errors import (
     ConfigError,
     DecodingError,
