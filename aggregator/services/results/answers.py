@@ -18,6 +18,7 @@ from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     BandBody,
+    BarsBody,
     ChoiceBody,
     DimensionBody,
     EvidenceBody,
@@ -92,6 +93,7 @@ def describe_solution(
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
         centroids=plan.space.encoder.decode(solution.centroids).tolist(),
+        **_describe_bars(plan, solution),
         quality=quality,
         verdict=_to_body(VerdictBody, verdict),
         band=None if verdict is None else describe_band(verdict, verdict.describe_band()),
@@ -100,6 +102,22 @@ def describe_solution(
         privacy=describe_promise(plan),
         seconds=seconds,
     )
+
+
+def _describe_bars(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
+    """Return error bars in data units: on a logarithmic scale, half the length of the bar there."""
+    bars = solution.bars
+    if bars is None:
+        return {"centroid_errors": None, "weight_errors": None, "bars": None}
+    errors, weights = bars.centroid_errors, bars.weight_errors
+    if errors is not None:
+        show = plan.space.encoder.decode
+        errors = 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+    return {
+        "centroid_errors": None if errors is None else errors.tolist(),
+        "weight_errors": None if weights is None else weights.tolist(),
+        "bars": BarsBody(word=bars.word, sentence=bars.sentence),
+    }
 
 
 def _describe_quality(
