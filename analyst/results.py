@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyst.requests import ANSWERS
+from learning.answers.questions import Inquiry
 from shared.errors import DecodingError
 from shared.wire import error_from_problem
 from shared.wire.bodies.results import DecodeBody
@@ -60,6 +61,16 @@ class DecodeResult:
     search_box
         Lower and upper bound, by name, of the dimensions where clusters were searched for inside
         narrower bounds than the plan's.
+    centroid_errors, weight_errors
+        Shapes ``(k, d)`` and ``(k,)``: standard errors, of which 1.645 either way are a 90 % bar;
+        None where none are shown.
+    bars, bars_reason
+        Kind of the bars, "stated", "rough" or "none", and what they mean.
+    stability, sse_curve
+        Agreement and expected SSE by number of clusters, if the decoder chose it.
+    posterior
+        Answers questions on the density; None from a server, which answers them by
+        ``Client.ask``.
     """
 
     decode_id: str
@@ -84,6 +95,13 @@ class DecodeResult:
     evidence: Mapping[str, Any] | None = None
     resolved: NDArray[np.bool_] | None = None
     search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    centroid_errors: NDArray[np.float64] | None = None
+    weight_errors: NDArray[np.float64] | None = None
+    bars: str = "none"
+    bars_reason: str = "the decoder finds no error bars"
+    stability: Sequence[Mapping[str, Any]] | None = None
+    sse_curve: Sequence[Mapping[str, Any]] | None = None
+    posterior: Inquiry | None = None
 
 
 def read_result(decode: DecodeBody) -> DecodeResult:
@@ -129,7 +147,17 @@ def read_result(decode: DecodeBody) -> DecodeResult:
         evidence=None if result.evidence is None else asdict(result.evidence),
         resolved=None if result.resolved is None else np.array(result.resolved),
         search_box=result.search_box,
+        centroid_errors=_maybe_array(result.centroid_errors),
+        weight_errors=_maybe_array(result.weight_errors),
+        bars=result.bars.word if result.bars else DecodeResult.bars,
+        bars_reason=result.bars.sentence if result.bars else DecodeResult.bars_reason,
+        stability=None if result.stability is None else list(map(asdict, result.stability)),
+        sse_curve=None if result.sse_curve is None else list(map(asdict, result.sse_curve)),
     )
+
+
+def _maybe_array(values: Sequence[Any] | None) -> NDArray[np.float64] | None:
+    return None if values is None else np.array(values)
 
 
 def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:

@@ -57,6 +57,7 @@ from learning.decoding.recovery import MixtureDecoder
 
 NAME = "bars"
 N_SHAPES = 54
+_FITTED_TO = 135
 _QUICK_SHAPES = 3
 _FITTED_FROM = "bars"
 _DEVIATIONS = 1.6448536269514722
@@ -171,7 +172,8 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
         ),
         **_ask(solution.posterior, dataset.records, scale, rng),
     }
-    factor = questions.predict_factor(solution.posterior.held_out)
+    held = solution.posterior
+    word, factor = questions.choose_bars(held.doubt, held.held_out, is_trusted=held.is_trusted)
     return BarTrial(
         family=shape.family,
         size=(dataset.n_dimensions, k, design.n_frequencies),
@@ -180,7 +182,7 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
         verdict="none" if solution.verdict is None else solution.verdict.word,
         word=shown.word,
         factor=shown.factor,
-        question_word=questions.choose_bars(factor),
+        question_word=word,
         question_factor=factor,
         evidence=solution.evidence,
         errors=errors,
@@ -222,7 +224,7 @@ def _ask(
         truth = float(np.mean(inside))
         value, spread = pool(posterior, compute_shares(posterior, box))
         shares.append((abs(truth - value), spread, math.sqrt(truth * (1.0 - truth) / n)))
-        if i < _N_MEANS and truth > 0.01:
+        if i < _N_MEANS and truth > 0.01 and value > 0.01:
             axis = int(rng.integers(d))
             of_draw, by_draw, variances = compute_means(posterior, box, axis, None)
             value, spread, variance = questions.pool_means(posterior, of_draw, by_draw, variances)
@@ -241,11 +243,11 @@ def _ask(
     }
 
 
-def run_task(task: Task) -> list[BarTrial]:
+def run_task(task: Task, *, n_situations: int = 3) -> list[BarTrial]:
     """Decode the shape of a task: two honest situations and one with something wrong."""
     i, family, own = task
     try:
-        return list(run_shape(family, own, list_situations(i)[:3]))
+        return list(run_shape(family, own, list_situations(i)[:n_situations]))
     except PackageUnavailableError as error:
         print(f"left out: {family}: {error}", file=sys.stderr)
         return []
@@ -313,38 +315,62 @@ def _describe_group(
 
 
 def fit(trials: Sequence[BarTrial]) -> dict[str, tuple[float, ...]]:
-    """Fit the factors: coefficients in the order of the features, none below 0 but the first."""
-    usable = [trial for trial in trials if trial.verdict in ("sound", "rough")]
+    """Fit the factors to honest answers that are trusted: the 90 % quantiles of what is needed."""
+    usable = [t for t in trials if t.verdict in bars.TRUSTED and t.situation.is_honest]
+    of_centroids = [
+        (bars.compute_features(t.evidence)[1:], t.errors["centroid local"].compute_needs())
+        for t in usable
+    ]
     return {
-        "learning/decoding/bars.py": _fit_needs(
-            [
-                (bars.compute_features(t.evidence), t.errors["centroid local"].compute_needs())
-                for t in usable
-            ]
-        ),
-        "learning/answers/questions.py": _fit_needs(
-            [
-                (
-                    (1.0, math.log(max(1.0, t.evidence.held_out))),
-                    t.errors["share"].compute_needs(),
-                )
-                for t in trials
-            ]
-        ),
+        "learning/decoding/bars.py: _COEFFICIENTS": _fit_slopes(of_centroids),
+        **{
+            f"learning/answers/questions.py: _{word.upper()}": _fit_slopes(
+                [
+                    ((), t.errors["share"].compute_needs())
+                    for t in usable
+                    if _choose_word(t.evidence) == word
+                ],
+                is_logarithm=False,
+            )
+            for word in ("stated", "rough")
+        },
     }
 
 
-def _fit_needs(rows: Sequence[tuple[tuple[float, ...], Floats]]) -> tuple[float, ...]:
-    """Fit the 90 % quantile of the logarithm of the factor that is needed; decodes count alike."""
+def _choose_word(evidence: Evidence) -> str:
+    word, _ = questions.choose_bars(
+        evidence.residual_deviations, evidence.held_out, is_trusted=True
+    )
+    return word
+
+
+def _fit_slopes(
+    rows: Sequence[tuple[tuple[float, ...], Floats]], *, is_logarithm: bool = True
+) -> tuple[float, ...]:
+    """Fit the 90 % quantile of the logarithm of the factor that is needed; decodes count alike.
+
+    A slope below 0 is left out: a worse sign never means a shorter bar.
+    """
     from sklearn.linear_model import QuantileRegressor  # noqa: PLC0415 - only to fit
 
-    features = np.concatenate([np.tile(own[1:], (len(needs), 1)) for own, needs in rows])
+    n_features = len(rows[0][0])
+    features = np.concatenate([np.tile(own, (len(needs), 1)) for own, needs in rows])
     logs = np.concatenate([np.log(needs) for _, needs in rows])
     masses = np.concatenate([np.full(len(needs), 1.0 / len(needs)) for _, needs in rows])
-    model = QuantileRegressor(quantile=bars.LEVEL, alpha=_PENALTY, solver="highs")
-    model.fit(features, logs, sample_weight=masses)
-    slopes = [round(max(0.0, float(slope)), 3) for slope in model.coef_]
-    return (round(float(model.intercept_), 3), *slopes)
+    kept = list(range(n_features))
+    while True:
+        # Without any feature, a column of zeros: the constant alone.
+        columns = features[:, kept] if kept else np.zeros((len(logs), 1))
+        model = QuantileRegressor(quantile=bars.LEVEL, alpha=_PENALTY, solver="highs")
+        model.fit(columns, logs, sample_weight=masses)
+        left = [i for i, slope in zip(kept, model.coef_, strict=False) if slope >= 0.0]
+        if left == kept:
+            break
+        kept = left
+    slopes = dict(zip(kept, model.coef_, strict=False))
+    constant = float(model.intercept_)
+    found = (constant, *(float(slopes.get(i, 0.0)) for i in range(n_features)))
+    return tuple(round(value if is_logarithm else math.exp(value), 3) for value in found)
 
 
 def collect(
@@ -352,22 +378,25 @@ def collect(
 ) -> list[BarTrial]:
     """Decode the shapes that a text determines; see :func:`benchmarks.honesty.collect_tasks`."""
     tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
-    return collect_tasks(tasks, run_task, n_processes=n_processes, kept=kept)
+    # Factors are fitted to honest guesses alone, which come first.
+    run = partial(run_task, n_situations=2) if text == _FITTED_FROM else run_task
+    return collect_tasks(tasks, run, n_processes=n_processes, kept=kept)
 
 
 def main() -> int:
     """Run the benchmark, or fit the factors."""
     parser = create_parser(NAME, __doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit the factors and print them")
-    parser.add_argument("--shapes", type=read_count, help=f"shapes, {N_SHAPES} if not given")
+    parser.add_argument("--shapes", type=read_count, help="shapes, instead of the usual number")
     parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
     parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
     options = parser.parse_args()
-    n_shapes = options.shapes or (_QUICK_SHAPES if options.quick else N_SHAPES)
+    usual = _QUICK_SHAPES if options.quick else _FITTED_TO if options.fit else N_SHAPES
+    n_shapes = options.shapes or usual
     run = partial(collect, n_processes=options.processes, kept=options.keep)
     if options.fit:
         for name, coefficients in fit(run(_FITTED_FROM, n_shapes)).items():
-            print(f"{name}: _COEFFICIENTS = {coefficients}")
+            print(f"{name} = {coefficients}")
         return 0
     print_rows(describe(run(digest_decoder(), n_shapes)), as_json=options.json)
     return 0

@@ -33,6 +33,8 @@ from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
 
+_BAR = 1.645
+"""Standard errors either way of a 90 % bar."""
 _MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
 
@@ -198,6 +200,7 @@ def _to_json(result: DecodeResult) -> dict[str, Any]:
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in vars(result).items()
+        if name != "posterior"
     }
 
 
@@ -208,6 +211,7 @@ def _describe(result: DecodeResult) -> Answer:
         yield Text(result.choice["statement"])
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     yield _tabulate_centroids(result, resolved)
+    yield Text(result.bars_reason)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
     if result.search_box:
@@ -223,9 +227,20 @@ def _describe(result: DecodeResult) -> Answer:
 def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Table:
     """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short."""
     axes = [f"{name} ({unit})" for name, unit in zip(result.names, result.units, strict=True)]
-    shares = [f"{weight:.1%}" for weight in result.weights]
+    errors, weight_errors = result.centroid_errors, result.weight_errors
+    shares = [
+        f"{weight:.1%}"
+        + ("" if weight_errors is None else f" ± {_BAR * float(weight_errors[i]):.1%}")
+        for i, weight in enumerate(result.weights)
+    ]
     styles = [None if is_resolved else "dim" for is_resolved in resolved]
-    cells = [[f"{value:.4g}" for value in centroid] for centroid in result.centroids]
+    cells = [
+        [
+            f"{value:.4g}" + ("" if errors is None else f" ± {_BAR * float(errors[i, j]):.2g}")
+            for j, value in enumerate(centroid)
+        ]
+        for i, centroid in enumerate(result.centroids)
+    ]
     table = Table()
     if len(axes) <= _MOST_ACROSS:
         table.add_column("weight", overflow="fold")

@@ -14,8 +14,12 @@ from analyst.results import DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
 from analyst.sketching.solving import Solved, solve_totals, sum_parts
+from learning.answers.errors import show_centroid_errors
 from learning.answers.histograms import describe_calibration, describe_histogram
 from learning.answers.moments import describe_moments
+from learning.answers.questions import Inquiry
+from learning.decoding.solution import Solution
+from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, make_statement
@@ -185,4 +189,24 @@ def _to_result(local: LocalSketches, solved: Solved, seconds: float) -> DecodeRe
         reason=DecodeResult.reason if verdict is None else verdict.sentence,
         resolved=None if evidence is None else np.asarray(evidence.resolved),
         search_box=dict(solved.search_box),
+        **_describe_bars(plan, solution),
+        posterior=_find_posterior(local, solution),
     )
+
+
+def _describe_bars(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
+    if solution.bars is None:
+        return {}
+    return {
+        "centroid_errors": show_centroid_errors(plan, solution),
+        "weight_errors": solution.bars.weight_errors,
+        "bars": solution.bars.word,
+        "bars_reason": solution.bars.sentence,
+    }
+
+
+def _find_posterior(local: LocalSketches, solution: Solution) -> Inquiry | None:
+    if solution.posterior is None:
+        return None
+    n_records = count_records(local.plan, local.totals).n_records
+    return Inquiry(plan=local.plan, posterior=solution.posterior, n_records=n_records)

@@ -36,6 +36,7 @@ def pack_posterior(posterior: Posterior) -> bytes:
         "upper": posterior.upper.tolist(),
         "doubt": float(posterior.doubt),
         "held_out": float(posterior.held_out),
+        "is_trusted": posterior.is_trusted,
     }
     return encode_deterministic(content)
 
@@ -88,6 +89,7 @@ def _read(found: dict[str, Any]) -> Posterior:
         upper=upper,
         doubt=float(found["doubt"]),
         held_out=float(found["held_out"]),
+        is_trusted=bool(found["is_trusted"]),
     )
 
 

@@ -36,7 +36,7 @@ from shared.wire.bodies.questions import (
     ValueBody,
 )
 
-__all__ = ["LEVEL", "Inquiry", "choose_bars", "pool_means", "predict_factor"]
+__all__ = ["LEVEL", "Inquiry", "choose_bars", "pool_means"]
 
 Floats = NDArray[np.float64]
 BarsWord = Literal["stated", "rough", "none"]
@@ -45,25 +45,31 @@ LEVEL: Final = 0.9
 """Share of the bars that hold."""
 _DEVIATIONS: Final = 1.6448536269514722
 # Fitted and judged as those of centroids, see learning.decoding.bars.
-_COEFFICIENTS: Final = (0.1, 0.3)
-_MOST_STATED: Final = 2.0
-_MOST_ROUGH: Final = 4.0
+_STATED: Final = 1.4
+_ROUGH: Final = 3.6
+# Beyond one of these a model misses the sketch by more than chance.
+_MOST_DOUBT: Final = 3.0
+_MOST_HELD_OUT: Final = 1.5
+# Beyond this it describes nothing.
+_WORST_HELD_OUT: Final = 100.0
 _NARROW: Final = 0.5
 # A mean over fewer of the records says nothing.
 _LEAST_SHARE: Final = 1e-3
 
 
-def predict_factor(held_out: float) -> float:
-    """Predict by what the spread over the draws must be multiplied."""
-    constant, slope = _COEFFICIENTS
-    return math.exp(constant + slope * math.log(max(1.0, held_out)))
+def choose_bars(doubt: float, held_out: float, *, is_trusted: bool) -> tuple[BarsWord, float]:
+    """Choose the kind of bars, and by what the spread over the draws is multiplied.
 
-
-def choose_bars(factor: float) -> BarsWord:
-    """Choose whether bars are stated, rough or not shown, by the factor that they need."""
-    if factor > _MOST_ROUGH:
-        return "none"
-    return "rough" if factor > _MOST_STATED else "stated"
+    Parameters
+    ----------
+    doubt, held_out, is_trusted
+        As in :class:`learning.decoding.densities.Posterior`.
+    """
+    if not is_trusted or held_out > _WORST_HELD_OUT:
+        return "none", _ROUGH
+    if doubt >= _MOST_DOUBT or held_out >= _MOST_HELD_OUT:
+        return "rough", _ROUGH
+    return "stated", _STATED
 
 
 def pool_means(
@@ -113,14 +119,19 @@ class Inquiry:
             )
 
     @cached_property
-    def factor(self) -> float:
-        """Factor of the spread over the draws."""
-        return predict_factor(self.posterior.held_out)
+    def _choice(self) -> tuple[BarsWord, float]:
+        found = self.posterior
+        return choose_bars(found.doubt, found.held_out, is_trusted=found.is_trusted)
 
-    @cached_property
+    @property
     def bars(self) -> BarsWord:
         """Kind of the bars."""
-        return choose_bars(self.factor)
+        return self._choice[0]
+
+    @property
+    def factor(self) -> float:
+        """Factor of the spread over the draws."""
+        return self._choice[1]
 
     def answer(self, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions.
@@ -346,9 +357,8 @@ class Inquiry:
         words = []
         if self.bars == "none":
             words.append(
-                "no bars are shown: what was held out of the fit is missed "
-                f"{self.posterior.held_out:.3g} times as much as noise would make it, so the "
-                "answers may be off by more than anybody can tell"
+                "no bars are shown: no density describes this sketch well enough to tell how far "
+                "the answers may be off"
             )
         elif self.bars == "rough":
             words.append(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.decoding.bars import describe_bars
+from learning.decoding.bars import TRUSTED, describe_bars
 from learning.decoding.density import GaussianMixture
 from learning.decoding.diagnosis import (
     Diagnosis,
@@ -105,6 +105,7 @@ def assemble_pooled_solution(
             members,
             doubt=evidence.residual_deviations,
             held_out=evidence.held_out,
+            is_trusted=verdict.word in TRUSTED,
         ),
         bars=describe_bars(
             evidence,

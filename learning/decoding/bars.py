@@ -19,6 +19,7 @@ __all__ = [
     "LEVEL",
     "MOST_ROUGH",
     "MOST_STATED",
+    "TRUSTED",
     "Bars",
     "BarsWord",
     "compute_features",
@@ -32,6 +33,8 @@ LEVEL: Final = 0.9
 FEATURES: Final = ("constant", "misfit", "few features")
 # In the order of FEATURES.
 _COEFFICIENTS: Final = (0.151, 0.242, 0.705)
+TRUSTED: Final = ("sound", "rough")
+"""Verdicts of answers that have error bars."""
 MOST_STATED: Final = 2.0
 """Largest predicted factor with which bars are stated."""
 MOST_ROUGH: Final = 4.0
@@ -117,7 +120,7 @@ def describe_bars(
         "nine in ten bars of 1.645 standard errors either way hold the centroid that k-means on "
         "the raw records reaches from this one"
     )
-    if verdict.word in ("doubtful", "do not use"):
+    if verdict.word not in TRUSTED:
         word = "none"
         sentence = f"no error bars are shown for an answer that is called {verdict.word}"
     elif factor > MOST_ROUGH:

@@ -42,6 +42,8 @@ class Posterior:
         z, by how many standard deviations of chance the best model misses the sketch.
     held_out : float
         How badly it misses what was held out of the fit; 1 is what noise alone does.
+    is_trusted : bool
+        Whether the decode was found sound or rough; error bars of other ones mean nothing.
 
     Raises
     ------
@@ -58,6 +60,7 @@ class Posterior:
     upper: Vector
     doubt: float
     held_out: float
+    is_trusted: bool
 
     def __post_init__(self) -> None:
         """Refuse values that are not a posterior."""

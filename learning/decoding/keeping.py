@@ -22,7 +22,12 @@ _LEAST_SHARE: Final = 1e-6
 
 
 def describe_posterior(
-    problem: DecodingProblem, members: Sequence[Member], *, doubt: float, held_out: float
+    problem: DecodingProblem,
+    members: Sequence[Member],
+    *,
+    doubt: float,
+    held_out: float,
+    is_trusted: bool,
 ) -> Posterior | None:
     """Convert some members of the pool to the problem's units; None where they would be too large.
 
@@ -35,7 +40,7 @@ def describe_posterior(
         The solved problem, in the units of the members.
     members
         The pool, at least one.
-    doubt, held_out
+    doubt, held_out, is_trusted
         As in :class:`Posterior`.
     """
     d = problem.n_dimensions
@@ -60,6 +65,7 @@ def describe_posterior(
         upper=problem.upper.copy(),
         doubt=doubt,
         held_out=held_out,
+        is_trusted=is_trusted,
     )
 
 

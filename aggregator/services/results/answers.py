@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
+from learning.answers.errors import show_centroid_errors
 from learning.clustering.posing import pose_grid
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
@@ -105,14 +106,11 @@ def describe_solution(
 
 
 def _describe_bars(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
-    """Return error bars in data units: on a logarithmic scale, half the length of the bar there."""
+    """Return error bars, in data units."""
     bars = solution.bars
     if bars is None:
         return {"centroid_errors": None, "weight_errors": None, "bars": None}
-    errors, weights = bars.centroid_errors, bars.weight_errors
-    if errors is not None:
-        show = plan.space.encoder.decode
-        errors = 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+    errors, weights = show_centroid_errors(plan, solution), bars.weight_errors
     return {
         "centroid_errors": None if errors is None else errors.tolist(),
         "weight_errors": None if weights is None else weights.tolist(),

@@ -15,6 +15,7 @@ def make_posterior(
     half_width: float = 10.0,
     weights: NDArray[np.float64] | None = None,
     held_out: float = 1.0,
+    is_trusted: bool = True,
 ) -> Posterior:
     """Return equal draws; shapes ``(n, K, d)`` and ``(n, K, d, d)``, weights ``(K,)``."""
     n, k, d = means.shape
@@ -29,6 +30,7 @@ def make_posterior(
         upper=np.full(d, half_width),
         doubt=0.0,
         held_out=held_out,
+        is_trusted=is_trusted,
     )
 
 

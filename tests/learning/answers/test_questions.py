@@ -110,7 +110,7 @@ def test_bars_shrink_with_the_spread_of_the_draws_and_keep_what_sampling_adds() 
     assert found.high - found.low == pytest.approx(2 * 1.645 * 0.005, rel=1e-3)
 
 
-@pytest.mark.parametrize(("held_out", "bars"), [(1.0, "stated"), (1e9, "none")])
+@pytest.mark.parametrize(("held_out", "bars"), [(1.0, "stated"), (5.0, "rough"), (1e9, "none")])
 def test_bars_vanish_where_no_model_explains_the_sketch(held_out: float, bars: str) -> None:
     found = inquire(draw(held_out=held_out)).answer(
         QuestionsRequest(
