@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
+from aggregator.storage.statements.device_sums import DeviceSumRows
 from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
@@ -27,6 +28,7 @@ class Transaction(
     DeviceRows,
     SketchRows,
     ExclusionRows,
+    DeviceSumRows,
     MergeRows,
     SnapshotRows,
     KeyRows,

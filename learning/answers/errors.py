@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from learning.decoding.solution import Solution
 from shared.plan import SketchPlan
+from shared.wire.bodies.results import BarsBody, ResultBody
 
-__all__ = ["show_centroid_errors"]
+__all__ = ["describe_errors"]
 
 
-def show_centroid_errors(plan: SketchPlan, solution: Solution) -> NDArray[np.float64] | None:
-    """Return standard errors of the centroids in data units; None where none are shown.
+def describe_errors(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
+    """Return the members of :class:`ResultBody` about error bars, by name.
 
-    On a logarithmic scale, half of the distance between one error either way.
+    On a logarithmic scale an error is half of the distance between one error either way.
     """
-    errors = None if solution.bars is None else solution.bars.centroid_errors
-    if errors is None:
-        return None
-    show = plan.space.encoder.decode
-    return 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+    bars = solution.bars
+    if bars is None:
+        return {"centroid_errors": None, "weight_errors": None, "bars": None}
+    errors, weights = bars.centroid_errors, bars.weight_errors
+    if errors is not None:
+        show = plan.space.encoder.decode
+        errors = 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+    return {
+        "centroid_errors": None if errors is None else errors.tolist(),
+        "weight_errors": None if weights is None else weights.tolist(),
+        "bars": BarsBody(word=bars.word, sentence=bars.sentence),
+    }

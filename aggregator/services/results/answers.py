@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
-from learning.answers.errors import show_centroid_errors
+from learning.answers.errors import describe_errors
 from learning.clustering.posing import pose_grid
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
@@ -19,7 +19,6 @@ from shared.plan import SketchPlan, make_statement
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.results import (
     BandBody,
-    BarsBody,
     ChoiceBody,
     DimensionBody,
     EvidenceBody,
@@ -94,7 +93,7 @@ def describe_solution(
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
         centroids=plan.space.encoder.decode(solution.centroids).tolist(),
-        **_describe_bars(plan, solution),
+        **describe_errors(plan, solution),
         quality=quality,
         verdict=_to_body(VerdictBody, verdict),
         band=None if verdict is None else describe_band(verdict, verdict.describe_band()),
@@ -103,19 +102,6 @@ def describe_solution(
         privacy=describe_promise(plan),
         seconds=seconds,
     )
-
-
-def _describe_bars(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
-    """Return error bars, in data units."""
-    bars = solution.bars
-    if bars is None:
-        return {"centroid_errors": None, "weight_errors": None, "bars": None}
-    errors, weights = show_centroid_errors(plan, solution), bars.weight_errors
-    return {
-        "centroid_errors": None if errors is None else errors.tolist(),
-        "weight_errors": None if weights is None else weights.tolist(),
-        "bars": BarsBody(word=bars.word, sentence=bars.sentence),
-    }
 
 
 def _describe_quality(

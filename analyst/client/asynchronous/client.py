@@ -7,11 +7,9 @@ from typing import Self
 
 from analyst.client.asynchronous.decodes import AsyncDecodes
 from analyst.client.asynchronous.operation import AsyncOperation
-from analyst.client.asynchronous.snapshots import AsyncSnapshots
-from analyst.client.asynchronous.studies import AsyncStudies
 
 
-class AsyncClient(AsyncStudies, AsyncOperation, AsyncSnapshots, AsyncDecodes):
+class AsyncClient(AsyncDecodes, AsyncOperation):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

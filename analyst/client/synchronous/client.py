@@ -8,11 +8,9 @@ from typing import Self
 
 from analyst.client.synchronous.decodes import Decodes
 from analyst.client.synchronous.operation import Operation
-from analyst.client.synchronous.snapshots import Snapshots
-from analyst.client.synchronous.studies import Studies
 
 
-class Client(Studies, Operation, Snapshots, Decodes):
+class Client(Decodes, Operation):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and
