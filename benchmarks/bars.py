@@ -36,7 +36,7 @@ from benchmarks.honest_trials import (
     list_shapes,
     list_situations,
 )
-from benchmarks.honesty import KINDS, Task, collect_tasks
+from benchmarks.honesty import Task, collect_tasks
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import find_reference
 from benchmarks.rows import Row, create_parser, print_rows, read_count
@@ -116,6 +116,11 @@ class BarTrial:
         return self.family in REAL_SETS
 
 
+_KINDS: tuple[tuple[str, Callable[[BarTrial], bool]], ...] = (
+    ("mixtures", lambda t: t.is_mixture),
+    ("real", lambda t: t.is_real),
+    ("other shapes", lambda t: not t.is_mixture and not t.is_real),
+)
 OF_CENTROIDS = ("centroid local", "centroid best", "weight local")
 OF_QUESTIONS = ("share", "quantile", "mean")
 
@@ -222,17 +227,17 @@ def _ask(
             box.append(clip_interval(posterior, axis, low, high))
             inside &= (records[:, axis] >= low) & (records[:, axis] <= high)
         truth = float(np.mean(inside))
-        value, spread = pool(posterior, compute_shares(posterior, box))
-        shares.append((abs(truth - value), spread, math.sqrt(truth * (1.0 - truth) / n)))
-        if i < _N_MEANS and truth > 0.01 and value > 0.01:
+        share, spread = map(float, pool(posterior, compute_shares(posterior, box)))
+        shares.append((abs(truth - share), spread, math.sqrt(truth * (1.0 - truth) / n)))
+        if i < _N_MEANS and truth > 0.01 and share > 0.01:
             axis = int(rng.integers(d))
             of_draw, by_draw, variances = compute_means(posterior, box, axis, None)
-            value, spread, variance = questions.pool_means(posterior, of_draw, by_draw, variances)
+            mean, spread, variance = questions.pool_means(posterior, of_draw, by_draw, variances)
             own = records[inside, axis]
-            means.append((abs(own.mean() - value), spread, math.sqrt(variance / len(own))))
+            means.append((abs(own.mean() - mean), spread, math.sqrt(variance / len(own))))
     for axis in range(min(d, _MOST_COLUMNS)):
         for share in _QUANTILES:
-            value, spread = pool(posterior, compute_quantiles(posterior, axis, share))
+            value, spread = map(float, pool(posterior, compute_quantiles(posterior, axis, share)))
             truth = float(np.quantile(records[:, axis], share))
             quantiles.append((abs(truth - value), spread, 0.0))
     found = {"share": shares, "quantile": quantiles, "mean": means}
@@ -257,7 +262,7 @@ def describe(trials: Sequence[BarTrial]) -> Iterator[Row]:
     """Yield how often bars are shown and hold, by kind of bars, of data and of situation."""
     honest = [trial for trial in trials if trial.situation.is_honest]
     groups: list[tuple[str, list[BarTrial]]] = [("honest guesses", honest)]
-    groups += [(f"honest guesses, {name}", [t for t in honest if of(t)]) for name, of in KINDS]
+    groups += [(f"honest guesses, {name}", [t for t in honest if of(t)]) for name, of in _KINDS]
     groups.append(("wrong guesses", [t for t in trials if not t.situation.is_honest]))
     for name, chosen in groups:
         yield from _describe_group(name, chosen, OF_CENTROIDS, "centroids", _word, _factor)

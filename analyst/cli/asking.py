@@ -129,7 +129,7 @@ def _ask_server(
             "must be one decode", field="DECODE", fix="ask about one decode at a time"
         )
     with Client(url, key=key or None) as client:
-        return client.put_questions(references[0], asked)
+        return client.ask(references[0], asked)
 
 
 def _ask_files(

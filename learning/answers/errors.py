@@ -6,13 +6,13 @@ from typing import Any
 
 from learning.decoding.solution import Solution
 from shared.plan import SketchPlan
-from shared.wire.bodies.results import BarsBody, ResultBody
+from shared.wire.bodies.results import BarsBody
 
 __all__ = ["describe_errors"]
 
 
 def describe_errors(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
-    """Return the members of :class:`ResultBody` about error bars, by name.
+    """Return the members of a result's body about error bars, by name.
 
     On a logarithmic scale an error is half of the distance between one error either way.
     """

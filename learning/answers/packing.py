@@ -19,11 +19,11 @@ _NUMBER: Final = np.dtype("<f4")
 
 def pack_posterior(posterior: Posterior) -> bytes:
     """Pack a posterior; covariances along the axes take one number a dimension."""
-    lower = np.tril_indices(posterior.n_dimensions)
+    rows, columns = np.tril_indices(posterior.n_dimensions)
     roots = (
         np.diagonal(posterior.roots, axis1=1, axis2=2)
         if posterior.is_along_axes
-        else posterior.roots[:, *lower]
+        else posterior.roots[:, rows, columns]
     )
     content = {
         "format": _FORMAT,
@@ -73,8 +73,8 @@ def _read(found: dict[str, Any]) -> Posterior:
     packed = _to_array(found["roots"]).reshape(n_atoms, -1)
     roots = np.zeros((n_atoms, d, d))
     # In one dimension both forms are the same.
-    places = np.diag_indices(d) if packed.shape[1] == d else np.tril_indices(d)
-    roots[:, *places] = packed
+    rows, columns = np.diag_indices(d) if packed.shape[1] == d else np.tril_indices(d)
+    roots[:, rows, columns] = packed
     draw_of = np.repeat(np.arange(len(counts)), counts)
     shares, weights = _to_array(found["shares"]), _to_array(found["weights"])
     # Single precision leaves sums that are not exactly 1.

@@ -30,9 +30,9 @@ __all__ = [
 BarsWord = Literal["stated", "rough", "none"]
 LEVEL: Final = 0.9
 """Share of the bars that hold, where they are stated."""
-FEATURES: Final = ("constant", "misfit", "few features")
+FEATURES: Final = ("constant", "misfit")
 # In the order of FEATURES.
-_COEFFICIENTS: Final = (0.151, 0.242, 0.705)
+_COEFFICIENTS: Final = (0.417, 0.058)
 TRUSTED: Final = ("sound", "rough")
 """Verdicts of answers that have error bars."""
 MOST_STATED: Final = 2.0
@@ -41,7 +41,6 @@ MOST_ROUGH: Final = 4.0
 """Largest predicted factor with which bars are shown."""
 _ROUGHER: Final = 1.5
 """Further factor of rough bars: the fit is least sure there."""
-_ENOUGH_FEATURES: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,11 +83,7 @@ class Bars:
 
 def compute_features(evidence: Evidence) -> tuple[float, ...]:
     """Compute the features of the factor, in the order of ``FEATURES``; a larger one is worse."""
-    return (
-        1.0,
-        math.log(max(1.0, evidence.held_out)),
-        max(0.0, math.log(_ENOUGH_FEATURES / max(evidence.features_per_parameter, 0.1))),
-    )
+    return (1.0, math.log(max(1.0, evidence.held_out)))
 
 
 def predict_factor(evidence: Evidence) -> float:

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from analyst.client.asynchronous.jobs import AsyncJob
-from analyst.questions import Box, make_questions
 from analyst.client.asynchronous.snapshots import AsyncSnapshots
 from analyst.periods import When
+from analyst.questions import Box, make_questions
 from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
@@ -126,9 +126,50 @@ class AsyncDecodes(AsyncSnapshots):
         """Cancel a decode; one that has ended stays as it is."""
         return await self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
 
+    async def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        questions
+            From :func:`analyst.questions.make_questions`; :meth:`AsyncDecode.ask` makes them.
+
+        Raises
+        ------
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        path = f"{path_of_decode(decode_id)}/questions"
+        return await self._read(AnswersBody, "POST", path, asdict(questions))
+
+
+class AsyncDecode(AsyncJob[DecodeBody]):
+    """A decode on the server."""
+
+    kind = "decode"
+    watch = "sfumato decode watch"
+
+    def __init__(self, client: AsyncDecodes, decode_id: str) -> None:
+        super().__init__(decode_id, sleep=client._server.sleep)
+        self.decode_id = decode_id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decode_id!r})"
+
+    def _listen(self, seconds: int | None) -> AsyncStream[DecodeBody | ProgressBody]:
+        return self._client.decode_events(self.decode_id, seconds=seconds)
+
+    async def state(self) -> DecodeBody:
+        """Return the state, the progress, and the result or problem."""
+        return await self._client.decode_state(self.decode_id)
+
+    async def cancel(self) -> DecodeBody:
+        """Cancel it; if it has ended, it stays as it is."""
+        return await self._client.cancel(self.decode_id)
+
     async def ask(
         self,
-        decode_id: str,
         *,
         ranges: Iterable[Box] = (),
         quantiles: Iterable[tuple[str, float]] = (),
@@ -159,38 +200,7 @@ class AsyncDecodes(AsyncSnapshots):
             n_points=n_points,
             allow_narrow=allow_narrow,
         )
-        return await self.put_questions(decode_id, asked)
-
-    async def put_questions(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
-        """Answer questions that are written down as a request; raises as :meth:`ask`."""
-        path = f"{path_of_decode(decode_id)}/questions"
-        return await self._read(AnswersBody, "POST", path, asdict(questions))
-
-
-class AsyncDecode(AsyncJob[DecodeBody]):
-    """A decode on the server."""
-
-    kind = "decode"
-    watch = "sfumato decode watch"
-
-    def __init__(self, client: AsyncDecodes, decode_id: str) -> None:
-        super().__init__(decode_id, sleep=client._server.sleep)
-        self.decode_id = decode_id
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.decode_id!r})"
-
-    def _listen(self, seconds: int | None) -> AsyncStream[DecodeBody | ProgressBody]:
-        return self._client.decode_events(self.decode_id, seconds=seconds)
-
-    async def state(self) -> DecodeBody:
-        """Return the state, the progress, and the result or problem."""
-        return await self._client.decode_state(self.decode_id)
-
-    async def cancel(self) -> DecodeBody:
-        """Cancel it; if it has ended, it stays as it is."""
-        return await self._client.cancel(self.decode_id)
+        return await self._client.ask(self.decode_id, asked)
 
     async def wait(
         self,

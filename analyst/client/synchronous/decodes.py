@@ -127,9 +127,50 @@ class Decodes(Snapshots):
         """Cancel a decode; one that has ended stays as it is."""
         return self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
 
+    def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        questions
+            From :func:`analyst.questions.make_questions`; :meth:`Decode.ask` makes them.
+
+        Raises
+        ------
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        path = f"{path_of_decode(decode_id)}/questions"
+        return self._read(AnswersBody, "POST", path, asdict(questions))
+
+
+class Decode(Job[DecodeBody]):
+    """A decode on the server."""
+
+    kind = "decode"
+    watch = "sfumato decode watch"
+
+    def __init__(self, client: Decodes, decode_id: str) -> None:
+        super().__init__(decode_id, sleep=client._server.sleep)
+        self.decode_id = decode_id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decode_id!r})"
+
+    def _listen(self, seconds: int | None) -> Stream[DecodeBody | ProgressBody]:
+        return self._client.decode_events(self.decode_id, seconds=seconds)
+
+    def state(self) -> DecodeBody:
+        """Return the state, the progress, and the result or problem."""
+        return self._client.decode_state(self.decode_id)
+
+    def cancel(self) -> DecodeBody:
+        """Cancel it; if it has ended, it stays as it is."""
+        return self._client.cancel(self.decode_id)
+
     def ask(
         self,
-        decode_id: str,
         *,
         ranges: Iterable[Box] = (),
         quantiles: Iterable[tuple[str, float]] = (),
@@ -160,38 +201,7 @@ class Decodes(Snapshots):
             n_points=n_points,
             allow_narrow=allow_narrow,
         )
-        return self.put_questions(decode_id, asked)
-
-    def put_questions(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
-        """Answer questions that are written down as a request; raises as :meth:`ask`."""
-        path = f"{path_of_decode(decode_id)}/questions"
-        return self._read(AnswersBody, "POST", path, asdict(questions))
-
-
-class Decode(Job[DecodeBody]):
-    """A decode on the server."""
-
-    kind = "decode"
-    watch = "sfumato decode watch"
-
-    def __init__(self, client: Decodes, decode_id: str) -> None:
-        super().__init__(decode_id, sleep=client._server.sleep)
-        self.decode_id = decode_id
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.decode_id!r})"
-
-    def _listen(self, seconds: int | None) -> Stream[DecodeBody | ProgressBody]:
-        return self._client.decode_events(self.decode_id, seconds=seconds)
-
-    def state(self) -> DecodeBody:
-        """Return the state, the progress, and the result or problem."""
-        return self._client.decode_state(self.decode_id)
-
-    def cancel(self) -> DecodeBody:
-        """Cancel it; if it has ended, it stays as it is."""
-        return self._client.cancel(self.decode_id)
+        return self._client.ask(self.decode_id, asked)
 
     def wait(
         self,

@@ -39,7 +39,8 @@ def draw_posterior(
 ) -> Posterior:
     """Draw a posterior: atoms of any place and shape, some of them beyond the box."""
     roots = np.zeros((n_draws, n_atoms, d, d))
-    roots[:, :, *np.diag_indices(d)] = np.exp(rng.normal(0.0, 0.6, size=(n_draws, n_atoms, d)))
+    along = np.arange(d)
+    roots[:, :, along, along] = np.exp(rng.normal(0.0, 0.6, size=(n_draws, n_atoms, d)))
     if slanted:
         roots += np.tril(rng.normal(size=roots.shape), -1)
     weights = rng.dirichlet(np.ones(n_atoms))

@@ -29,14 +29,17 @@ def sample(posterior: Posterior, n: int) -> NDArray[np.float64]:
     return posterior.draw_samples(n, rng=np.random.default_rng(1))
 
 
-def is_inside(points: NDArray[np.float64], ranges: dict[int, tuple[float, float]]) -> NDArray:
-    return np.all(
+def is_inside(
+    points: NDArray[np.float64], ranges: dict[int, tuple[float, float]]
+) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.all(
         [
             (points[:, axis] >= low) & (points[:, axis] <= high)
             for axis, (low, high) in ranges.items()
         ],
         axis=0,
     )
+    return found
 
 
 def box_of(posterior: Posterior, ranges: dict[int, tuple[float, float]]) -> list[Interval]:

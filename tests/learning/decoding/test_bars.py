@@ -41,14 +41,13 @@ def bars_of(evidence: Evidence, verdict: Verdict = SOUND) -> Bars:
     )
 
 
-def test_bars_are_wider_where_the_sketch_is_explained_worse_or_by_fewer_features() -> None:
+def test_bars_are_wider_where_the_sketch_is_explained_worse() -> None:
     factors = [predict_factor(replace(GOOD, held_out=value)) for value in (0.5, 1.0, 5.0, 50.0)]
     assert factors[0] == factors[1] < factors[2] < factors[3]
-    assert predict_factor(replace(GOOD, features_per_parameter=2.0)) > factors[0]
 
 
 @pytest.mark.parametrize(
-    ("held_out", "word"), [(1.0, "stated"), (30.0, "rough"), (10_000.0, "none")]
+    ("held_out", "word"), [(1.0, "stated"), (1e3, "rough"), (1e9, "none")]
 )
 def test_bars_are_stated_then_rough_then_gone_as_the_misfit_grows(
     held_out: float, word: BarsWord
