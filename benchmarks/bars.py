@@ -57,7 +57,7 @@ from learning.decoding.recovery import MixtureDecoder
 
 NAME = "bars"
 N_SHAPES = 54
-_FITTED_TO = 135
+_FITTED_TO = 81
 _QUICK_SHAPES = 3
 _FITTED_FROM = "bars"
 _DEVIATIONS = 1.6448536269514722
