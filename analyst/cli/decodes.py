@@ -31,7 +31,7 @@ from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
-from shared.wire.bodies.results import ChoiceBody
+from shared.wire.bodies.results import ChoiceBody, ResultBody
 
 _BAR = 1.645
 """Standard errors either way of a 90 % bar."""
@@ -199,8 +199,13 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
 def _describe(result: DecodeResult) -> Answer:
     yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
-        yield _tabulate_choice(result.choice)
+        yield _tabulate_choice(result.choice, result.body)
         yield Text(result.choice.statement)
+        if result.body.stability:
+            yield (
+                "SSE is relative to one cluster; stability is how far two halves of the possible "
+                "densities agree (1: fully). Neither chooses."
+            )
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     yield _tabulate_centroids(result, resolved)
     yield Text(result.bars.sentence)
@@ -249,11 +254,15 @@ def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Tab
     return table
 
 
-def _tabulate_choice(choice: ChoiceBody) -> Table:
-    table = Table("clusters", "residual", "noise floor", "")
+def _tabulate_choice(choice: ChoiceBody, body: ResultBody) -> Table:
+    sses = {each.n_clusters: each.sse for each in body.sse_curve or ()}
+    agreements = {each.n_clusters: each.agreement for each in body.stability or ()}
+    table = Table("clusters", "residual", "noise floor", "SSE", "stability", "")
     rows = zip(choice.residuals, choice.noise_floors, strict=True)
     for k, (residual, floor) in enumerate(rows, start=1):
         is_fair = (choice.least or k) <= k <= (choice.most or k)
         mark = "recommended" if k == choice.recommended else "fair" if is_fair else ""
-        table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
+        sse = f"{sses[k]:.3f}" if k in sses else ""
+        agreement = f"{agreements[k]:.2f}" if k in agreements else ""
+        table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", sse, agreement, mark)
     return table

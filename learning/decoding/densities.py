@@ -4,7 +4,7 @@ It is what a sketch says about its records beyond centroids: every question on t
 answered by the mean over these densities, and its error bar comes from their spread.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,20 @@ class Posterior:
         """Sum one number an atom over the atoms of each draw: float64 (n,)."""
         sums = np.bincount(self.draw_of, weights=values, minlength=self.n_draws)
         return sums.astype(np.float64)
+
+    def keep_draws(self, chosen: NDArray[np.intp]) -> "Posterior":
+        """Return the chosen draws alone, their shares scaled to sum to 1."""
+        kept = np.sort(chosen)
+        atoms = np.flatnonzero(np.isin(self.draw_of, kept))
+        shares = self.shares[kept]
+        return replace(
+            self,
+            shares=shares / np.sum(shares),
+            draw_of=np.searchsorted(kept, self.draw_of[atoms]),
+            weights=self.weights[atoms],
+            means=self.means[atoms],
+            roots=self.roots[atoms],
+        )
 
     def draw_samples(self, n_samples: int, *, rng: np.random.Generator) -> Vector:
         """Draw synthetic records in the box, from all draws by share: float64 (n, d)."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from learning.decoding.answer import assemble_pooled_solution
+from learning.decoding.cautions import choose_counts, compute_caution
 from learning.decoding.choice import ClusterChoice
 from learning.decoding.choosing import choose_n_clusters
 from learning.decoding.ensemble import fit_clusters
@@ -93,6 +94,12 @@ class MixtureDecoder:
             if word in ("sound", "rough") or n_clusters == 1:
                 break
             n_clusters = max(1, n_clusters * 2 // 3)
+        if solution.posterior is not None:
+            counts = choose_counts(n_clusters, int(problem.n_clusters))
+            caution = compute_caution(
+                solution.posterior, counts, unit=problem.unit, rng=rng.spawn(1)[0], monitor=monitor
+            )
+            solution = replace(solution, caution=caution)
         monitor.reach(1.0)
         if n_clusters == asked:
             return replace(solution, choice=choice)

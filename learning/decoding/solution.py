@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learning.decoding.bars import Bars
-from learning.decoding.choice import ClusterChoice
+from learning.decoding.choice import Caution, ClusterChoice
 from learning.decoding.densities import Posterior
 from learning.decoding.density import GaussianMixture
 from learning.decoding.diagnosis import (
@@ -72,6 +72,8 @@ class Solution:
         masses, and where they would be too large to keep.
     bars : Bars, optional
         Error bars of centroids and weights; None from a solver of point masses.
+    caution : Caution, optional
+        Expected SSE and stability around the number of clusters, if the solver chose it.
     """
 
     centroids: Vector
@@ -92,6 +94,7 @@ class Solution:
     verdict: Verdict | None = None
     posterior: Posterior | None = None
     bars: Bars | None = None
+    caution: Caution | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -46,9 +46,7 @@ def test_bars_are_wider_where_the_sketch_is_explained_worse() -> None:
     assert factors[0] == factors[1] < factors[2] < factors[3]
 
 
-@pytest.mark.parametrize(
-    ("held_out", "word"), [(1.0, "stated"), (1e3, "rough"), (1e9, "none")]
-)
+@pytest.mark.parametrize(("held_out", "word"), [(1.0, "stated"), (1e3, "rough"), (1e9, "none")])
 def test_bars_are_stated_then_rough_then_gone_as_the_misfit_grows(
     held_out: float, word: BarsWord
 ) -> None:
