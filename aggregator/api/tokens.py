@@ -80,7 +80,7 @@ def _to_code(server: str, study: bytes, token: str) -> dict[str, Any]:
     found = re.search(r' d="([^"]+)"', drawn.svg_inline(border=0))
     if found is None:
         raise AssertionError("segno draws a QR code as one path")
-    return {"code": code, "qr": QrBody(size=drawn.symbol_size(border=0)[0], path=found[1])}
+    return {"code": code, "qr": QrBody(size=int(drawn.symbol_size(border=0)[0]), path=found[1])}
 
 
 def _to_body(token: TokenRecord, services: Services) -> TokenBody:
