@@ -235,7 +235,7 @@ class Workshop:
             n_clusters=self.population.dataset.n_clusters,
         )
         found = explain(problem, rng=np.random.default_rng((self.seed, 2)))
-        return StudyModel(plan=plan, fit=found.fit, density=found.density)
+        return StudyModel(plan=plan, fit=found.fit, density=found.density, draws=found.draws)
 
     def find_cluster(self, model: StudyModel, cluster: int) -> int:
         """Return the number of the fit's cluster nearest to a true one."""

@@ -56,7 +56,7 @@ def fit_model(
         n_clusters=n_clusters,
     )
     found = explain(problem, rng=rng)
-    return StudyModel(plan=plan, fit=found.fit, density=found.density)
+    return StudyModel(plan=plan, fit=found.fit, density=found.density, draws=found.draws)
 
 
 def compare_selections(
