@@ -381,7 +381,7 @@ def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:
     At variance 1 of a coordinate. All features of a sketch share the radius of K-norm noise.
     """
     drawn = draw_unit_noise(plan, _ENERGY_DRAWS, rng)
-    gaussian = 2.0 * drawn.shape[1]
+    gaussian = 2.0 * float(drawn.shape[1])
     return max(0.0, float(np.var(np.sum(drawn**2, axis=1))) - gaussian)
 
 
@@ -401,13 +401,13 @@ def _measure_size_error(
     chance = float(np.sum(sigma**2))
     crossed = max(0.0, float(difference @ sigma @ difference) - chance)
     deviation = model.plan.mechanism.variance
-    fourth = sum(
+    fourth: float = sum(
         (square * deviation) ** 2 * float(np.sum(np.concatenate(window.errors.factors) ** 4))
         for square, window in zip(squares.tolist(), timeline.windows, strict=True)
     )
     spread = math.sqrt(2.0 * chance + excess * fourth + 4.0 * crossed)
-    energy = max(model.energy_per_shift, np.finfo(float).tiny)
-    return float(math.sqrt(size**2 + spread / energy) - size)
+    energy = max(model.energy_per_shift, float(np.finfo(float).tiny))
+    return math.sqrt(size**2 + spread / energy) - size
 
 
 def _weigh(every: Sequence[Errors], squares: Floats) -> Errors:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.describing import describe_change, describe_common
 from aggregator.services.analyses.kind import Inputs, Part, Slots
-from learning.insight.groups import MOST_GROUPS, GroupComparison, compare_groups
+from learning.answers.comparisons import describe_change, describe_common
+from learning.insight.groups import GroupComparison, compare_groups
 from learning.insight.model import StudyModel
 from learning.insight.selection import average
 from shared.errors import ConfigError, DecodingError
@@ -45,20 +45,13 @@ class GroupsKind:
                 field="label",
                 fix=f"use one of its labels: {known}",
             )
-        values = declared[request.label]
-        if len(values) > MOST_GROUPS:
-            raise ConfigError(
-                f"must have at most {MOST_GROUPS} values and has {len(values)}",
-                field="label",
-                fix="compare pairs of values",
-            )
         return [
             Selection(
                 first_slot=request.first_slot,
                 last_slot=request.last_slot,
                 labels={request.label: value},
             )
-            for value in values
+            for value in declared[request.label]
         ]
 
     def find_shared(self, request: GroupsRequest) -> Selection | None:
@@ -113,7 +106,13 @@ class GroupsKind:
         pairs = sorted(found.pairs, key=lambda pair: (pair.p, -pair.comparison.size))
         return GroupsBody(
             kind="groups",
-            **describe_common(inputs, model, [*doubts, *found.describe()], found.assumptions),
+            **describe_common(
+                inputs.plan,
+                model,
+                [*doubts, *found.describe()],
+                found.assumptions,
+                digests=inputs.digests,
+            ),
             values=list(found.values),
             n_records=list(found.n_records),
             sizes=found.sizes.tolist(),

@@ -144,7 +144,7 @@ async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
             name = str(schema.get("$ref", "")).rpartition("/")[2]
             either = [
                 str(part["$ref"]).rpartition("/")[2]
-                for part in schema.get("anyOf", schema.get("oneOf", []))
+                for part in schema.get("anyOf") or schema.get("oneOf") or ()
             ]
             if either and all("example" in schemas[part] for part in either):
                 return True
