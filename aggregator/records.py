@@ -33,6 +33,8 @@ AuditAction = Literal[
     "token.create",
     "token.revoke",
     "generation.renew",
+    "identity.rotate",
+    "result.publish",
     "device.exclude",
     "device.revoke",
 ]
@@ -473,3 +475,39 @@ class DecodeRecord:
     lease_token: bytes | None = None
     lease_expires: float | None = None
     attempts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultKeyRecord:
+    """A key that signs published results.
+
+    Parameters
+    ----------
+    number
+        0, 1, 2, ...; the last one signs.
+    private_key
+        Its 32 bytes of RFC 8032. Every server of the database signs with it.
+    endorsement
+        The signature by which the key before it names it; None for the first, and where that key
+        may be in other hands.
+    """
+
+    number: int
+    public_key: bytes
+    private_key: bytes
+    created: float
+    endorsement: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicationRecord:
+    """A published result, and its signed document."""
+
+    study_id: bytes
+    sequence: int
+    decode_id: bytes
+    name: str
+    verdict: str | None
+    created: float
+    key_id: bytes
+    document: bytes

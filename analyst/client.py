@@ -15,8 +15,9 @@ from analyst.decode import FINAL_STATES, Decode
 from analyst.references import choose_study, is_identity, require_identity
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
-from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire import SKETCH_MEDIA_TYPE, SignedResult, decode_published
 from shared.wire.bodies.devices import PlanBody
+from shared.wire.bodies.publications import IdentityBody, PublicationBody
 from shared.wire.bodies.results import (
     DecodeBody,
     ProgressBody,
@@ -437,6 +438,66 @@ class Client:
             elif name == "result":
                 yield ANSWERS.check(DecodeBody, data)
                 return
+
+    def publish(
+        self, decode_id: str, *, name: str = "", allow_unusable: bool = False
+    ) -> dict[str, Any]:
+        """Publish the result of a decode: the server signs it, and devices may apply it.
+
+        Parameters
+        ----------
+        name
+            A name for people.
+        allow_unusable
+            Publish it even if its verdict is "do not use".
+
+        Raises
+        ------
+        StoreError
+            The decode has no result.
+        DecodingError
+            The verdict is "do not use", and that is not allowed.
+        """
+        study_id = self.decode_state(decode_id)["study_id"]
+        body = {"decode_id": decode_id, "name": name, "allow_unusable": allow_unusable}
+        return self._call(PublicationBody, "POST", f"/v1/studies/{study_id}/published", body)
+
+    def publications(self, study: str) -> Iterator[dict[str, Any]]:
+        """Yield the published results of a study, oldest first."""
+        return self._pages(PublicationBody, f"{self._path_of(study)}/publications")
+
+    def published(self, study: str) -> SignedResult:
+        """Return the latest published result of a study, verified with the server's key.
+
+        Raises
+        ------
+        NotFoundError
+            Nothing was published.
+        SignatureError
+            The server's key has not signed it.
+        """
+        answer = self._server.send("GET", f"{self._path_of(study)}/published")
+        signed = decode_published(answer.content)
+        known = {key["key_id"]: key["public_key"] for key in self.identity()["keys"]}
+        if signed.key_id.hex() not in known:
+            raise ANSWERS.refuse("key")
+        signed.verify(bytes.fromhex(known[signed.key_id.hex()]))
+        return signed
+
+    def identity(self) -> dict[str, Any]:
+        """Return the keys that sign published results; the last one signs now."""
+        return self._call(IdentityBody, "GET", "/v1/identity")
+
+    def rotate_identity(self, *, endorse: bool = True) -> dict[str, Any]:
+        """Replace the key that signs published results.
+
+        Parameters
+        ----------
+        endorse
+            Let the old key name its successor, so that devices follow; False where the old key may
+            be in other hands.
+        """
+        return self._call(IdentityBody, "POST", "/v1/identity/rotate", {"endorse": endorse})
 
     def pause(self, seconds: float) -> None:
         """Wait for a number of seconds."""

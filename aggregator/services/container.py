@@ -11,6 +11,7 @@ from aggregator.services.keys import KeyService
 from aggregator.services.readiness import Readiness
 from aggregator.services.results.decodes import DecodeService
 from aggregator.services.results.jobs import JobService
+from aggregator.services.results.publishing import PublishingService
 from aggregator.services.results.snapshots import SnapshotService
 from aggregator.services.results.statistics import StatisticService
 from aggregator.services.results.watching import DecodeWatch
@@ -40,6 +41,7 @@ class Services:
         self.snapshots = SnapshotService(parts)
         self.statistics = StatisticService(parts, self.snapshots)
         self.decodes = DecodeService(parts, self.snapshots)
+        self.publishing = PublishingService(parts)
         self.keys = KeyService(parts)
         self.watch = DecodeWatch(self.decodes, self.keys)
         self.jobs = JobService(parts)

@@ -306,6 +306,33 @@ class Decode(Base):
     attempts: Mapped[int]
 
 
+class ResultKey(Base):
+    """Keys that sign published results; the one of the highest number signs."""
+
+    __tablename__ = "result_keys"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    public_key: Mapped[bytes]
+    private_key: Mapped[bytes]
+    created: Mapped[float]
+    endorsement: Mapped[bytes | None]
+
+
+class Publication(Base):
+    """Published results, as they were signed."""
+
+    __tablename__ = "publications"
+
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    decode_id: Mapped[bytes] = mapped_column(ForeignKey("decodes.decode_id"))
+    name: Mapped[str]
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    created: Mapped[float]
+    key_id: Mapped[bytes]
+    document: Mapped[bytes]
+
+
 class WorkerPresence(Base):
     """When each worker last showed that it is there."""
 

@@ -17,6 +17,7 @@ from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
 from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
+from aggregator.storage.statements.publications import PublicationRows
 from aggregator.storage.statements.sketches import SketchRows
 from aggregator.storage.statements.studies import StudyRows
 from shared.errors import ConfigError
@@ -29,6 +30,7 @@ class Transaction(
     ExclusionRows,
     MergeRows,
     DecodeRows,
+    PublicationRows,
     KeyRows,
     InspectionRows,
 ):

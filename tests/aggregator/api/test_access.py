@@ -19,6 +19,7 @@ OPERATOR_CALLS = [
     ("GET", "/v1/keys"),
     ("DELETE", f"/v1/keys/{KEY}"),
     ("GET", "/v1/audit"),
+    ("POST", "/v1/identity/rotate"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
     ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]
@@ -40,6 +41,9 @@ ANALYST_CALLS = [
     ("GET", f"/v1/decodes/{STUDY}"),
     ("GET", f"/v1/decodes/{STUDY}/events"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/published"),
+    ("GET", f"/v1/studies/{STUDY}/publications"),
+    ("GET", f"/v1/studies/{STUDY}/published"),
 ]
 PUBLIC_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/privacy"),
@@ -50,6 +54,7 @@ PUBLIC_CALLS = [
     ("PUT", "/v1/devices/me/heartbeat"),
     ("POST", "/v1/devices/me/keys"),
     ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
+    ("GET", "/v1/identity"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
