@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.connection import ANSWERS
+from analyst.requests import ANSWERS
 from shared.errors import DecodingError
 from shared.wire import error_from_problem
 from shared.wire.bodies.results import DecodeBody
+
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+UNUSABLE = "do not use"
+"""The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,7 @@ class DecodeResult:
     search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-def read_result(state: Mapping[str, Any]) -> DecodeResult:
+def read_result(decode: DecodeBody) -> DecodeResult:
     """Read the result of a decode that has ended.
 
     Raises
@@ -92,12 +96,10 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
     TransportError
         It is not one that an aggregator gives.
     """
-    if state["state"] != "succeeded":
-        problem = state.get("problem")
-        if isinstance(problem, dict):
-            raise error_from_problem(problem, 500)
-        raise DecodingError(f"was {state['state']}", field="decode", fix="ask for it again")
-    decode = ANSWERS.read(DecodeBody, dict(state))
+    if decode.state != "succeeded":
+        if decode.problem is not None:
+            raise error_from_problem(asdict(decode.problem), 500)
+        raise DecodingError(f"was {decode.state}", field="decode", fix="ask for it again")
     result = decode.result
     if result is None:
         raise ANSWERS.refuse("result")
@@ -128,3 +130,20 @@ def read_result(state: Mapping[str, Any]) -> DecodeResult:
         resolved=None if result.resolved is None else np.array(result.resolved),
         search_box=result.search_box,
     )
+
+
+def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:
+    """Return a result whose verdict allows it.
+
+    Raises
+    ------
+    DecodingError
+        The verdict is "do not use", and that is not allowed.
+    """
+    if result.verdict == UNUSABLE and not allow_unusable:
+        raise DecodingError(
+            f"gave a result with the verdict {UNUSABLE!r}: {result.reason}",
+            field="decode",
+            fix="pass allow_unusable=True, or --allow-unusable, to see it",
+        )
+    return result

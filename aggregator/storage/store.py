@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
-from aggregator.storage.statements.decodes import DecodeRows
 from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
@@ -19,6 +18,7 @@ from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.publications import PublicationRows
 from aggregator.storage.statements.sketches import SketchRows
+from aggregator.storage.statements.snapshots import SnapshotRows
 from aggregator.storage.statements.studies import StudyRows
 from shared.errors import ConfigError
 
@@ -29,7 +29,7 @@ class Transaction(
     SketchRows,
     ExclusionRows,
     MergeRows,
-    DecodeRows,
+    SnapshotRows,
     PublicationRows,
     KeyRows,
     InspectionRows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,11 +28,10 @@ from analyst.cli.options import (
     show_time,
 )
 from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
-from analyst.client import Client
-from analyst.decode import Decode, require_usable
+from analyst.client import Client, Decode
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
-from analyst.results import DecodeResult
+from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
@@ -128,7 +128,7 @@ def _start(
     decode_id = _request(client, study, n_clusters, seed, choose, within).decode_id
     state = client.decode_state(decode_id)
     yield state
-    yield f"decode {decode_id}: {state['state']}"
+    yield f"decode {decode_id}: {state.state}"
     yield f"next: sfumato decode watch {decode_id}"
 
 
@@ -137,14 +137,14 @@ def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = F
     """Show the state of a decode, and its result if it has one."""
     state = client.decode_state(decode_id)
     yield state
-    if state["state"] == "succeeded":
+    if state.state == "succeeded":
         yield from _describe(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
         return
-    yield f"decode {decode_id}: {state['state']}, {state['progress']:.0%} done"
-    if state.get("n_workers") == 0:
+    yield f"decode {decode_id}: {state.state}, {state.progress:.0%} done"
+    if state.n_workers == 0:
         yield "  no worker is there: start one with `sfumato worker`"
-    if state["problem"]:
-        yield f"  {state['problem'].get('detail', '')}"
+    if state.problem:
+        yield f"  {state.problem.detail}"
 
 
 @command(app, "watch", "sfumato decode watch DECODE --json")
@@ -177,8 +177,8 @@ def _publish(
     Records stay where they are: a device pulls the result and applies it by itself.
     """
     made = client.publish(decode_id, name=name, allow_unusable=allow_unusable)
-    yield made
-    yield f"published as number {made['sequence']}, verdict: {made['verdict'] or 'none'}"
+    yield asdict(made)
+    yield f"published as number {made.sequence}, verdict: {made.verdict or 'none'}"
     yield "next, on a device: sfumato-agent pull, then sfumato-agent cluster --csv FILE"
 
 
@@ -192,11 +192,11 @@ def _published(client: Client, study: Study) -> Answer:
         *("published", "number", "verdict", "name"),
         identity="decode",
         row=lambda made: (
-            show_time(made["created"]),
-            str(made["sequence"]),
-            made["verdict"] or "none",
-            made["name"],
-            made["decode_id"],
+            show_time(made.created),
+            str(made.sequence),
+            made.verdict or "none",
+            made.name,
+            made.decode_id,
         ),
     )
 
@@ -204,10 +204,9 @@ def _published(client: Client, study: Study) -> Answer:
 @command(app, "cancel", "sfumato decode cancel DECODE")
 def _cancel(client: Client, decode_id: Identity) -> Answer:
     """Cancel a decode. One that has ended stays as it is."""
-    client.cancel(decode_id)
-    state = client.decode_state(decode_id)
+    state = client.cancel(decode_id)
     yield state
-    yield f"decode {decode_id}: {state['state']}"
+    yield f"decode {decode_id}: {state.state}"
 
 
 def _request(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
 from analyst.cli.options import Answer, DefaultGroup, command, show_time
 from analyst.client import Client
 from shared.command import SETTINGS
+from shared.wire.bodies.publications import IdentityBody
 
 app = typer.Typer(
     cls=DefaultGroup, help="Show or replace the key that signs published results.", **SETTINGS
@@ -20,7 +22,7 @@ app = typer.Typer(
 def _show(client: Client) -> Answer:
     """Show the keys that sign published results; the last one signs now."""
     found = client.identity()
-    yield found
+    yield asdict(found)
     yield from _describe(found)
 
 
@@ -45,19 +47,19 @@ def _rotate(
     signed stays good until another is published.
     """
     found = client.rotate_identity(endorse=not stolen)
-    yield found
+    yield asdict(found)
     yield from _describe(found)
     if stolen:
-        key = found["keys"][-1]["public_key"]
+        key = found.keys[-1].public_key
         yield f"next, on every device: sfumato-agent pull --trust {key}"
     yield "next: publish a result again, which the new key signs"
 
 
-def _describe(identity: Mapping[str, Any]) -> Iterator[str]:
-    for number, key in enumerate(identity["keys"]):
-        is_last = number == len(identity["keys"]) - 1
+def _describe(identity: IdentityBody) -> Iterator[str]:
+    for number, key in enumerate(identity.keys):
+        is_last = number == len(identity.keys) - 1
         state = "signs now" if is_last else "was replaced"
         followed = "" if number == 0 else ", named by the key before it"
-        if number > 0 and key["endorsement"] is None:
+        if number > 0 and key.endorsement is None:
             followed = ", not named by the key before it"
-        yield f"{key['public_key']}\n  since {show_time(key['created'])}, {state}{followed}"
+        yield f"{key.public_key}\n  since {show_time(key.created)}, {state}{followed}"

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from analyst.client import Client
-from analyst.connection import ANSWERS
 from analyst.references import is_identity
+from analyst.requests import ANSWERS
 from learning.estimate.limbs import split_limbs
 from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
@@ -122,7 +122,7 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
         plan = client.plan(client.snapshot_sums(reference).study_id)
         return Snapshot(client=client, snapshot_id=reference, plan=plan)
     made = client.snapshot(study, **slots)
-    return Snapshot(client=client, snapshot_id=made["snapshot_id"], plan=plan)
+    return Snapshot(client=client, snapshot_id=made.snapshot_id, plan=plan)
 
 
 def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:

@@ -47,7 +47,7 @@ class Labels:
         Shape ``(n,)``, from 1, the heaviest cluster first; 0 for a record that cannot be used.
     distances
         Shape ``(n,)``: Euclidean distance from the centroid on the plan's axes, in units of the
-        plan's scales; NaN for a record that cannot be used.
+        plan's scales, of a grid in half widths of its axes; NaN for a record that cannot be used.
     are_far
         Shape ``(n,)``; None where the result has no spreads. True where 999 in 1000 records of a
         Gaussian cluster of these spreads would be nearer.
@@ -77,7 +77,7 @@ class Labeller:
 
     def __init__(self, plan: SketchPlan, result: PublishedResult) -> None:
         self._plan = plan
-        self._scale = plan.scale
+        self._scale = _find_units(plan)
         self._centroids = plan.space.encoder.encode_answers(np.array(result.centroids))
         self._spreads: NDArray[np.float64] | None = None
         if result.spreads is not None:
@@ -94,7 +94,7 @@ class Labeller:
             Shape ``(n, d)``, in the order of the plan's dimensions; NaN where a value is missing.
         """
         points = self._plan.space.place(values)
-        is_usable = np.isfinite(points).all(axis=1)
+        is_usable = np.asarray(np.isfinite(points).all(axis=1))
         points = np.where(is_usable[:, None], points, 0.0)
         differences = (points[:, None, :] - self._centroids) / self._scale
         distances = np.sqrt(np.sum(differences**2, axis=2))
@@ -111,8 +111,15 @@ class Labeller:
             clusters=np.where(is_usable, nearest + 1, 0),
             distances=np.where(is_usable, distances[rows, nearest], np.nan),
             are_far=far,
-            are_outside=np.logical_or(below, above).any(axis=1),
+            are_outside=np.asarray(np.logical_or(below, above).any(axis=1)),
         )
+
+
+def _find_units(plan: SketchPlan) -> NDArray[np.float64]:
+    """Return the units of distances, as the decoder has them: a grid states no scale."""
+    if plan.kind != "grid":
+        return plan.scale
+    return np.array([(axis.upper - axis.lower) / 2.0 for axis in plan.axes])
 
 
 def find_far_limit(n_axes: int) -> float:

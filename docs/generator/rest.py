@@ -20,6 +20,7 @@ _TITLES = {
     "sketches": "Sketches",
     "snapshots": "Snapshots",
     "decodes": "Decodes",
+    "analyses": "Analyses",
     "operators": "Operators",
     "operations": "Health and metrics",
     "problems": "Problems",

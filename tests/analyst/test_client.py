@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from analyst import Client
-from analyst.connection import Connection
-from analyst.decode import Decode
+from analyst.client import Decode
+from analyst.client.synchronous.connection import Connection
 from shared.errors import (
     ConfigError,
     DecodingError,
@@ -157,6 +157,10 @@ ARGUMENTS: dict[str, Any] = {
     "reason": "r",
     "n_clusters": 2,
     "seconds": 0.0,
+    "schedule_id": ID,
+    "alarm_id": ID,
+    "every_s": 86400.0,
+    "url": "https://example.org/hook",
 }
 """Arguments of each method, by the name of the parameter."""
 WITHOUT_SERVER = ("close", "pause")

@@ -3,27 +3,78 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from aggregator.records import DecodeRecord, Selection, SnapshotRecord
+import numpy as np
+
+from aggregator.records import DecodeRecord, PageKey, Selection, SnapshotRecord
 from aggregator.services.plans import require_known, require_study
-from aggregator.services.results.answers import build_problem
+from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Transaction
 from learning.clustering.registry import choose_solver, create_any_solver
+from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
 from learning.estimate.search_box import Stated, check_search_box
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.plan import SketchPlan
-from shared.wire import problem_document
 
 _DOMAIN = "sfumato/v1/decode"
 
 Setting = int | float | bool | str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecodeWork:
+    """The inputs of a decode, and its solution."""
+
+    decode: DecodeRecord
+    plan: SketchPlan
+    snapshot: SnapshotRecord
+    problem: Any
+    solver: Solver
+
+    def solve(
+        self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> Solution:
+        """Solve it; the same decode gives the same answer on every machine.
+
+        Raises
+        ------
+        DecodingError
+            No usable centroids were found.
+        DecodingCancelledError
+            ``cancelled`` returned true.
+        """
+        solution = self.solver.solve(
+            self.problem,
+            rng=np.random.default_rng(self.decode.seed),
+            progress=progress,
+            cancelled=cancelled,
+        )
+        if not solution.succeeded:
+            raise DecodingError(
+                "no usable centroids were found: " + "; ".join(solution.warnings),
+                field="n_clusters",
+                fix="try fewer clusters or more replicates",
+            )
+        return solution
+
+    def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:
+        """Return the solution as a document."""
+        return asdict(
+            describe_solution(
+                self.plan,
+                self.snapshot,
+                answer,
+                search_box=self.decode.search_box,
+                seconds=seconds,
+            )
+        )
 
 
 class DecodeService(Service):
@@ -90,8 +141,8 @@ class DecodeService(Service):
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_decode(record)
-            queued = queued or await transaction.requeue_decode(record.decode_id)
+            queued = await transaction.add_job(record)
+            queued = queued or await transaction.requeue_job(DecodeRecord, record.decode_id)
             return await _require_decode(transaction, record.decode_id), queued
 
     async def _find_snapshot(
@@ -130,15 +181,59 @@ class DecodeService(Service):
         async with self._store.begin() as transaction:
             return await _require_decode(transaction, decode_id)
 
+    async def list_page(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[DecodeRecord]:
+        """Return the decodes of a study, the newest first.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or it was withdrawn.
+        """
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            return await transaction.list_jobs(DecodeRecord, study_id, after=after, limit=limit)
+
     async def cancel(self, decode_id: bytes) -> DecodeRecord:
         """Cancel a decode; one that has ended stays as it is."""
         async with self._store.begin(write=True) as transaction:
-            await transaction.cancel_decode(decode_id, now=self._clock.now())
+            await transaction.cancel_job(DecodeRecord, decode_id, now=self._clock.now())
             return await _require_decode(transaction, decode_id)
+
+    async def prepare(self, decode: DecodeRecord) -> DecodeWork:
+        """Load the inputs of a decode, for a worker.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            Its study or its snapshot is gone.
+        DecodingError
+            Its solver has another version here.
+        """
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, decode.study_id)
+            snapshot = await transaction.get_snapshot(decode.snapshot_id)
+        if snapshot is None:
+            raise NotFoundError("is gone", field="snapshot", fix="make it again")
+        plan = await self._plans.get(study)
+        solver = create_any_solver(plan.kind, decode.decoder, decode.settings)
+        if solver.name != decode.solver:
+            raise DecodingError(
+                f"must be {decode.solver}, and this worker has {solver.name}",
+                field="decoder",
+                fix="request the decode again",
+            )
+        problem = build_problem(plan, snapshot, decode.n_clusters, decode.search_box)
+        return DecodeWork(
+            decode=decode, plan=plan, snapshot=snapshot, problem=problem, solver=solver
+        )
 
 
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
-    return await require_known(transaction, await transaction.get_decode(decode_id), "decode")
+    return await require_known(
+        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+    )
 
 
 def require_solver(name: str, settings: Mapping[str, Setting], plan: SketchPlan) -> Solver:
@@ -173,14 +268,3 @@ def compute_decode_id(
         dict(search_box),
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()
-
-
-def exhausted_problem() -> dict[str, Any]:
-    """Return the problem of a decode whose workers all died."""
-    return problem_document(
-        DecodingError(
-            "ended every worker that tried it",
-            field="n_clusters",
-            fix="check the workers' logs and memory; request fewer clusters or replicates",
-        )
-    )

@@ -192,7 +192,9 @@ def _make_key(
 async def _require_result(
     transaction: Transaction, study_id: bytes, decode_id: bytes
 ) -> DecodeRecord:
-    decode = await require_known(transaction, await transaction.get_decode(decode_id), "decode")
+    decode = await require_known(
+        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+    )
     if decode.study_id != study_id:
         raise NotFoundError(
             "must be a decode of this study", field="decode", fix="check its identity"

@@ -357,7 +357,7 @@ class ResultBody:
     seconds: float = member("Time that decoding took, in seconds.", 3.1)
 
 
-_N_WORKERS = (
+N_WORKERS = (
     "While it is queued, the workers that are there: with 0 it waits until somebody starts "
     "`sfumato worker`."
 )
@@ -373,7 +373,7 @@ class DecodeBody:
         "The decode's state; the last three are final.", "running"
     )
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
-    n_workers: int | None = member(_N_WORKERS, None, default=None)
+    n_workers: int | None = member(N_WORKERS, None, default=None)
     snapshot_id: Hex = member("The snapshot that is decoded.", "21" * 32)
     n_clusters: int = member("Number of clusters.", 5)
     decoder: str = member("Name of the decoder.", "mixture")
@@ -421,7 +421,7 @@ class ProgressBody:
 
     state: str = member("The decode's state.", "running")
     progress: float = member("Share of the work that is done, 0 to 1.", 0.4)
-    n_workers: int | None = member(_N_WORKERS, None, default=None)
+    n_workers: int | None = member(N_WORKERS, None, default=None)
 
 
 @body

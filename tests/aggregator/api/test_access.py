@@ -40,10 +40,16 @@ ANALYST_CALLS = [
     ("POST", f"/v1/studies/{STUDY}/decodes"),
     ("GET", f"/v1/decodes/{STUDY}"),
     ("GET", f"/v1/decodes/{STUDY}/events"),
+    ("GET", f"/v1/studies/{STUDY}/decodes"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/published"),
     ("GET", f"/v1/studies/{STUDY}/publications"),
     ("GET", f"/v1/studies/{STUDY}/published"),
+    ("POST", f"/v1/studies/{STUDY}/analyses"),
+    ("GET", f"/v1/studies/{STUDY}/analyses"),
+    ("GET", f"/v1/analyses/{STUDY}"),
+    ("GET", f"/v1/analyses/{STUDY}/events"),
+    ("DELETE", f"/v1/analyses/{STUDY}"),
 ]
 PUBLIC_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/privacy"),
@@ -122,6 +128,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             url.replace("{sketch}", STUDY)
             .replace("{snapshot}", STUDY)
             .replace("{decode}", STUDY)
+            .replace("{analysis}", STUDY)
             .replace("{device}", STUDY)
             .replace("{token}", STUDY)
             .replace("{key}", KEY),

@@ -39,10 +39,12 @@ async def decode(server: Server, study: bytes, **changes: Any) -> str:
     made = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", request)
     job = await server.services.jobs.take(lease_s=60.0)
     assert job is not None
-    solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
+    work = await server.services.jobs.prepare(job)
+    solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
     assert solution.verdict is not None
     verdict = dataclasses.replace(solution.verdict, **changes)
-    assert await server.services.jobs.succeed(job, dataclasses.replace(solution, verdict=verdict))
+    changed = dataclasses.replace(solution, verdict=verdict)
+    assert await server.services.jobs.succeed(job, work, changed)
     return str(made.json()["decode_id"])
 
 

@@ -1,0 +1,139 @@
+"""Calls about decodes, and a decode that is followed until it ends."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from analyst.client.asynchronous.calls import AsyncCalls
+from analyst.client.asynchronous.jobs import AsyncJob
+from analyst.references import require_identity
+from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
+from analyst.results import DecodeResult, read_result, require_usable
+from shared.errors import ConfigError
+from shared.wire.bodies.results import DecodeBody, ProgressBody
+
+
+class AsyncDecodes(AsyncCalls):
+    """Calls about decodes."""
+
+    async def decode(
+        self,
+        study: str,
+        *,
+        n_clusters: int,
+        snapshot_id: str | None = None,
+        decoder: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        search_box: SearchBox | None = None,
+    ) -> AsyncDecode:
+        """Start to decode k centroids of a snapshot or of all sketches; see :class:`AsyncDecode`.
+
+        Parameters
+        ----------
+        search_box
+            Where to search for clusters: lower and upper bound by dimension. None stands for the
+            study's search box, an empty one for the plan's bounds.
+
+        Raises
+        ------
+        ConfigError
+            ``n_clusters`` is less than 1.
+        """
+        if n_clusters < 1:
+            raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        request = {
+            "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
+            "n_clusters": n_clusters,
+            "decoder": decoder,
+            "settings": dict(settings or {}),
+            "seed": seed,
+            "search_box": list_bounds(search_box),
+        }
+        path = await self._path_of(study)
+        answer = await self._read(DecodeBody, "POST", f"{path}/decodes", request)
+        return AsyncDecode(self, answer.decode_id)
+
+    async def decode_state(self, decode_id: str) -> DecodeBody:
+        """Return the state, the progress, and the result or problem of a decode."""
+        return await self._read(DecodeBody, "GET", path_of_decode(decode_id))
+
+    def decode_events(
+        self, decode_id: str, *, seconds: int | None = None
+    ) -> AsyncStream[DecodeBody | ProgressBody]:
+        """Yield the state and progress of a decode as they change, then the ended decode.
+
+        Parameters
+        ----------
+        seconds
+            The stream ends after so many, at most 600.
+
+        Raises
+        ------
+        TransportError
+            The server does not send events, or stopped.
+        """
+        return self._events(DecodeBody, path_of_decode(decode_id), seconds)
+
+    async def cancel(self, decode_id: str) -> DecodeBody:
+        """Cancel a decode; one that has ended stays as it is."""
+        return await self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
+
+
+class AsyncDecode(AsyncJob[DecodeBody]):
+    """A decode on the server."""
+
+    kind = "decode"
+    watch = "sfumato decode watch"
+
+    def __init__(self, client: AsyncDecodes, decode_id: str) -> None:
+        super().__init__(decode_id, sleep=client._server.sleep)
+        self.decode_id = decode_id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decode_id!r})"
+
+    def _listen(self, seconds: int | None) -> AsyncStream[DecodeBody | ProgressBody]:
+        return self._client.decode_events(self.decode_id, seconds=seconds)
+
+    async def state(self) -> DecodeBody:
+        """Return the state, the progress, and the result or problem."""
+        return await self._client.decode_state(self.decode_id)
+
+    async def cancel(self) -> DecodeBody:
+        """Cancel it; if it has ended, it stays as it is."""
+        return await self._client.cancel(self.decode_id)
+
+    async def wait(
+        self,
+        *,
+        progress: Callable[[float], None] | None = None,
+        allow_unusable: bool = False,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
+    ) -> DecodeResult:
+        """Wait for the result.
+
+        Parameters
+        ----------
+        progress
+            Function that is called with the completed share, 0 to 1.
+        allow_unusable
+            Return the result even if its verdict is "do not use".
+        timeout
+            Seconds after which to stop waiting; the decode goes on.
+        note
+            Function that is told, once, that no worker is there to solve it.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed or was cancelled, or the verdict on its result is "do not use".
+        TransportError
+            It has not ended in time.
+        """
+        ended = await self.end(progress=progress, timeout=timeout, note=note)
+        return require_usable(read_result(ended), allow_unusable=allow_unusable)
