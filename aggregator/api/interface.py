@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from aggregator.api import (
+    alarms,
     analyses,
     decodes,
     devices,
@@ -20,6 +21,7 @@ from aggregator.api import (
     plans,
     problems,
     publications,
+    schedules,
     sketches,
     snapshots,
     studies,
@@ -75,6 +77,8 @@ def _list_routes() -> Sequence[BaseRoute]:
         analyses,
         events,
         publications,
+        schedules,
+        alarms,
         keys,
         operations,
         problems,

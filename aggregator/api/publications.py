@@ -74,7 +74,7 @@ async def publish_result(
             "content": {
                 RESULT_MEDIA_TYPE: {
                     "schema": {"type": "string", "format": "binary"},
-                    "example": "D2 84 58 4F ...",
+                    "example": "(bytes, see shared/wire/result.cddl)",
                 }
             }
         }

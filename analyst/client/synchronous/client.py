@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from analyst.client.synchronous.alarms import Alarms
 from analyst.client.synchronous.decodes import Decodes
 from analyst.client.synchronous.operation import Operation
 from analyst.client.synchronous.publications import Publications
@@ -13,7 +14,14 @@ from analyst.client.synchronous.snapshots import Snapshots
 from analyst.client.synchronous.studies import Studies
 
 
-class Client(Studies, Operation, Snapshots, Decodes, Publications):
+class Client(
+    Studies,
+    Operation,
+    Snapshots,
+    Decodes,
+    Publications,
+    Alarms,
+):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

@@ -20,6 +20,13 @@ OPERATOR_CALLS = [
     ("DELETE", f"/v1/keys/{KEY}"),
     ("GET", "/v1/audit"),
     ("POST", "/v1/identity/rotate"),
+    ("POST", f"/v1/studies/{STUDY}/alarms"),
+    ("GET", f"/v1/studies/{STUDY}/alarms"),
+    ("GET", f"/v1/alarms/{STUDY}"),
+    ("PATCH", f"/v1/alarms/{STUDY}"),
+    ("DELETE", f"/v1/alarms/{STUDY}"),
+    ("POST", f"/v1/alarms/{STUDY}/test"),
+    ("GET", f"/v1/alarms/{STUDY}/deliveries"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
     ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]
@@ -42,6 +49,11 @@ ANALYST_CALLS = [
     ("GET", f"/v1/decodes/{STUDY}/events"),
     ("GET", f"/v1/studies/{STUDY}/decodes"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/schedules"),
+    ("GET", f"/v1/studies/{STUDY}/schedules"),
+    ("GET", f"/v1/schedules/{STUDY}"),
+    ("PATCH", f"/v1/schedules/{STUDY}"),
+    ("DELETE", f"/v1/schedules/{STUDY}"),
     ("POST", f"/v1/studies/{STUDY}/published"),
     ("GET", f"/v1/studies/{STUDY}/publications"),
     ("GET", f"/v1/studies/{STUDY}/published"),
@@ -130,6 +142,8 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             .replace("{decode}", STUDY)
             .replace("{analysis}", STUDY)
             .replace("{device}", STUDY)
+            .replace("{schedule}", STUDY)
+            .replace("{alarm}", STUDY)
             .replace("{token}", STUDY)
             .replace("{key}", KEY),
         )
