@@ -370,6 +370,23 @@ class SketchTotals(Totals):
     devices: bytes = b""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceSums:
+    """The sums of a device.
+
+    Parameters
+    ----------
+    totals
+        Over the sketches whose payloads are kept.
+    n_dropped
+        Sketches without a payload.
+    """
+
+    device: DeviceRecord
+    totals: Totals
+    n_dropped: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExcludedSketches:
     """The numbers of sketches of an excluded device.

@@ -42,12 +42,6 @@ router = APIRouter(
 )
 
 _LINKS = describe_links(TO_ANALYSIS)
-_EXAMPLE = {
-    "kind": "comparison",
-    "first": {"first_slot": 480, "last_slot": 491},
-    "second": {"first_slot": 492, "last_slot": 503},
-    "n_clusters": 5,
-}
 
 
 @router.post(
@@ -58,7 +52,7 @@ _EXAMPLE = {
 )
 async def create_analysis(
     study: Identity,
-    body: Annotated[AnalysisRequest, Body(discriminator="kind", examples=[_EXAMPLE])],
+    body: Annotated[AnalysisRequest, Body(discriminator="kind")],
     services: ServicesDep,
     key: Analyst,
     response: Response,

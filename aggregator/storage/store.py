@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
 from aggregator.storage.statements.alarms import AlarmRows
+from aggregator.storage.statements.device_sums import DeviceSumRows
 from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
@@ -30,6 +31,7 @@ class Transaction(
     DeviceRows,
     SketchRows,
     ExclusionRows,
+    DeviceSumRows,
     MergeRows,
     SnapshotRows,
     PublicationRows,

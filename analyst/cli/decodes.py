@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -35,6 +34,7 @@ from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
+from shared.wire.bodies.results import ChoiceBody
 
 _MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
@@ -109,7 +109,7 @@ def _decode_file(
         allow_unusable=allow_unusable,
     )
     if as_json:
-        print(json.dumps(_to_json(result)))
+        print(json.dumps(result.to_json()))
         return
     for part in _describe(result):
         show(part)
@@ -236,22 +236,15 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
             timeout=timeout,
             note=lambda words: progress.console.print(f"note: {words}", markup=False),
         )
-    yield _to_json(result)
+    yield result.to_json()
     yield from _describe(result)
-
-
-def _to_json(result: DecodeResult) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in vars(result).items()
-    }
 
 
 def _describe(result: DecodeResult) -> Answer:
     yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
         yield _tabulate_choice(result.choice)
-        yield Text(result.choice["statement"])
+        yield Text(result.choice.statement)
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     yield _tabulate_centroids(result, resolved)
     if n_blurred := int(np.sum(resolved == 0)):
@@ -288,11 +281,11 @@ def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Tab
     return table
 
 
-def _tabulate_choice(choice: Mapping[str, Any]) -> Table:
+def _tabulate_choice(choice: ChoiceBody) -> Table:
     table = Table("clusters", "residual", "noise floor", "")
-    rows = zip(choice["residuals"], choice["noise_floors"], strict=True)
+    rows = zip(choice.residuals, choice.noise_floors, strict=True)
     for k, (residual, floor) in enumerate(rows, start=1):
-        is_fair = (choice.get("least") or k) <= k <= (choice.get("most") or k)
-        mark = "recommended" if k == choice["recommended"] else "fair" if is_fair else ""
+        is_fair = (choice.least or k) <= k <= (choice.most or k)
+        mark = "recommended" if k == choice.recommended else "fair" if is_fair else ""
         table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
     return table

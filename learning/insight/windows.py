@@ -54,6 +54,7 @@ estimates are hardly shrunk. The test has a narrow one, see :mod:`learning.insig
 _LARGEST_ERROR: Final = 1.0
 """Of a parameter, in its unit; beyond it noise hides the parameter."""
 _ENERGY_DRAWS: Final = 2000
+_MOST_TOLD: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,6 +123,11 @@ class Change:
     p: float
     comparison: Comparison
 
+    def describe_named(self) -> str:
+        """Describe the surest changes of clusters in words."""
+        told = [change.describe() for change in self.comparison.named[:_MOST_TOLD]]
+        return "; ".join(told) or "no change of a single cluster can be named"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class History:
@@ -157,19 +163,14 @@ class History:
             )
         if self.changes:
             for change in self.changes:
-                name, found = self.windows[change.window].name, change.comparison
-                told.append(f"a change at {name}: {found.describe_size()}; {_name_changes(found)}")
+                name, size = self.windows[change.window].name, change.comparison.describe_size()
+                told.append(f"a change at {name}: {size}; {change.describe_named()}")
         else:
             told.append(f"no change between {readable} windows is known")
         if alarms:
             listed = ", ".join(window.name for window in alarms)
             told.append(f"unlike all windows before: {listed}")
         return tuple(told)
-
-
-def _name_changes(found: Comparison) -> str:
-    told = [change.describe() for change in found.named[:3]]
-    return "; ".join(told) or "no single cluster can be named"
 
 
 def require_windows(
@@ -285,19 +286,19 @@ def follow_windows(
     _require_wanted(cancelled)
     estimator = _Estimator(timeline)
     windows: list[Window] = []
-    for i, each in enumerate(means):
+    for i, mean in enumerate(means):
         name = names[i] if names is not None else _name(selections[i], i)
-        if isinstance(each, str):
+        if isinstance(mean, str):
             held = selections[i]
             n_sketches = 0 if isinstance(held, str) else held.totals.n_sketches
-            windows.append(Window(name=name, n_records=0, n_sketches=n_sketches, doubt=each))
+            windows.append(Window(name=name, n_records=0, n_sketches=n_sketches, doubt=mean))
             continue
         place = places.index(i)
         windows.append(
             Window(
                 name=name,
-                n_records=each.n_records,
-                n_sketches=each.n_sketches,
+                n_records=mean.n_records,
+                n_sketches=mean.n_sketches,
                 snr=_measure_snr(plan, chosen[place].totals),
                 reading=readings[place - 1] if place else None,
                 size_error=prefixes[place - 1] if place else None,
@@ -400,7 +401,7 @@ def _measure_size_error(
     chance = float(np.sum(sigma**2))
     crossed = max(0.0, float(difference @ sigma @ difference) - chance)
     deviation = model.plan.mechanism.variance
-    fourth = sum(
+    fourth: float = sum(
         (square * deviation) ** 2 * float(np.sum(np.concatenate(window.errors.factors) ** 4))
         for square, window in zip(squares.tolist(), timeline.windows, strict=True)
     )

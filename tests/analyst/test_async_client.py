@@ -11,7 +11,7 @@ from analyst import AsyncClient
 from analyst.client.asynchronous.connection import AsyncConnection
 from analyst.client.asynchronous.decodes import AsyncDecode
 from shared.errors import ConfigError
-from tests.analyst.test_client import DONE, ID, RESULT, RUNNING
+from tests.analyst.test_client import DONE, ID, RESULT, RUNNING, answer_origin
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +39,8 @@ def connect(streams: dict[str, Events]) -> AsyncClient:
     """Return a client of a server that sends each decode's events."""
 
     def handle(request: httpx.Request) -> httpx.Response:
+        if (origin := answer_origin(request.url.path)) is not None:
+            return origin
         decode_id = request.url.path.split("/")[3]
         headers = {"Content-Type": "text/event-stream"}
         return httpx.Response(200, stream=streams[decode_id], headers=headers)

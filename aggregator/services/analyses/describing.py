@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.services.analyses.kind import Inputs
 from learning.insight.comparing import Change
@@ -32,8 +33,7 @@ def describe_common(
 
 def list_clusters(plan: SketchPlan, model: StudyModel) -> list[ClusterBody]:
     """Return the clusters of a fit, in data units."""
-    centres = plan.space.encoder.decode(model.fit.means)
-    spreads = np.sqrt(model.fit.variances)
+    centres, spreads = describe_widths(plan, model.fit.means, np.sqrt(model.fit.variances))
     return [
         ClusterBody(
             weight=float(model.fit.weights[i]),
@@ -42,6 +42,18 @@ def list_clusters(plan: SketchPlan, model: StudyModel) -> list[ClusterBody]:
         )
         for i in range(model.n_clusters)
     ]
+
+
+def describe_widths(
+    plan: SketchPlan, centres: NDArray[np.float64], widths: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return centres and widths about them in data units: shapes ``(k, d)``.
+
+    On a scale that is not linear, half of the distance between both ends.
+    """
+    decode = plan.space.encoder.decode
+    ends = decode(centres - widths), decode(centres + widths)
+    return decode(centres), np.abs(ends[1] - ends[0]) / 2.0
 
 
 def describe_change(change: Change) -> ChangeBody:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from aggregator.records import DeviceRecord, KeyScope, Selection, SnapshotRecord
+from aggregator.records import DeviceSums, KeyScope, Selection, SnapshotRecord
 from learning.estimate.totals import Totals
 from learning.insight.pairs import pose_pooled
 from learning.insight.selection import Selection as Sketches
@@ -15,15 +15,6 @@ from shared.plan import SketchPlan
 from shared.wire.bodies.analyses import AnswerBody
 
 R_contra = TypeVar("R_contra", contravariant=True)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DeviceSums:
-    """The sums over the kept sketches of one device, and the number of the others."""
-
-    device: DeviceRecord
-    totals: Totals
-    n_dropped: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,25 +109,27 @@ Slots = tuple[int, int]
 
 
 class Kind(Protocol[R_contra]):
-    """A kind of analysis.
+    """A kind of analysis."""
 
-    Attributes
-    ----------
-    request, result
-        Classes of its requests and answers.
-    version
-        Of its algorithm: another version is another analysis.
-    scope
-        Scope of an API key that suffices.
-    needs_devices
-        Whether it reads the sketches of single devices.
-    """
+    @property
+    def request(self) -> type[Any]:
+        """Class of its requests."""
 
-    request: type[Any]
-    result: type[AnswerBody]
-    version: int
-    scope: KeyScope
-    needs_devices: bool
+    @property
+    def result(self) -> type[AnswerBody]:
+        """Class of its answers."""
+
+    @property
+    def version(self) -> int:
+        """Version of its algorithm: another version is another analysis."""
+
+    @property
+    def scope(self) -> KeyScope:
+        """Scope of an API key that suffices."""
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether it reads the sketches of single devices."""
 
     def select(
         self, plan: SketchPlan, request: R_contra, slots: Slots | None

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aggregator.records import AnalysisRecord, PageKey, Selection, StudyRecord
+from aggregator.records import AnalysisRecord, DeviceSums, PageKey, Selection, StudyRecord
 from aggregator.services.analyses.kind import Inputs, Kind, Part
 from aggregator.services.analyses.registry import KINDS
 from aggregator.services.plans import require_known, require_study
-from aggregator.services.results.snapshots import Frozen, SnapshotService
+from aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
 from aggregator.services.service import Parts, Service
-from aggregator.storage import Transaction
+from aggregator.storage import Layout, Transaction
 from shared.cbor import encode_deterministic
-from shared.errors import DecodingError, NotFoundError
+from shared.errors import DecodingError, NotFoundError, StoreError
 from shared.plan import SketchPlan
 from shared.structure import structure
 from shared.wire.bodies.analyses import AnalysisRequest
@@ -150,7 +150,34 @@ class AnalysisService(Service):
             frozen = await _read_inputs(transaction, analysis.inputs)
         plan = await self._plans.get(study)
         inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        if kind.needs_devices:
+            inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
         return AnalysisWork(kind=kind, request=request, inputs=inputs)
+
+    async def _sum_devices(self, study: StudyRecord, inputs: Inputs) -> Sequence[DeviceSums]:
+        """Add the sketches of each device up, and check that they are those of the snapshot.
+
+        Raises
+        ------
+        StoreError
+            A device was excluded since, or a sketch came that is dated before the snapshot.
+        """
+        (part,) = inputs.parts
+        assert part.snapshot is not None
+        async with self._store.begin() as transaction:
+            sums, members = await transaction.sum_devices(
+                study.study_id,
+                part.selection,
+                layout=Layout.of(inputs.plan),
+                received_until=part.snapshot.created,
+            )
+        if not is_of(part.snapshot, study, members=members):
+            raise StoreError(
+                "has changed since the request: a device was excluded, or a sketch came late",
+                field="selection",
+                fix="request the analysis again",
+            )
+        return sums
 
 
 async def _require_analysis(transaction: Transaction, analysis_id: bytes) -> AnalysisRecord:

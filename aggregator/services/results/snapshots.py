@@ -14,6 +14,7 @@ from aggregator.services.plans import require_known, require_study
 from aggregator.services.service import Service
 from aggregator.storage import Layout, Transaction
 from learning.estimate.counts import count_records, put_count, require_clear
+from learning.estimate.totals import Totals
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
 from shared.cbor import encode_deterministic
@@ -208,18 +209,29 @@ def require_weighable(weighting: str, plan: SketchPlan) -> None:
         )
 
 
-def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> bytes:
+def is_of(snapshot: SnapshotRecord, study: StudyRecord, *, members: bytes) -> bool:
+    """Return whether a snapshot holds a set of sketches, given by its digest."""
+    digest = compute_digest(study, snapshot.totals, snapshot.weighting, members=members)
+    return digest == snapshot.digest
+
+
+def compute_digest(study: StudyRecord, totals: Totals, weighting: str, *, members: bytes) -> bytes:
     """Return the SHA-256 of the exact values of a global sketch.
 
     Without the weights: they follow from the exact values up to rounding, which may differ from
     machine to machine.
+
+    Parameters
+    ----------
+    members
+        The digest of the set of sketches.
     """
     content = [
         _SNAPSHOT_DOMAIN,
         study.study_id,
         study.plan_digest,
         weighting,
-        totals.members,
+        members,
         totals.moments.rows,
         _encode(totals.sums),
         _encode(totals.size_sums),
@@ -264,7 +276,7 @@ def _to_record(
     count = count_records(plan, totals)
     require_clear(count)
     totals = put_count(totals, count)
-    digest = compute_digest(study, totals, weighting)
+    digest = compute_digest(study, totals, weighting, members=totals.members)
     chosen = asdict(selection)
     # Two selections with the same sketches are two snapshots of one digest, and share decodes.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])

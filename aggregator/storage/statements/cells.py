@@ -99,7 +99,7 @@ class CellRows(EntryRows):
             .where(PendingSketch.study_id == study_id)
         )
         first, last = (await self._connection.execute(pending)).one()
-        if first is not None:
+        if first is not None and last is not None:
             ends.append((first, last))
         if not ends:
             return None

@@ -9,18 +9,9 @@ from analyst.client.asynchronous.alarms import AsyncAlarms
 from analyst.client.asynchronous.decodes import AsyncDecodes
 from analyst.client.asynchronous.operation import AsyncOperation
 from analyst.client.asynchronous.publications import AsyncPublications
-from analyst.client.asynchronous.snapshots import AsyncSnapshots
-from analyst.client.asynchronous.studies import AsyncStudies
 
 
-class AsyncClient(
-    AsyncStudies,
-    AsyncOperation,
-    AsyncSnapshots,
-    AsyncDecodes,
-    AsyncPublications,
-    AsyncAlarms,
-):
+class AsyncClient(AsyncDecodes, AsyncOperation, AsyncPublications, AsyncAlarms):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

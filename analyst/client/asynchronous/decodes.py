@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from analyst.client.asynchronous.calls import AsyncCalls
 from analyst.client.asynchronous.jobs import AsyncJob
+from analyst.client.asynchronous.snapshots import AsyncSnapshots
+from analyst.periods import When
 from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
-from analyst.results import DecodeResult, read_result, require_usable
+from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
-class AsyncDecodes(AsyncCalls):
+class AsyncDecodes(AsyncSnapshots):
     """Calls about decodes."""
 
     async def decode(
@@ -23,16 +24,25 @@ class AsyncDecodes(AsyncCalls):
         study: str,
         *,
         n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
         snapshot_id: str | None = None,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         search_box: SearchBox | None = None,
     ) -> AsyncDecode:
-        """Start to decode k centroids of a snapshot or of all sketches; see :class:`AsyncDecode`.
+        """Start to decode k centroids, by default of all sketches; see :class:`AsyncDecode`.
 
         Parameters
         ----------
+        start, end, first_slot, last_slot, labels
+            The selection to decode, as for ``snapshot``.
+        snapshot_id
+            In place of a selection, a snapshot.
         search_box
             Where to search for clusters: lower and upper bound by dimension. None stands for the
             study's search box, an empty one for the plan's bounds.
@@ -44,7 +54,24 @@ class AsyncDecodes(AsyncCalls):
         """
         if n_clusters < 1:
             raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        study_id = await self.find_study(study)
+        selection = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        has_selection = selection != {"first_slot": None, "last_slot": None, "labels": {}}
+        if has_selection and snapshot_id is not None:
+            raise ConfigError(
+                "cannot be combined with a selection: it has one",
+                field="snapshot_id",
+                fix="leave out times, slots and labels, or the snapshot",
+            )
         request = {
+            "selection": selection if has_selection else None,
             "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
             "n_clusters": n_clusters,
             "decoder": decoder,
@@ -52,8 +79,8 @@ class AsyncDecodes(AsyncCalls):
             "seed": seed,
             "search_box": list_bounds(search_box),
         }
-        path = await self._path_of(study)
-        answer = await self._read(DecodeBody, "POST", f"{path}/decodes", request)
+        path = f"/v1/studies/{study_id}/decodes"
+        answer = await self._read(DecodeBody, "POST", path, request)
         return AsyncDecode(self, answer.decode_id)
 
     async def decode_state(self, decode_id: str) -> DecodeBody:
@@ -76,6 +103,21 @@ class AsyncDecodes(AsyncCalls):
             The server does not send events, or stopped.
         """
         return self._events(DecodeBody, path_of_decode(decode_id), seconds)
+
+    async def read_result(self, decode: DecodeBody) -> DecodeResult:
+        """Return the result of a decode that has ended, with its plan and its snapshot.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed, was cancelled, or has not ended.
+        """
+        body = require_success(decode)
+        snapshot = await self.frozen(decode.snapshot_id)
+        plan = await self.plan(snapshot.study_id)
+        return DecodeResult(
+            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed
+        )
 
     async def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
@@ -136,4 +178,5 @@ class AsyncDecode(AsyncJob[DecodeBody]):
             It has not ended in time.
         """
         ended = await self.end(progress=progress, timeout=timeout, note=note)
-        return require_usable(read_result(ended), allow_unusable=allow_unusable)
+        result = await self._client.read_result(ended)
+        return require_usable(result, allow_unusable=allow_unusable)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from analyst.client.asynchronous.calls import AsyncCalls
+from analyst.client.asynchronous.studies import AsyncStudies
+from analyst.periods import When, make_selection
 from analyst.requests import path_of_snapshot
 from shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
-class AsyncSnapshots(AsyncCalls):
+class AsyncSnapshots(AsyncStudies):
     """Calls about snapshots and the answers that need no decoding."""
 
     async def snapshot(
         self,
         study: str,
         *,
+        start: When | None = None,
+        end: When | None = None,
         first_slot: int | None = None,
         last_slot: int | None = None,
         labels: Mapping[str, str] | None = None,
@@ -26,21 +30,49 @@ class AsyncSnapshots(AsyncCalls):
 
         Parameters
         ----------
+        start, end
+            The first day or month and the last, which is included, in UTC: a ``date``, or text
+            such as ``2013-03-01`` and ``2013-03``. Or a time with its zone from which on, and one
+            before which, slots begin.
         first_slot, last_slot
-            Range of public time buckets.
+            Range of public time buckets, in place of times.
         labels
             Only devices with these labels.
         weighting
             ``size`` or ``noise-optimal``.
         """
-        selection = {
-            "first_slot": first_slot,
-            "last_slot": last_slot,
-            "labels": dict(labels or {}),
-            "weighting": weighting,
-        }
-        path = await self._path_of(study)
-        return await self._read(SnapshotBody, "POST", f"{path}/snapshots", selection)
+        study_id = await self.find_study(study)
+        selection = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        request = {**selection, "weighting": weighting}
+        return await self._read(SnapshotBody, "POST", f"/v1/studies/{study_id}/snapshots", request)
+
+    async def _select(
+        self,
+        study_id: str,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Return a selection as its JSON object; only times need the plan."""
+        slots = {"first_slot": first_slot, "last_slot": last_slot}
+        if start is None and end is None:
+            return {**slots, "labels": dict(labels or {})}
+        plan = await self.plan(study_id)
+        return make_selection(plan.window, start=start, end=end, labels=labels, **slots)
+
+    async def frozen(self, snapshot_id: str) -> SnapshotBody:
+        """Read a snapshot that exists, without its sums."""
+        return await self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
 
     async def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
         """Read a snapshot with its exact sums, which every answer is computed from."""

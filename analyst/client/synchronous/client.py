@@ -10,18 +10,9 @@ from analyst.client.synchronous.alarms import Alarms
 from analyst.client.synchronous.decodes import Decodes
 from analyst.client.synchronous.operation import Operation
 from analyst.client.synchronous.publications import Publications
-from analyst.client.synchronous.snapshots import Snapshots
-from analyst.client.synchronous.studies import Studies
 
 
-class Client(
-    Studies,
-    Operation,
-    Snapshots,
-    Decodes,
-    Publications,
-    Alarms,
-):
+class Client(Decodes, Operation, Publications, Alarms):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

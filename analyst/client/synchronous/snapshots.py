@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from analyst.client.synchronous.calls import Calls
+from analyst.client.synchronous.studies import Studies
+from analyst.periods import When, make_selection
 from analyst.requests import path_of_snapshot
 from shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
-class Snapshots(Calls):
+class Snapshots(Studies):
     """Calls about snapshots and the answers that need no decoding."""
 
     def snapshot(
         self,
         study: str,
         *,
+        start: When | None = None,
+        end: When | None = None,
         first_slot: int | None = None,
         last_slot: int | None = None,
         labels: Mapping[str, str] | None = None,
@@ -27,21 +31,49 @@ class Snapshots(Calls):
 
         Parameters
         ----------
+        start, end
+            The first day or month and the last, which is included, in UTC: a ``date``, or text
+            such as ``2013-03-01`` and ``2013-03``. Or a time with its zone from which on, and one
+            before which, slots begin.
         first_slot, last_slot
-            Range of public time buckets.
+            Range of public time buckets, in place of times.
         labels
             Only devices with these labels.
         weighting
             ``size`` or ``noise-optimal``.
         """
-        selection = {
-            "first_slot": first_slot,
-            "last_slot": last_slot,
-            "labels": dict(labels or {}),
-            "weighting": weighting,
-        }
-        path = self._path_of(study)
-        return self._read(SnapshotBody, "POST", f"{path}/snapshots", selection)
+        study_id = self.find_study(study)
+        selection = self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        request = {**selection, "weighting": weighting}
+        return self._read(SnapshotBody, "POST", f"/v1/studies/{study_id}/snapshots", request)
+
+    def _select(
+        self,
+        study_id: str,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Return a selection as its JSON object; only times need the plan."""
+        slots = {"first_slot": first_slot, "last_slot": last_slot}
+        if start is None and end is None:
+            return {**slots, "labels": dict(labels or {})}
+        plan = self.plan(study_id)
+        return make_selection(plan.window, start=start, end=end, labels=labels, **slots)
+
+    def frozen(self, snapshot_id: str) -> SnapshotBody:
+        """Read a snapshot that exists, without its sums."""
+        return self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
 
     def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
         """Read a snapshot with its exact sums, which every answer is computed from."""

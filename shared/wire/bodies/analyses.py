@@ -119,8 +119,7 @@ class ClusterBody:
     weight: float = member("Share of the records.", 0.3)
     centre: list[float] = member("Centre, by dimension.", [1.2])
     spread: list[float] | None = member(
-        "Standard deviation of its records, by dimension; null where it is not along the "
-        "dimension's own unit.",
+        "Standard deviation of its records, by dimension.",
         [0.4],
         default=None,
     )
@@ -321,6 +320,12 @@ class DeviceHealthBody:
     z: float | None = member("Place among its peers, in their standard deviations.", 0.2)
     lamps: LampsBody = member("Warnings.")
     size: float | None = member("Equivalent common shift from the rest.", 0.1)
+    size_error: float | None = member("Its standard error.", 0.1)
+    least_lie: float | None = member(
+        "Share of its records that would be seen half of the time if they were one point; 1 where "
+        "none would.",
+        0.4,
+    )
     snr: float | None = member("Signal-to-noise ratio of its sketches.", 0.9)
     last_seen: Time | None = member("When it was last seen.", SAMPLE_TIME)
 

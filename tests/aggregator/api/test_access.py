@@ -161,13 +161,16 @@ async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
             schema = media.get("schema", {})
             assert isinstance(schema, dict)
             name = str(schema.get("$ref", "")).rpartition("/")[2]
-            either = [str(part["$ref"]).rpartition("/")[2] for part in schema.get("anyOf", [])]
+            either = [
+                str(part["$ref"]).rpartition("/")[2]
+                for part in schema.get("anyOf") or schema.get("oneOf") or ()
+            ]
             if either and all("example" in schemas[part] for part in either):
                 return True
             if kind == "text/html" or "example" in media or "example" in schemas.get(name, {}):
                 return True
-            parts = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
-            if "example" in schemas.get(str(parts.get("$ref", "")).rpartition("/")[2], {}):
+            items = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
+            if "example" in schemas.get(str(items.get("$ref", "")).rpartition("/")[2], {}):
                 return True
         return False
 

@@ -144,7 +144,7 @@ def make_decode(number: int, **changes: Any) -> DecodeRecord:
 
 def make_analysis(number: int, **changes: Any) -> AnalysisRecord:
     """Return a comparison of a snapshot with an empty selection."""
-    selection = {"first_slot": number, "last_slot": None, "labels": {}}
+    selection: dict[str, Any] = {"first_slot": number, "last_slot": None, "labels": {}}
     record = AnalysisRecord(
         analysis_id=name("analysis", number),
         study_id=STUDY.study_id,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord
+from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord, PageKey
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     MAKERS,
@@ -172,7 +172,8 @@ async def test_the_history_lists_the_newest_first_page_by_page(
         # Two of one moment are in the order of their identities.
         await transaction.add_job(make_decode(7, created=2.0))
         await transaction.add_job(make_analysis(7, created=2.0))
-        pages, after = [], None
+        pages: list[JobRecord] = []
+        after: PageKey | None = None
         while page := await transaction.list_jobs(kind, STUDY.study_id, after=after, limit=1):
             pages += page
             after = (page[-1].created, page[-1].job_id)
