@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from analyst.cli.analyses import show_health
 from analyst.cli.options import Answer, command, list_items, show_time, tabulate
 from analyst.client import Client
 from shared.command import SETTINGS
@@ -27,6 +28,9 @@ def _list(
     """List devices with state, time last seen and waiting sketches."""
     columns = ("state", "last seen", "sketches", "waiting", "agent")
     return list_items(client.devices(study), *columns, identity="device", row=_describe)
+
+
+command(app, "health", "sfumato device health STUDY -k 5")(show_health)
 
 
 @command(app, "show", "sfumato device show DEVICE")

@@ -19,6 +19,7 @@ from aggregator.records import (
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_known, require_study
+from aggregator.services.result_keys import make_result_key, require_result_keys
 from aggregator.services.service import Service
 from aggregator.storage import Transaction
 from shared.errors import DecodingError, NotFoundError, StaleVersionError, StoreError
@@ -26,7 +27,6 @@ from shared.wire import (
     UNUSABLE,
     PublishedResult,
     compute_key_id,
-    encode_endorsement_input,
     encode_published,
 )
 
@@ -35,14 +35,8 @@ class PublishingService(Service):
     """Publishes results of decodes, and keeps the server's result keys."""
 
     async def list_keys(self) -> Sequence[ResultKeyRecord]:
-        """Return the result keys, the present one last; make the first if there is none."""
+        """Return the result keys, the present one last; none before the first study."""
         async with self._store.begin() as transaction:
-            keys = await transaction.list_result_keys()
-        if keys:
-            return keys
-        async with self._store.begin(write=True) as transaction:
-            # Where another server was faster, its key is the one.
-            await transaction.add_result_key(_make_key(0, self._clock.now()))
             return await transaction.list_result_keys()
 
     async def rotate_key(
@@ -61,10 +55,10 @@ class PublishingService(Service):
         StaleVersionError
             Another request replaced it at the same time.
         """
-        old = (await self.list_keys())[-1]
         now = self._clock.now()
-        key = _make_key(old.number + 1, now, endorsed_by=old if endorse else None)
         async with self._store.begin(write=True) as transaction:
+            old = (await require_result_keys(transaction, now=now))[-1]
+            key = make_result_key(old.number + 1, now, endorsed_by=old if endorse else None)
             if not await transaction.add_result_key(key):
                 raise StaleVersionError(
                     "was replaced at the same time",
@@ -98,9 +92,10 @@ class PublishingService(Service):
         DecodingError
             The verdict on it is not to use it, and that is not allowed.
         """
-        key = (await self.list_keys())[-1]
-        private = Ed25519PrivateKey.from_private_bytes(key.private_key)
+        now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
+            key = (await require_result_keys(transaction, now=now))[-1]
+            private = Ed25519PrivateKey.from_private_bytes(key.private_key)
             study = await require_study(transaction, study_id)
             decode = await _require_result(transaction, study_id, decode_id)
             assert decode.result is not None, "it was required"
@@ -111,7 +106,6 @@ class PublishingService(Service):
                     field="decode",
                     fix="publish another, or pass allow_unusable (--allow-unusable)",
                 )
-            now = self._clock.now()
             last = await transaction.find_last_publication(study_id, lock=True)
             # At least the time: a number that a restored database gave before is not given again.
             sequence = max(int(now), 0 if last is None else last.sequence + 1)
@@ -167,26 +161,6 @@ class PublishingService(Service):
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return await transaction.list_publications(study_id, after=after, limit=limit)
-
-
-def _make_key(
-    number: int, now: float, *, endorsed_by: ResultKeyRecord | None = None
-) -> ResultKeyRecord:
-    private = Ed25519PrivateKey.generate()
-    public_key = private.public_key().public_bytes_raw()
-    endorsement = None
-    if endorsed_by is not None:
-        told = encode_endorsement_input(
-            key_id=compute_key_id(endorsed_by.public_key), public_key=public_key
-        )
-        endorsement = Ed25519PrivateKey.from_private_bytes(endorsed_by.private_key).sign(told)
-    return ResultKeyRecord(
-        number=number,
-        public_key=public_key,
-        private_key=private.private_bytes_raw(),
-        created=now,
-        endorsement=endorsement,
-    )
 
 
 async def _require_result(

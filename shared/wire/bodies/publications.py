@@ -64,7 +64,7 @@ class ResultKeyBody:
 class IdentityBody:
     """The keys that sign published results; the last one signs now."""
 
-    keys: list[ResultKeyBody] = member("All keys, the oldest first.")
+    keys: list[ResultKeyBody] = member("All keys, the oldest first; none before the first study.")
 
 
 @request

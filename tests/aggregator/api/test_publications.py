@@ -139,6 +139,8 @@ async def test_a_key_that_is_replaced_names_its_successor_unless_it_was_stolen(
     server: Server,
 ) -> None:
     http, headers = server.desk.http, server.desk.operator
+    assert (await http.get("/v1/identity")).json()["keys"] == []
+    study = await fill(server.desk)
     assert len((await http.get("/v1/identity")).json()["keys"]) == 1
     for endorse in (True, False):
         answer = await http.post("/v1/identity/rotate", json={"endorse": endorse}, headers=headers)
@@ -150,7 +152,6 @@ async def test_a_key_that_is_replaced_names_its_successor_unless_it_was_stolen(
         signature=bytes.fromhex(second["endorsement"]),
     )
     assert third["endorsement"] is None
-    study = await fill(server.desk)
     await publish(server.desk, study, await decode(server, study))
     signed = decode_published((await fetch(server, study)).content)
     assert signed.key_id == compute_key_id(bytes.fromhex(third["public_key"]))
