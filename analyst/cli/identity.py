@@ -1,4 +1,4 @@
-"""``sfumato identity``: the key by which devices know that a result is the server's."""
+"""``sfumato identity show``: the key by which devices know that a result is the server's."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Annotated
 
 import typer
 
-from analyst.cli.options import Answer, DefaultGroup, command, show_time
+from analyst.cli.options import Answer, command, show_time
 from analyst.client import Client
 from shared.command import SETTINGS
 from shared.wire.bodies.publications import IdentityBody
 
-app = typer.Typer(
-    cls=DefaultGroup, help="Show or replace the key that signs published results.", **SETTINGS
-)
+app = typer.Typer(help="Show or replace the key that signs published results.", **SETTINGS)
 
 
-@command(app, "show", "sfumato identity show", "sfumato identity show --json", hidden=True)
+@command(app, "show", "sfumato identity show", "sfumato identity show --json")
 def _show(client: Client) -> Answer:
     """Show the keys that sign published results; the last one signs now."""
     found = client.identity()

@@ -300,7 +300,9 @@ def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     pull.add_argument("--json", action="store_true", help="print JSON and nothing else")
     pull.add_argument(
-        "--trust", metavar="KEY", help="trust this key, as `sfumato identity` shows it, from now on"
+        "--trust",
+        metavar="KEY",
+        help="trust this key, as `sfumato identity show` shows it, from now on",
     )
     cluster = _add(
         commands,

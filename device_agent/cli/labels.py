@@ -173,6 +173,6 @@ def _read_key(text: str) -> bytes:
         raise ConfigError(
             "must be 64 hexadecimal digits",
             field="--trust",
-            fix="copy the key that `sfumato identity` shows",
+            fix="copy the key that `sfumato identity show` shows",
         )
     return key

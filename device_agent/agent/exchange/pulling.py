@@ -218,7 +218,7 @@ def _follow(pinned: bytes, signed: SignedResult, answer: IdentityAnswer) -> byte
         f"of the published result is that of key {signed.key_id.hex()[:16]}..., and this device "
         f"trusts {compute_key_id(pinned).hex()[:16]}..., which does not name it as its successor",
         field="signature",
-        fix="ask the study's operator for the key that `sfumato identity` shows, and run "
+        fix="ask the study's operator for the key that `sfumato identity show` shows, and run "
         "`sfumato-agent pull --trust KEY` if it is right",
     )
 
