@@ -45,6 +45,8 @@ def create_app(
                 tasks.append(asyncio.create_task(services.readiness.wait(stop)))
             tasks.append(asyncio.create_task(services.tallies.run(stop)))
             tasks.append(asyncio.create_task(services.merger.run(stop)))
+            tasks.append(asyncio.create_task(services.scheduler.run(stop)))
+            tasks.append(asyncio.create_task(services.deliverer.run(stop)))
             async with run_workers(settings, settings.n_workers):
                 yield
         finally:

@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from aggregator.api import (
+    alarms,
     analyses,
     decodes,
     devices,
@@ -19,6 +20,8 @@ from aggregator.api import (
     operations,
     plans,
     problems,
+    publications,
+    schedules,
     sketches,
     snapshots,
     studies,
@@ -73,6 +76,9 @@ def _list_routes() -> Sequence[BaseRoute]:
         decodes,
         analyses,
         events,
+        publications,
+        schedules,
+        alarms,
         keys,
         operations,
         problems,

@@ -112,7 +112,7 @@ async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> A
     """
     study_id = bytes.fromhex(study)
     if reader is not None:
-        _require_enrolled(reader, study_id)
+        require_enrolled(reader, study_id)
         record = await services.studies.get_record(study_id)
         return _answer(make_body(NoticeBody, record), f'"{record.version}"')
     return _answer_summary(await services.studies.get(study_id))
@@ -217,7 +217,8 @@ async def get_utility(
     return make_body(UtilityBody, utility, band=band)
 
 
-def _require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
+def require_enrolled(device: DeviceRecord, study_id: bytes) -> None:
+    """Refuse a device that is enrolled in another study, with a ``ForbiddenError``."""
     if device.study_id != study_id:
         raise ForbiddenError(
             "is not enrolled in this study",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from aggregator.records import AnalysisRecord, Clock, DecodeRecord
+from aggregator.services.alarms.alarming import AlarmService
+from aggregator.services.alarms.delivering import Deliverer
+from aggregator.services.alarms.running import Scheduler
+from aggregator.services.alarms.scheduling import ScheduleService
 from aggregator.services.analyses.service import AnalysisService
 from aggregator.services.audit import AuditService
 from aggregator.services.devices.enrolment import EnrolmentService
@@ -12,6 +16,7 @@ from aggregator.services.keys import KeyService
 from aggregator.services.readiness import Readiness
 from aggregator.services.results.decodes import DecodeService
 from aggregator.services.results.jobs import JobService
+from aggregator.services.results.publishing import PublishingService
 from aggregator.services.results.snapshots import SnapshotService
 from aggregator.services.results.statistics import StatisticService
 from aggregator.services.results.watching import JobWatch
@@ -41,8 +46,13 @@ class Services:
         self.snapshots = SnapshotService(parts)
         self.statistics = StatisticService(parts, self.snapshots)
         self.decodes = DecodeService(parts, self.snapshots)
+        self.publishing = PublishingService(parts)
         self.keys = KeyService(parts)
         self.analyses = AnalysisService(parts, self.snapshots)
+        self.schedules = ScheduleService(parts)
+        self.scheduler = Scheduler(parts, self.readiness, self.decodes, self.analyses)
+        self.alarms = AlarmService(parts)
+        self.deliverer = Deliverer(parts, self.readiness)
         self.watch = JobWatch(
             {DecodeRecord: self.decodes.get, AnalysisRecord: self.analyses.get}, self.keys
         )

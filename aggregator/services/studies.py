@@ -17,6 +17,7 @@ from aggregator.records import (
 )
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_study
+from aggregator.services.result_keys import require_result_keys
 from aggregator.services.service import Service
 from aggregator.storage import Transaction
 from learning.estimate.search_box import Stated, check_search_box
@@ -91,6 +92,8 @@ class StudyService(Service):
             if not (is_known or allow_same_plan):
                 await _require_new_plan(transaction, record)
             is_new = await transaction.add_study(record)
+            # Before any device enrols, which pins it then.
+            await require_result_keys(transaction, now=record.created)
             if is_new:
                 target = record.study_id.hex()
                 about: dict[str, Any] = {"name": name, "plan_digest": record.plan_digest.hex()}

@@ -344,6 +344,106 @@ class Analysis(Job, Base):
     inputs: Mapped[list[dict[str, Any]]]
 
 
+class ResultKey(Base):
+    """Keys that sign published results; the one of the highest number signs."""
+
+    __tablename__ = "result_keys"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    public_key: Mapped[bytes]
+    private_key: Mapped[bytes]
+    created: Mapped[float]
+    endorsement: Mapped[bytes | None]
+
+
+class Publication(Base):
+    """Published results, as they were signed."""
+
+    __tablename__ = "publications"
+
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    decode_id: Mapped[bytes] = mapped_column(ForeignKey("decodes.decode_id"))
+    name: Mapped[str]
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    created: Mapped[float]
+    key_id: Mapped[bytes]
+    document: Mapped[bytes]
+
+
+class Schedule(Base):
+    """Schedules of decodes and analyses, and their leases."""
+
+    __tablename__ = "schedules"
+    __table_args__ = (
+        Index(None, "state", "next_at"),
+        Index(None, "study_id", "created", "schedule_id"),
+    )
+
+    schedule_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    kind: Mapped[str] = mapped_column(String(16))
+    request: Mapped[dict[str, Any]]
+    every_s: Mapped[float]
+    last_s: Mapped[float | None]
+    created: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    next_at: Mapped[float]
+    job_id: Mapped[bytes | None]
+    begun: Mapped[float | None]
+    ended: Mapped[float | None]
+    last_job_id: Mapped[bytes | None]
+    last_verdict: Mapped[str | None] = mapped_column(String(16))
+    problem: Mapped[dict[str, Any] | None]
+    known: Mapped[dict[str, Any]]
+    n_runs: Mapped[int]
+    lease_token: Mapped[bytes | None]
+    lease_expires: Mapped[float | None]
+
+
+class Alarm(Base):
+    """Webhooks that alarms of a study are sent to; the secret is needed to sign."""
+
+    __tablename__ = "alarms"
+    __table_args__ = (Index(None, "study_id", "created", "alarm_id"),)
+
+    alarm_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    url: Mapped[str]
+    secret: Mapped[bytes]
+    created: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    n_failures: Mapped[int]
+    problem: Mapped[str | None]
+
+
+class Delivery(Base):
+    """Messages to webhooks: an outbox, and afterwards a log."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        UniqueConstraint("alarm_id", "event"),
+        Index(None, "state", "next_at"),
+        Index(None, "alarm_id", "created", "delivery_id"),
+    )
+
+    delivery_id: Mapped[bytes] = mapped_column(primary_key=True)
+    alarm_id: Mapped[bytes] = mapped_column(ForeignKey("alarms.alarm_id"))
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    event: Mapped[str]
+    kind: Mapped[str] = mapped_column(String(32))
+    body: Mapped[str]
+    created: Mapped[float]
+    state: Mapped[str] = mapped_column(String(16))
+    next_at: Mapped[float]
+    attempts: Mapped[int]
+    status: Mapped[int | None]
+    problem: Mapped[str | None]
+    ended: Mapped[float | None]
+    lease_token: Mapped[bytes | None]
+    lease_expires: Mapped[float | None]
+
+
 class WorkerPresence(Base):
     """When each worker last showed that it is there."""
 

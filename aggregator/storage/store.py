@@ -11,12 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
+from aggregator.storage.statements.alarms import AlarmRows
 from aggregator.storage.statements.device_sums import DeviceSumRows
 from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
 from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
+from aggregator.storage.statements.publications import PublicationRows
+from aggregator.storage.statements.schedules import ScheduleRows
 from aggregator.storage.statements.sketches import SketchRows
 from aggregator.storage.statements.snapshots import SnapshotRows
 from aggregator.storage.statements.studies import StudyRows
@@ -31,6 +34,9 @@ class Transaction(
     DeviceSumRows,
     MergeRows,
     SnapshotRows,
+    PublicationRows,
+    ScheduleRows,
+    AlarmRows,
     KeyRows,
     InspectionRows,
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -218,6 +219,49 @@ def _watch(
 ) -> Answer:
     """Follow a decode until it ends, and print its result."""
     return _follow(Decode(client, client.find_decode(decode_id)), allow_unusable, timeout)
+
+
+@command(
+    app,
+    "publish",
+    "sfumato decode publish DECODE --name winter",
+    "sfumato decode publish DECODE --json",
+)
+def _publish(
+    client: Client,
+    decode_id: Identity,
+    name: Annotated[str, typer.Option(help="A name for people.")] = "",
+    allow_unusable: Annotated[
+        bool, typer.Option("--allow-unusable", help='Publish even "do not use".')
+    ] = False,
+) -> Answer:
+    """Sign a result for the study's devices, which then find the cluster of their own records.
+
+    Records stay where they are: a device pulls the result and applies it by itself.
+    """
+    made = client.publish(decode_id, name=name, allow_unusable=allow_unusable)
+    yield asdict(made)
+    yield f"published as number {made.sequence}, verdict: {made.verdict or 'none'}"
+    yield "next, on a device: sfumato-agent pull, then sfumato-agent cluster --csv FILE"
+
+
+@command(
+    app, "published", "sfumato decode published STUDY", "sfumato decode published STUDY --json"
+)
+def _published(client: Client, study: Study) -> Answer:
+    """List the published results of a study, oldest first."""
+    return list_items(
+        client.publications(study),
+        *("published", "number", "verdict", "name"),
+        identity="decode",
+        row=lambda made: (
+            show_time(made.created),
+            str(made.sequence),
+            made.verdict or "none",
+            made.name,
+            made.decode_id,
+        ),
+    )
 
 
 @command(app, "cancel", "sfumato decode cancel DECODE")

@@ -20,6 +20,7 @@ from device_agent.agent.device import (
 )
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import require_no_copy
+from device_agent.agent.exchange.pulling import pin_at_enrolment
 from device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
 from device_agent.agent.owners_ledger import require_in_shared_budget
 from device_agent.agent.policy import require_plan_allowed, require_server_allowed
@@ -182,6 +183,8 @@ def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show
                 known = _enrol(client, settings, key, token)
             else:
                 known = client.fetch_device()
+            # Now its owner decides to trust this server.
+            pin_at_enrolment(client, settings)
         if identity is None:
             identity = Identity(
                 study=settings.study,

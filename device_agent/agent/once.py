@@ -121,6 +121,8 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
         with closing(study):
             study.poll()
             study.poller.report_notice()
+            # Before anything is read, so that no record decides when.
+            study.puller.step()
             device, clocks = study.device, study.read_clocks()
             if study.poller.silence is not None:
                 study.poller.server_clock.keep()

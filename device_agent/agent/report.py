@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from device_agent.agent.joining import find_unjoined
+from device_agent.agent.trusted import TrustedResult, load_trusted
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
 from device_agent.store.identity import Identity, load_identity, require_identity
@@ -17,6 +18,7 @@ from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches
 from device_agent.store.server_state import StudyNotice, load_notice
 from device_agent.store.streams import StreamState, list_streams, load_stream
 from device_agent.windows import format_time
+from shared.errors import SketchError
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan, describe_release
 from shared.privacy import (
     Budget,
@@ -40,7 +42,8 @@ from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 class StatusReport:
     """Plan, streams and outbox; ``sketches`` are those that wait or were set aside.
 
-    ``unjoined`` names the configured streams that are not read before their owner lets them join.
+    ``unjoined`` names the configured streams that are not read before their owner lets them join;
+    ``published`` is the result that was pulled last, or why it is not used.
 
     Where the plan hides the number of records, it is shown nowhere.
     """
@@ -53,6 +56,7 @@ class StatusReport:
     sketches: tuple[OutboxSketch, ...]
     notice: StudyNotice
     unjoined: tuple[str, ...]
+    published: TrustedResult | SketchError | None
 
     def to_json(self, *, value_counts: bool) -> dict[str, Any]:
         """Return JSON values, without any sum; figures that depend on values only on request."""
@@ -64,6 +68,7 @@ class StatusReport:
             "releases": describe_release(self.plan),
             "ordinal": self.identity.ordinal,
             "unjoined": list(self.unjoined),
+            "published_result": self._describe_published(),
             "key_change_open": self.identity.keys.following is not None,
             "streams": [
                 _stream_to_json(stream, self.plan.hides_counts, value_counts)
@@ -72,6 +77,11 @@ class StatusReport:
             **asdict(self.counts),
             "sketches": [_sketch_to_json(sketch) for sketch in self.sketches],
         }
+
+    def _describe_published(self) -> dict[str, Any] | None:
+        if isinstance(self.published, TrustedResult):
+            return self.published.to_json()
+        return None if self.published is None else {"problem": str(self.published)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +178,15 @@ def report_status(settings: Settings) -> StatusReport:
             sketches=tuple(list_sketches(connection, "waiting", "shelved")),
             notice=load_notice(connection),
             unjoined=tuple(stream.name for stream in find_unjoined(settings)),
+            published=_find_published(settings, identity),
         )
+
+
+def _find_published(settings: Settings, identity: Identity) -> TrustedResult | SketchError | None:
+    try:
+        return load_trusted(settings, identity)
+    except SketchError as error:
+        return error
 
 
 def report_budget(settings: Settings) -> BudgetReport:

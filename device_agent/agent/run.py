@@ -255,6 +255,7 @@ class _RunningStudy(Study):
                     worker.turn()
         if not self.poll() and self.poller.may_send:
             self.sender.step()
+        self.puller.step()
         if now >= self._purges_at:
             self.purge()
             self._purges_at = now + _PURGE_S

@@ -17,6 +17,7 @@ Examples:
   sfumato-agent once --json                                read, release and send what is new
   sfumato-agent run                                        the same, until it is stopped
   sfumato-agent budget                                     what was spent
+  sfumato-agent cluster --csv records.csv                  which cluster each record is in
 
 Exit status:
   0   done
@@ -110,6 +111,7 @@ def create_parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
         if name == "status":
             _add_value_counts(command)
+    _add_results(commands)
     _add_maintenance(commands)
     return parser
 
@@ -283,6 +285,50 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="append",
         metavar="FILE",
         help="the configuration of a study (default: agent.toml); may be repeated",
+    )
+
+
+def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
+    pull = _add(
+        commands,
+        "pull",
+        "fetch the study's published result, and check that the server has signed it",
+        "Examples:\n  sfumato-agent pull\n  sfumato-agent pull --trust KEY --json\n\n"
+        "The request is the same from every device. The server's key is trusted as it was when\n"
+        "this device enrolled, or at the first pull; a key that it names as its successor is\n"
+        "followed. An older result never replaces a newer one.",
+    )
+    pull.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    pull.add_argument(
+        "--trust",
+        metavar="KEY",
+        help="trust this key, as `sfumato identity show` shows it, from now on",
+    )
+    cluster = _add(
+        commands,
+        "cluster",
+        "find the cluster of each record on this device, by the result that was pulled last",
+        "Examples:\n  sfumato-agent cluster --csv records.csv > labelled.csv\n"
+        "  tail -f records.csv | sfumato-agent cluster --csv -\n"
+        "  sfumato-agent cluster --follow meter --json\n\n"
+        "Nothing leaves the device, nothing is stored, and no budget is spent. Cluster 1 is the\n"
+        "heaviest. The distance is in units of the plan's scales. A record is far where 999 in\n"
+        "1000 records of a Gaussian cluster of the published spreads would be nearer.",
+    )
+    cluster.add_argument("--json", action="store_true", help="print a JSON object for each record")
+    source = cluster.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--csv", type=Path, metavar="FILE", help="label the lines of a CSV file; - reads a pipe"
+    )
+    source.add_argument(
+        "--follow",
+        metavar="STREAM",
+        help="label the records of a configured stream from its beginning on, until Ctrl-C",
+    )
+    cluster.add_argument(
+        "--stream",
+        metavar="STREAM",
+        help="with --csv: the stream whose columns and conversions hold; default: the only one",
     )
 
 

@@ -30,6 +30,8 @@ def run(options: SimpleNamespace) -> int:
     commands = {
         "check": _check,
         "once": _once,
+        "pull": _pull,
+        "cluster": _cluster,
         "status": _status,
         "budget": _budget,
         "export": _export,
@@ -228,6 +230,18 @@ def _forget(settings: Settings, options: SimpleNamespace) -> int:
     report = forget_device(settings, also_the_ledger=options.also_the_ledger)
     print(describe_forgetting(report, is_ledger_kept=not options.also_the_ledger))
     return 0
+
+
+def _pull(settings: Settings, options: SimpleNamespace) -> int:
+    from device_agent.cli.labels import pull
+
+    return pull(settings, options)
+
+
+def _cluster(settings: Settings, options: SimpleNamespace) -> int:
+    from device_agent.cli.labels import cluster
+
+    return cluster(settings, options)
 
 
 def _status(settings: Settings, options: SimpleNamespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -98,6 +99,7 @@ def show_status(report: StatusReport) -> str:
                 for name in report.unjoined
             ),
             *([_KEY_CHANGE] if document["key_change_open"] else []),
+            *_describe_published(report),
             "",
             *_table(("stream", "released", "open records", "open slots", "suspended"), streams),
             "",
@@ -118,6 +120,15 @@ def show_status(report: StatusReport) -> str:
             ),
         ]
     )
+
+
+def _describe_published(report: StatusReport) -> list[str]:
+    found = report.published
+    if found is None:
+        return []
+    if isinstance(found, Exception):
+        return [f"note   the published result is not used: {found}"]
+    return [f"result {found.describe(now=time.time())}"]
 
 
 def show_budget(report: BudgetReport) -> str:

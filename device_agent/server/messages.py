@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.wire import AnswerReader, DeviceAction
+from shared.errors import ConfigError
+from shared.wire import AnswerReader, DeviceAction, require_public_key
 from shared.wire.bodies.devices import DeviceStatusBody, NoticeBody, StreamBody
+from shared.wire.bodies.publications import IdentityBody
 
 ANSWERS = AnswerReader("server")
 
@@ -73,6 +75,23 @@ class StudyAnswer:
     state: str
     accept_until: str | None
     etag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityAnswer:
+    """The server's result keys with their endorsements, the oldest first; not verified yet."""
+
+    keys: tuple[tuple[bytes, bytes | None], ...]
+
+    @property
+    def present(self) -> bytes:
+        """The key that signs now."""
+        return self.keys[-1][0]
+
+    def find_after(self, public_key: bytes) -> tuple[tuple[bytes, bytes | None], ...]:
+        """Return the keys behind one; none if it is not among them."""
+        places = [i for i, (key, _) in enumerate(self.keys) if key == public_key]
+        return self.keys[places[-1] + 1 :] if places else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +163,23 @@ def read_study(data: bytes, *, etag: str) -> StudyAnswer:
     return StudyAnswer(
         state=notice.state, accept_until=notice.accept_until, etag=etag if is_kept else ""
     )
+
+
+def read_identity(data: bytes) -> IdentityAnswer:
+    """Read the server's result keys; raises ``TransportError``."""
+    answer = ANSWERS.read(IdentityBody, data)
+    if not answer.keys:
+        raise ANSWERS.refuse("keys")
+    keys = []
+    for key in answer.keys:
+        try:
+            public_key = bytes.fromhex(key.public_key)
+            require_public_key(public_key)
+            endorsement = None if key.endorsement is None else bytes.fromhex(key.endorsement)
+        except (ValueError, ConfigError) as error:
+            raise ANSWERS.refuse("keys") from error
+        keys.append((public_key, endorsement))
+    return IdentityAnswer(keys=tuple(keys))
 
 
 def _read_missing(stream: StreamBody) -> tuple[tuple[int, int], ...]:

@@ -19,11 +19,13 @@ from device_agent.server.connection import Deadline
 from device_agent.server.messages import (
     ANSWERS,
     DeviceAnswer,
+    IdentityAnswer,
     KeyOffer,
     PlanAnswer,
     StudyAnswer,
     UploadOutcome,
     read_device,
+    read_identity,
     read_study,
 )
 from shared import __version__
@@ -159,14 +161,35 @@ class ServerClient:
         SketchError
             The server refused; the class says why.
         """
+        return read_device(self._get_signed(_DEVICE_PATH), device=self._device)
+
+    def _get_signed(self, path: str) -> bytes:
         self._skew_s = 0.0
-        response = self._send_signed("GET", _DEVICE_PATH)
+        response = self._send_signed("GET", path)
         date = _read_date(response)
         is_off = date is not None and abs(date - self._clock()) > CLOCK_LEEWAY_S - 1
         if date is not None and is_off and isinstance(_error_of(response), SignatureError):
             self._skew_s = date - self._clock()
-            response = self._send_signed("GET", _DEVICE_PATH)
-        return read_device(_require_success(response).content, device=self._device)
+            response = self._send_signed("GET", path)
+        return _require_success(response).content
+
+    def fetch_published(self, study: bytes) -> bytes:
+        """Fetch the study's published result; what arrives is not verified yet.
+
+        Raises
+        ------
+        NotFoundError
+            There is none.
+        TransportError
+            There was no answer, or the server cannot answer now.
+        SketchError
+            The server refused; the class says why.
+        """
+        return self._get_signed(f"/v1/studies/{study.hex()}/published")
+
+    def fetch_identity(self) -> IdentityAnswer:
+        """Fetch the server's result keys; raises as :meth:`fetch_study`."""
+        return read_identity(self._request("GET", "/v1/identity").content)
 
     def fetch_study(self, study: bytes, etag: str) -> StudyAnswer | None:
         """Request a study's life cycle; None if it is as it was under ``etag``.

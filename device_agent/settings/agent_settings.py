@@ -20,6 +20,7 @@ from device_agent.settings.owner_tables import (
     MetricsTable,
     OutboxTable,
     Policy,
+    ResultsTable,
     TlsSettings,
 )
 from device_agent.sources.settings import StreamSettings
@@ -43,7 +44,7 @@ def _is_address(text: str) -> bool:
 class Settings:
     """The whole configuration of an agent.
 
-    Nothing in ``outbox``, ``log``, ``metrics`` and ``tls`` affects what is released.
+    Nothing in ``outbox``, ``log``, ``metrics``, ``results`` and ``tls`` affects what is released.
     """
 
     state_dir: Path = member(
@@ -71,6 +72,7 @@ class Settings:
     )
     outbox: OutboxTable = member("The limit of the outbox.", default_factory=OutboxTable)
     log: LogTable = member("The log.", default_factory=LogTable)
+    results: ResultsTable = member("Published results.", default_factory=ResultsTable)
     metrics: MetricsTable = member("The metrics.", default_factory=MetricsTable)
     tls: TlsSettings = member("Certificates.", default_factory=TlsSettings)
     streams: Annotated[

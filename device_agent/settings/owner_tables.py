@@ -155,6 +155,21 @@ class LogTable:
 
 
 @declared
+class ResultsTable:
+    """Published results, which tell the cluster of this device's own records."""
+
+    key: Digest | None = member(
+        "The server's result key, 64 hexadecimal digits. Default: the one that the server showed "
+        "when this device enrolled.",
+        default=None,
+    )
+    pull: bool = member(
+        "Whether `once` and `run` pull the study's published result, at most once an hour.",
+        default=False,
+    )
+
+
+@declared
 class MetricsTable:
     """The metrics that an agent writes."""
 

@@ -22,6 +22,7 @@ from device_agent.store.journal import JOURNAL_NAME
 from device_agent.store.key import DIGEST_KEY_NAME, KEY_NAME
 from device_agent.store.ledger import study_of
 from device_agent.store.positions import PLACES_NAME
+from device_agent.store.published import RESULT_NAME
 from device_agent.store.schema import compute_seal
 from shared.errors import ConfigError
 
@@ -268,7 +269,7 @@ def erase_key(folder: Path) -> None:
 
     With them goes how streams have joined: who enrols again looks at their records again.
     """
-    for name in (KEY_NAME, DIGEST_KEY_NAME, JOINED_NAME):
+    for name in (KEY_NAME, DIGEST_KEY_NAME, JOINED_NAME, RESULT_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)
     if folder.is_dir() and not any(folder.iterdir()):

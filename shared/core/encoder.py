@@ -266,6 +266,15 @@ class RecordEncoder:
                 values[..., place] = expand(values[..., place], resolution)
         return values
 
+    def encode_answers(self, values: Floats) -> Floats:
+        """Return the coordinates of points in data units: the inverse of :meth:`decode`."""
+        coordinates = np.array(values, dtype=np.float64)
+        for place, index in enumerate(self.dimension_of):
+            resolution = self.dimensions[index].resolution
+            if resolution is not None:
+                coordinates[..., place] = compress(coordinates[..., place], resolution)
+        return coordinates
+
     def _expand(self, values: Floats, of_level: float) -> Floats:
         """Repeat the value of each dimension for its coordinates; ``of_level`` for levels."""
         has_levels = [dimension.n_levels is not None for dimension in self.dimensions]

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import cbor2
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.core.text import PLAIN_TEXT_RULE, is_plain
 from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
+from shared.wire.cose import (
+    encode_protected,
+    encode_signature_input,
+    has_protected,
+    make_envelope,
+    verify_signature,
+)
 
 SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
 HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
@@ -26,9 +31,6 @@ KINDS = ("local.v1", "phase.v1")
 """Kinds of releases, as plans name them."""
 MAX_STREAM_NAME = 64
 STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RULE}"
-_COSE_SIGN1_TAG = 18
-_EDDSA = -8
-_ALGORITHM, _CONTENT_TYPE, _KEY_ID = 1, 3, 4
 # By the keys 1 to 15; `sealed` is an empty array in this version, and `block` may be absent.
 _NAMES = (
     *("version", "kind", "study", "plan_digest", "device", "stream", "sequence", "slots"),
@@ -132,22 +134,17 @@ def verify_header(
 
 
 def _verify(public_key: bytes, signature: bytes, protected: bytes, header_bytes: bytes) -> None:
-    try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(
-            signature, _signature_input(protected, header_bytes)
-        )
-    except (InvalidSignature, ValueError) as error:
-        raise SignatureError(
-            "does not verify with the device's enrolled key",
-            field="signature",
-            fix="send the bytes exactly as they were signed, or enrol the device again",
-        ) from error
+    verify_signature(
+        public_key,
+        signature,
+        encode_signature_input(protected, header_bytes),
+        rule="does not verify with the device's enrolled key",
+        fix="send the bytes exactly as they were signed, or enrol the device again",
+    )
 
 
 def _encode_protected(device: bytes) -> bytes:
-    return encode_deterministic(
-        {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: device}
-    )
+    return encode_protected(HEADER_MEDIA_TYPE, device)
 
 
 def compute_sketch_id(study: bytes, device: bytes, stream: str, sequence: int) -> bytes:
@@ -167,9 +164,8 @@ def encode_message(header: SketchHeader, payload: bytes, sign: Callable[[bytes],
     """
     header_bytes = encode_deterministic(_header_to_map(header))
     protected = _encode_protected(header.device)
-    signature = sign(_signature_input(protected, header_bytes))
-    envelope = cbor2.CBORTag(_COSE_SIGN1_TAG, [protected, {}, header_bytes, signature])
-    return encode_deterministic([envelope, payload])
+    signature = sign(encode_signature_input(protected, header_bytes))
+    return encode_deterministic([make_envelope(protected, header_bytes, signature), payload])
 
 
 def decode_message(data: bytes) -> SketchMessage:
@@ -213,20 +209,14 @@ def decode_header(data: bytes) -> SketchHeader:
     return _header_from_map(decode_deterministic(data, what="header"))
 
 
-def _signature_input(protected: bytes, header_bytes: bytes) -> bytes:
-    """Return the Sig_structure of RFC 9052, section 4.4, without external data."""
-    return encode_deterministic(["Signature1", protected, b"", header_bytes])
-
-
 def _require(holds: bool, field: str, rule: str) -> None:
     if not holds:
         raise MalformedMessageError(rule, field=field, fix="see shared/wire/sketch.cddl")
 
 
 def _require_protected(protected: bytes, device: bytes) -> None:
-    stated = decode_deterministic(protected, what="protected")
-    expected = {_ALGORITHM: _EDDSA, _CONTENT_TYPE: HEADER_MEDIA_TYPE, _KEY_ID: device}
-    _require(stated == expected, "protected", "must name EdDSA, the header's type and the device")
+    holds = has_protected(protected, HEADER_MEDIA_TYPE, device)
+    _require(holds, "protected", "must name EdDSA, the header's type and the device")
 
 
 def _header_to_map(header: SketchHeader) -> dict[int, Any]:

@@ -179,6 +179,10 @@ ARGUMENTS: dict[str, Any] = {
     "n_clusters": 2,
     "questions": make_questions(marginals=["flow"]),
     "seconds": 0.0,
+    "schedule_id": ID,
+    "alarm_id": ID,
+    "every_s": 86400.0,
+    "url": "https://example.org/hook",
     "decode": structure(DecodeBody, DONE, strict=False),
 }
 """Arguments of each method, by the name of the parameter."""

@@ -71,6 +71,10 @@ class Server:
         self.heartbeats: list[dict[str, Any]] = []
         self.n_unmodified = 0
         self.extra_sequences: dict[str, int] = {}
+        self.published: bytes | None = None
+        """The published result; None for none."""
+        self.result_keys: list[dict[str, Any]] = []
+        """As ``/v1/identity`` shows them; none from a server without."""
         self.limit: int | None = None
         """After so many uploads received the answers to others are lost."""
         self.tls: ssl.SSLContext | None = None
@@ -319,6 +323,12 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, server.describe_device({k.lower(): v for k, v in self.headers.items()})
         if self.path == f"/v1/studies/{server.study.hex()}":
             return server.notify({k.lower(): v for k, v in self.headers.items()})
+        if self.path == "/v1/identity" and server.result_keys:
+            return 200, {"keys": server.result_keys}
+        if self.path == f"/v1/studies/{server.study.hex()}/published" and server.published:
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            server.verify(headers, method="GET", path=self.path)
+            return 200, server.published
         if self.path != f"/v1/studies/{server.study.hex()}/plan":
             raise NotFoundError("no such study", field="study", fix="check its identity")
         if self.headers.get("Accept") == "application/cbor":

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from analyst.client.asynchronous.alarms import AsyncAlarms
 from analyst.client.asynchronous.analyses import AsyncAnalyses
 from analyst.client.asynchronous.operation import AsyncOperation
+from analyst.client.asynchronous.publications import AsyncPublications
 
 
-class AsyncClient(AsyncAnalyses, AsyncOperation):
+class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

@@ -6,11 +6,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from analyst.client.synchronous.alarms import Alarms
 from analyst.client.synchronous.analyses import Analyses
 from analyst.client.synchronous.operation import Operation
+from analyst.client.synchronous.publications import Publications
 
 
-class Client(Analyses, Operation):
+class Client(Analyses, Operation, Publications, Alarms):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

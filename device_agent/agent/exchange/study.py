@@ -9,6 +9,7 @@ from contextlib import suppress
 from device_agent.agent.device import Clock, Device
 from device_agent.agent.exchange.network import Link, Network
 from device_agent.agent.exchange.polling import Poller
+from device_agent.agent.exchange.pulling import ResultPuller
 from device_agent.agent.exchange.rotation import KeyChanger
 from device_agent.agent.exchange.sender import Sender
 from device_agent.server.transport import ServerClient
@@ -86,6 +87,7 @@ class Study:
     def _begin(self) -> None:
         self.poller = Poller(self.link)
         self.sender = Sender(self.link, self.poller, on_suspended=self.stop_stream)
+        self.puller = ResultPuller(self.link)
         self.key_changer = KeyChanger(
             self.link, on_settled=self.use, on_silence=self.poller.note_silence
         )

@@ -414,6 +414,7 @@ class DecodeBody:
     """A decode: its state, progress, and result or problem."""
 
     decode_id: Hex = member("The decode's identity.", "63" * 32)
+    study_id: Hex = member("The study that it decodes.", SAMPLE_ID)
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] = member(
         "The decode's state; the last three are final.", "running"
     )

@@ -19,6 +19,14 @@ OPERATOR_CALLS = [
     ("GET", "/v1/keys"),
     ("DELETE", f"/v1/keys/{KEY}"),
     ("GET", "/v1/audit"),
+    ("POST", "/v1/identity/rotate"),
+    ("POST", f"/v1/studies/{STUDY}/alarms"),
+    ("GET", f"/v1/studies/{STUDY}/alarms"),
+    ("GET", f"/v1/alarms/{STUDY}"),
+    ("PATCH", f"/v1/alarms/{STUDY}"),
+    ("DELETE", f"/v1/alarms/{STUDY}"),
+    ("POST", f"/v1/alarms/{STUDY}/test"),
+    ("GET", f"/v1/alarms/{STUDY}/deliveries"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
     ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]
@@ -42,6 +50,14 @@ ANALYST_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/decodes"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
     ("POST", f"/v1/decodes/{STUDY}/questions"),
+    ("POST", f"/v1/studies/{STUDY}/schedules"),
+    ("GET", f"/v1/studies/{STUDY}/schedules"),
+    ("GET", f"/v1/schedules/{STUDY}"),
+    ("PATCH", f"/v1/schedules/{STUDY}"),
+    ("DELETE", f"/v1/schedules/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/published"),
+    ("GET", f"/v1/studies/{STUDY}/publications"),
+    ("GET", f"/v1/studies/{STUDY}/published"),
     ("POST", f"/v1/studies/{STUDY}/analyses"),
     ("GET", f"/v1/studies/{STUDY}/analyses"),
     ("GET", f"/v1/analyses/{STUDY}"),
@@ -57,6 +73,7 @@ PUBLIC_CALLS = [
     ("PUT", "/v1/devices/me/heartbeat"),
     ("POST", "/v1/devices/me/keys"),
     ("PUT", f"/v1/studies/{STUDY}/sketches/{STUDY}"),
+    ("GET", "/v1/identity"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
@@ -126,6 +143,8 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             .replace("{decode}", STUDY)
             .replace("{analysis}", STUDY)
             .replace("{device}", STUDY)
+            .replace("{schedule}", STUDY)
+            .replace("{alarm}", STUDY)
             .replace("{token}", STUDY)
             .replace("{key}", KEY),
         )

@@ -1,0 +1,1 @@
+"""Schedules of decodes and timelines, and alarms that they send to webhooks."""

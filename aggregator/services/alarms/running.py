@@ -1,0 +1,192 @@
+"""The clockwork of schedules: a background task of each server.
+
+A schedule is leased, its job queued, and the next start set. Any number of servers may run this: of
+two, one gets each schedule. A server that is killed in between leaves a lease, after which another
+queues the same job, which has the same identity and so is not queued twice. Starts that were
+missed, while no server ran or the schedule was paused, are made up by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+from typing import Any
+
+import structlog
+
+from aggregator.logs import describe_cause
+from aggregator.records import (
+    AnalysisRecord,
+    DecodeRecord,
+    JobRecord,
+    ScheduleRecord,
+    Selection,
+    StudyRecord,
+    wait_for_stop,
+)
+from aggregator.services.alarms.events import find_events
+from aggregator.services.alarms.outbox import queue_events
+from aggregator.services.analyses.service import AnalysisService
+from aggregator.services.plans import require_study
+from aggregator.services.readiness import Readiness
+from aggregator.services.results.decodes import DecodeService
+from aggregator.services.service import Parts, Service
+from shared.errors import SketchError, TransportError
+from shared.structure import structure
+from shared.wire import problem_document
+from shared.wire.bodies.analyses import TimelineRequest
+
+_PERIOD_S = 1.0
+_LEASE_S = 60.0
+_TOKEN_BYTES = 16
+_FINAL = ("succeeded", "failed", "cancelled")
+
+log = structlog.get_logger("aggregator.alarms")
+
+
+class Scheduler(Service):
+    """Starts the jobs of schedules, and queues the events of those that have ended."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        readiness: Readiness,
+        decodes: DecodeService,
+        analyses: AnalysisService,
+    ) -> None:
+        super().__init__(parts)
+        self._readiness = readiness
+        self._decodes = decodes
+        self._analyses = analyses
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start jobs when they are due until ``stop``, while the database can be used."""
+        while not stop.is_set():
+            await wait_for_stop(stop, _PERIOD_S)
+            if stop.is_set() or not self._readiness.is_open:
+                continue
+            try:
+                await self.run_due()
+            except TransportError as error:
+                log.warning("schedules wait for the database", reason=describe_cause(error))
+            except Exception as error:
+                # Or the task would end, and with it all schedules.
+                log.error("unforeseen error", exc_info=error)
+
+    async def run_due(self) -> int:
+        """Note the jobs that have ended, and start those that are due; return the number started.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        await self._note_ended()
+        n_started = 0
+        while (schedule := await self._take()) is not None:
+            await self._start(schedule)
+            n_started += 1
+        return n_started
+
+    async def _take(self) -> ScheduleRecord | None:
+        now = self._clock.now()
+        async with self._store.begin() as transaction:
+            # Servers look often: without the lock of a writer first.
+            if not await transaction.has_due_schedule(now=now):
+                return None
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        async with self._store.begin(write=True) as transaction:
+            return await transaction.lease_schedule(token=token, now=now, expires=now + _LEASE_S)
+
+    async def _start(self, schedule: ScheduleRecord) -> None:
+        now = self._clock.now()
+        values: dict[str, Any] = {
+            "begun": now,
+            "next_at": find_next(schedule.next_at, schedule.every_s, now=now),
+        }
+        try:
+            job = await self._queue(schedule, now=now)
+            values |= {"job_id": job.job_id}
+        except TransportError:
+            raise  # not the fault of the schedule: the lease ends, and it is tried again
+        except SketchError as error:
+            values |= {"ended": now, "problem": problem_document(error)}
+            values |= {"n_runs": schedule.n_runs + 1}
+        except Exception as error:
+            log.error("schedule failed", schedule=schedule.schedule_id.hex(), exc_info=error)
+            failure = SketchError("the server failed", fix="see the server's log")
+            values |= {"ended": now, "problem": problem_document(failure)}
+            values |= {"n_runs": schedule.n_runs + 1}
+        async with self._store.begin(write=True) as transaction:
+            await transaction.settle_schedule(
+                schedule.schedule_id, schedule.lease_token or b"", **values
+            )
+        log.info("schedule started", schedule=schedule.schedule_id.hex())
+
+    async def _queue(self, schedule: ScheduleRecord, *, now: float) -> JobRecord:
+        request, first_slot = dict(schedule.request), None
+        if schedule.last_s is not None:
+            async with self._store.begin() as transaction:
+                study = await require_study(transaction, schedule.study_id)
+            window = (await self._plans.get(study)).window
+            first_slot = window.slot_of(now - schedule.last_s)
+        if schedule.kind == "decode":
+            labels = request.pop("labels")
+            selection = Selection(first_slot=first_slot, labels=labels)
+            job: JobRecord
+            job, _ = await self._decodes.create(
+                schedule.study_id, snapshot_id=None, selection=selection, **request
+            )
+            return job
+        members = request | {"kind": schedule.kind, "first_slot": first_slot}
+        analysis = structure(TimelineRequest, members)
+        job, _ = await self._analyses.create(schedule.study_id, analysis)
+        return job
+
+    async def _note_ended(self) -> None:
+        async with self._store.begin() as transaction:
+            running = await transaction.list_running_schedules()
+        for schedule in running:
+            await self._note(schedule)
+
+    async def _note(self, schedule: ScheduleRecord) -> None:
+        """Note a job that has ended and queue its events, in one transaction."""
+        assert schedule.job_id is not None, "only these are listed"
+        kind = DecodeRecord if schedule.kind == "decode" else AnalysisRecord
+        async with self._store.begin() as transaction:
+            job: JobRecord | None = await transaction.get_job(kind, schedule.job_id)
+            study = await transaction.get_study(schedule.study_id)
+        if study is None or (job is not None and job.state not in _FINAL):
+            return
+        values, events = self._judge(schedule, study, job)
+        async with self._store.begin(write=True) as transaction:
+            if await transaction.finish_schedule(schedule.schedule_id, schedule.job_id, **values):
+                await queue_events(transaction, schedule.study_id, events, now=self._clock.now())
+
+    def _judge(
+        self, schedule: ScheduleRecord, study: StudyRecord, job: JobRecord | None
+    ) -> tuple[dict[str, Any], list[Any]]:
+        now = self._clock.now()
+        values: dict[str, Any] = {
+            "ended": now,
+            "last_job_id": schedule.job_id,
+            "n_runs": schedule.n_runs + 1,
+            "problem": None,
+        }
+        if job is None or job.state != "succeeded" or job.result is None:
+            gone = problem_document(SketchError("was cancelled or removed", field="job"))
+            values["problem"] = (job and job.problem) or gone
+            return values, []
+        found = find_events(schedule, study, job, now=now)
+        return values | {"known": found.known, "last_verdict": found.verdict}, found.events
+
+
+def find_next(due: float, every_s: float, *, now: float) -> float:
+    """Return the first start after now, in step with the one that was due.
+
+    A due time in the future was set by a clock that was ahead; then the steps begin anew.
+    """
+    if due > now:
+        return now + every_s
+    return due + (math.floor((now - due) / every_s) + 1.0) * every_s
