@@ -8,6 +8,7 @@ honest devices hold different records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from learning.estimate.totals import Totals
-from learning.insight.comparing import SATURATED, estimate_p_values, measure_size
+from learning.insight.comparing import SATURATED, measure_size
 from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.pairs import fit_model
@@ -43,7 +44,6 @@ _UNUSUAL: Final = 4.0
 _LEAST_FLEET: Final = 20
 _TO_DEVIATION: Final = 1.4826
 """From the median absolute deviation of a normal variate to its standard deviation."""
-_LEAST_P: Final = 1e-300
 _MOST_TOLD: Final = 5
 
 
@@ -135,7 +135,7 @@ class DeviceReport:
             told.append(f"with fewer than {_LEAST_FLEET} devices none can be unusual among them")
         if self.unexamined:
             told.append(f"{len(self.unexamined)} devices have too few sketches or records for this")
-        if any(each.size > SATURATED for each in self.devices):
+        if any(each.differs and each.size > SATURATED for each in self.devices):
             told.append("sizes of more than 1 scale are an order of magnitude, no more")
         return told
 
@@ -230,9 +230,9 @@ def examine_means(
             fix="widen the slots, or wait for more sketches",
         )
     draws = SharedDraws(model, rng=rng, n_draws=n_draws, prior=_PRIOR)
-    n_all = sum(own.n_records for own, _ in pairs)
+    n_all = pairs[0][0].n_records + pairs[0][1].n_records
     order = sorted(range(len(pairs)), key=lambda i: draws.describe_key(pairs[i][0].errors))
-    found: dict[int, DeviceExamination] = {}
+    found: dict[int, tuple[DeviceExamination, float]] = {}
     laws: dict[object, PairLaw] = {}
     for i in order:
         own, rest = pairs[i]
@@ -313,12 +313,21 @@ def _examine(
     *,
     level: float,
     n_all: int,
-) -> DeviceExamination:
+) -> tuple[DeviceExamination, float]:
+    """Examine one device, and return the logarithm of its p-value, which floats may not hold."""
     row = difference[None]
-    p = law.smallest.estimate_p(min(estimate_p_values(law, row)))
-    p_silence = law.quiet.estimate_lower_p(float(law.statistics.measure_quiet(row)[0]))
-    size, size_error = measure_size(model, law.statistics, difference, law.all)
-    return DeviceExamination(
+    statistics = law.statistics
+    log_p = law.smallest.estimate_log_p(
+        min(
+            law.all.estimate_log_p(float(statistics.measure_all(row)[0])),
+            law.moved.estimate_log_p(float(statistics.measure_moved(row)[0])),
+            law.single.estimate_log_p(float(statistics.measure_single(row)[0])),
+        )
+    )
+    p = math.exp(log_p)
+    p_silence = law.quiet.estimate_lower_p(float(statistics.measure_quiet(row)[0]))
+    size, size_error = measure_size(model, statistics, difference, law.all)
+    examined = DeviceExamination(
         device=own.name,
         n_sketches=own.n_sketches,
         n_records=own.n_records,
@@ -334,6 +343,7 @@ def _examine(
         is_silent=p_silence < min(_MOST_SILENT, level),
         is_unusual=False,
     )
+    return examined, log_p
 
 
 def _measure_snr(model: StudyModel, errors: Errors) -> float:
@@ -357,14 +367,17 @@ def _find_least_lie(model: StudyModel, law: PairLaw, level: float) -> float:
     return float(np.clip(np.sqrt(max(0.0, needed) / energy), 0.0, 1.0))
 
 
-def _compare_peers(examined: Sequence[DeviceExamination], n_draws: int) -> list[DeviceExamination]:
-    """Place each device among its peers by an empirical null."""
-    if len(examined) < _LEAST_FLEET:
-        return list(examined)
-    from scipy.special import ndtri  # noqa: PLC0415 - a server never needs it
+def _compare_peers(
+    found: Sequence[tuple[DeviceExamination, float]], n_draws: int
+) -> list[DeviceExamination]:
+    """Place each device among its peers by an empirical null, of the logarithms of p-values."""
+    examined = [each for each, _ in found]
+    if len(found) < _LEAST_FLEET:
+        return examined
+    from scipy.special import ndtri_exp  # noqa: PLC0415 - a server never needs it
 
-    p_values = np.array([each.p_content for each in examined])
-    scores = -ndtri(np.clip(p_values, _LEAST_P, 1.0 - 0.5 / n_draws))
+    highest = math.log1p(-0.5 / n_draws)
+    scores = -ndtri_exp(np.array([min(log_p, highest) for _, log_p in found]))
     middle = float(np.median(scores))
     # Never narrower than where all hold alike records.
     spread = max(1.0, _TO_DEVIATION * float(np.median(np.abs(scores - middle))))

@@ -195,23 +195,24 @@ class PairLaw:
     all: NullDraws
     moved: NullDraws
     quiet: NullDraws
-    projected: Floats
+    projected: Singles
 
     @cached_property
-    def _magnitudes(self) -> Floats:
-        changes = self.projected @ self.statistics.view.turn.T
-        magnitudes: Floats = np.abs(changes) / self.statistics.errors
+    def _magnitudes(self) -> Singles:
+        statistics = self.statistics
+        gain = (statistics.view.turn / statistics.errors[:, None]).astype(np.float32)
+        magnitudes: Singles = np.abs(self.projected @ gain.T)
         return magnitudes
 
     @cached_property
     def scores(self) -> NullDraws:
         """Draws of all changes over their standard errors, as magnitudes."""
-        return NullDraws(draws=self._magnitudes.ravel())
+        return NullDraws(draws=self._magnitudes.ravel().astype(np.float64))
 
     @cached_property
     def single(self) -> NullDraws:
         """Draws of T_single."""
-        return NullDraws(draws=np.max(self._magnitudes, axis=1))
+        return NullDraws(draws=np.max(self._magnitudes, axis=1).astype(np.float64))
 
     @cached_property
     def smallest(self) -> SmallestDraws:
@@ -265,7 +266,7 @@ class SharedDraws:
         )
         view = self._find_view(tuple(each.round() for each in scales))
         energies, quiet = np.zeros(self._n_draws), np.zeros(self._n_draws)
-        projected = np.zeros((self._n_draws, len(view.turn)))
+        projected = np.zeros((self._n_draws, len(view.turn)), dtype=np.float32)
         for b in range(len(self._blocks)):
             parts = self._list_components(b, first, second, scales[b])
             for i, (key, scale) in enumerate(parts):
@@ -278,7 +279,7 @@ class SharedDraws:
         return PairLaw(
             statistics=PairStatistics(self._blocks, scales, view),
             all=NullDraws(draws=energies),
-            moved=NullDraws(draws=np.einsum("np,np->n", projected, projected)),
+            moved=NullDraws(draws=np.einsum("np,np->n", projected, projected).astype(np.float64)),
             quiet=NullDraws(draws=quiet),
             projected=projected,
         )
