@@ -13,7 +13,7 @@ from learning.insight.model import StudyModel
 from learning.insight.selection import SelectionMean, average
 from learning.insight.shared_law import SharedDraws
 from shared.plan import WindowRule
-from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
+from tests.learning.insight.drawing import Fleet, make_model, make_plan
 
 SECRET = {
     "neighbouring": "add-remove-one",
@@ -98,16 +98,13 @@ def test_a_shared_law_agrees_with_that_of_the_pair_alone(changes: dict[str, Any]
 def test_draws_are_wide_where_the_posterior_leaves_the_covariance_open() -> None:
     plan = make_plan(40, epsilon=Fraction(200))
     certain = make_model(plan)
-    narrow, wide = (
-        Density(
-            weights=MIXTURE.weights,
-            means=MIXTURE.means * factor,
-            covariances=factor * Density.of(MIXTURE).covariances,
-        )
-        for factor in (0.5, 1.5)
-    )
+    # Records at one point have no sampling error at all.
+    point = Density(weights=np.ones(1), means=np.zeros((1, 2)), covariances=np.zeros((1, 2, 2)))
     open_model = StudyModel(
-        plan=plan, fit=certain.fit, density=certain.density, draws=((1.0, narrow), (1.0, wide))
+        plan=plan,
+        fit=certain.fit,
+        density=certain.density,
+        draws=((1.0, point), (1.0, certain.density)),
     )
     fleet = Fleet(plan, 1)
     first, second = (average(plan, fleet.draw(500)) for _ in range(2))
@@ -115,4 +112,4 @@ def test_draws_are_wide_where_the_posterior_leaves_the_covariance_open() -> None
     for model in (certain, open_model):
         law = share_draws(model).find_law(first.errors, second.errors)
         spreads.append(law.all.deviation / law.all.mean)
-    assert spreads[1] > 1.1 * spreads[0]
+    assert spreads[1] > 1.5 * spreads[0]
